@@ -1,0 +1,111 @@
+//! Time: the only place that reads a clock.
+//!
+//! Owns the two clocks the program uses: wall time for what is stored, shown or
+//! compared with a window, and tokio's own for waiting. Never decides anything.
+//! Every rule of policy takes `now` as an argument; only tasks and commands ask here.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A moment of wall time, in whole seconds since 1970 (UTC).
+///
+/// Four bytes, because a million rows carry one; it lasts until 2106. Clocks of
+/// CouchDB's nodes are never compared with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u32);
+
+impl Moment {
+    /// The moment `seconds` after 1970, clamped to what can be held.
+    #[must_use]
+    pub fn from_unix(seconds: u64) -> Self {
+        Self(u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    /// Seconds since 1970.
+    #[must_use]
+    pub const fn unix(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// How long ago this was at `now`; zero when it lies in the future, as after a
+    /// clock was set back.
+    #[must_use]
+    pub fn age(self, now: Self) -> Duration {
+        Duration::from_secs(u64::from(now.0.saturating_sub(self.0)))
+    }
+
+    /// The moment `span` later, clamped.
+    #[must_use]
+    pub fn plus(self, span: Duration) -> Self {
+        Self::from_unix(self.unix().saturating_add(span.as_secs()))
+    }
+
+    /// RFC 3339 in UTC with whole seconds, as JSON and tables show it.
+    #[must_use]
+    pub fn rfc3339(self) -> String {
+        jiff::Timestamp::from_second(i64::from(self.0))
+            .map_or_else(|_| self.0.to_string(), |stamp| stamp.to_string())
+    }
+}
+
+/// Where `now` comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Clock {
+    /// The system's wall clock.
+    System,
+    /// A wall clock that starts at `wall` and advances with tokio's, so that a test on
+    /// paused time moves windows and ages too.
+    Anchored {
+        /// Wall time at the anchor.
+        wall: Moment,
+        /// Tokio's time at the anchor.
+        at: tokio::time::Instant,
+    },
+}
+
+impl Clock {
+    /// A clock that reads `wall` now and follows tokio's time from here.
+    #[must_use]
+    pub fn anchored(wall: Moment) -> Self {
+        Self::Anchored { wall, at: tokio::time::Instant::now() }
+    }
+
+    /// The present moment.
+    #[must_use]
+    pub fn now(self) -> Moment {
+        match self {
+            Self::System => {
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "this is the one reader of the wall clock"
+                )]
+                let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
+                Moment::from_unix(since.unwrap_or_default().as_secs())
+            }
+            Self::Anchored { wall, at } => wall.plus(at.elapsed()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_in_the_future_has_no_age() {
+        let now = Moment::from_unix(1_000);
+        assert_eq!(Moment::from_unix(2_000).age(now), Duration::ZERO);
+        assert_eq!(Moment::from_unix(400).age(now), Duration::from_secs(600));
+    }
+
+    #[test]
+    fn moments_print_as_utc() {
+        assert_eq!(Moment::from_unix(1_795_222_434).rfc3339(), "2026-11-21T00:53:54Z");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_anchored_clock_follows_paused_time() {
+        let clock = Clock::anchored(Moment::from_unix(100));
+        tokio::time::advance(Duration::from_secs(42)).await;
+        assert_eq!(clock.now(), Moment::from_unix(142));
+    }
+}

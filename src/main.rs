@@ -1,0 +1,3 @@
+//! The `recliner` command.
+
+fn main() {}

@@ -1,0 +1,66 @@
+//! Sizes in bytes: reading them from a configuration and showing them to a person.
+//!
+//! Owns nothing but the notation. `20GB` is decimal, `512MiB` binary, as `bytesize`
+//! reads them; what is shown is always binary, because CouchDB's own limits are.
+
+use std::fmt;
+
+/// Why a text is not a size.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "{text:?} is not a size: write a number of bytes with an optional unit, such as 512MiB or 20GB"
+)]
+pub struct ParseSizeError {
+    text: String,
+}
+
+/// Reads a size such as `1048576`, `20GB` or `512MiB`, in bytes.
+///
+/// # Errors
+/// When the text has no number, an unknown unit, or a negative value.
+pub fn parse(text: &str) -> Result<u64, ParseSizeError> {
+    text.trim()
+        .parse::<bytesize::ByteSize>()
+        .map(|size| size.as_u64())
+        .map_err(|_| ParseSizeError { text: text.to_owned() })
+}
+
+/// Bytes as a person reads them: `873 B`, `1.5 MiB`, `12.0 GiB`.
+#[must_use]
+pub fn shown(bytes: u64) -> impl fmt::Display {
+    bytesize::ByteSize(bytes).display().iec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_decimal_and_binary_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("1048576", 1 << 20),
+            ("20GB", 20_000_000_000),
+            ("20 GB", 20_000_000_000),
+            ("512MiB", 512 << 20),
+            ("2TiB", 2 << 40),
+            ("1.5KiB", 1536),
+        ] {
+            assert_eq!(parse(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_size_by_name() {
+        for text in ["", "GB", "-1", "12 parsecs"] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{text:?} is not a size")), "{error}");
+        }
+    }
+
+    #[test]
+    fn shows_binary_units() {
+        assert_eq!(shown(873).to_string(), "873 B");
+        assert_eq!(shown(12 << 30).to_string(), "12.0 GiB");
+    }
+}

@@ -1,0 +1,166 @@
+//! The one text form of a target's identity.
+
+use super::{Kind, ParseSignatureError, Signature};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use std::{borrow::Cow, fmt, str::FromStr};
+
+/// What stays readable in a part of an id or of a URL path: RFC 3986's unreserved
+/// characters, and `@`, which every node name has.
+const PART: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@');
+
+/// Percent-encodes one part, so that `/`, `%`, quotes, newlines and unicode survive in
+/// an id and in a URL path alike.
+#[must_use]
+pub fn encode_part(part: &str) -> Cow<'_, str> {
+    utf8_percent_encode(part, PART).into()
+}
+
+/// A target's identity: `db:<node>/<shard name>`, `view:<node>/<db>/<signature>`,
+/// `cleanup:<db>`, each part percent-encoded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TargetId {
+    /// One copy of a database shard.
+    Db {
+        /// The node the copy lives on.
+        node: String,
+        /// The shard file's name, or that of a node-local database.
+        shard: String,
+    },
+    /// A view index.
+    View {
+        /// The node, or [`CLUSTER`](super::CLUSTER).
+        node: String,
+        /// The database with its instance suffix.
+        db: String,
+        /// The signature.
+        signature: Signature,
+    },
+    /// A database's stale index files.
+    Cleanup {
+        /// The clustered database.
+        db: String,
+    },
+}
+
+impl TargetId {
+    /// The kind of target this names.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Db { .. } => Kind::Db,
+            Self::View { .. } => Kind::View,
+            Self::Cleanup { .. } => Kind::Cleanup,
+        }
+    }
+}
+
+impl fmt::Display for TargetId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Db { node, shard } => {
+                write!(out, "db:{}/{}", encode_part(node), encode_part(shard))
+            }
+            Self::View { node, db, signature } => {
+                write!(out, "view:{}/{}/{signature}", encode_part(node), encode_part(db))
+            }
+            Self::Cleanup { db } => write!(out, "cleanup:{}", encode_part(db)),
+        }
+    }
+}
+
+/// Why a text is not a target's id.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ParseTargetError {
+    /// It does not begin with a kind and a colon.
+    #[error("{0:?} is not a target id: it begins with none of db:, view: and cleanup:")]
+    Kind(String),
+    /// It has too few or too many parts.
+    #[error(
+        "{0:?} is not a target id: write db:<node>/<shard name>, view:<node>/<db>/<signature> or cleanup:<db>, with every / inside a part as %2F"
+    )]
+    Parts(String),
+    /// A part is not percent-encoded UTF-8.
+    #[error("{0:?} is not a target id: a part of it is not percent-encoded UTF-8")]
+    Encoding(String),
+    /// The signature is malformed.
+    #[error("not a target id")]
+    Signature(#[source] ParseSignatureError),
+}
+
+impl FromStr for TargetId {
+    type Err = ParseTargetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (kind, rest) = text
+            .split_once(':')
+            .and_then(|(kind, rest)| Some((Kind::from_label(kind)?, rest)))
+            .ok_or_else(|| ParseTargetError::Kind(text.to_owned()))?;
+        let parts = rest
+            .split('/')
+            .map(|part| percent_decode_str(part).decode_utf8().map(Cow::into_owned))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| ParseTargetError::Encoding(text.to_owned()))?;
+        if parts.iter().any(String::is_empty) {
+            return Err(ParseTargetError::Parts(text.to_owned()));
+        }
+        match (kind, <[String; 1]>::try_from(parts)) {
+            (Kind::Cleanup, Ok([db])) => Ok(Self::Cleanup { db }),
+            (Kind::Db, Err(parts)) => match <[String; 2]>::try_from(parts) {
+                Ok([node, shard]) => Ok(Self::Db { node, shard }),
+                Err(_) => Err(ParseTargetError::Parts(text.to_owned())),
+            },
+            (Kind::View, Err(parts)) => match <[String; 3]>::try_from(parts) {
+                Ok([node, db, signature]) => Ok(Self::View {
+                    node,
+                    db,
+                    signature: signature.parse().map_err(ParseTargetError::Signature)?,
+                }),
+                Err(_) => Err(ParseTargetError::Parts(text.to_owned())),
+            },
+            _ => Err(ParseTargetError::Parts(text.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ids_read_as_the_contract_writes_them() {
+        let id = TargetId::Db {
+            node: "couchdb@a".into(),
+            shard: "shards/00000000-7fffffff/app/orders.17".into(),
+        };
+        assert_eq!(id.to_string(), "db:couchdb@a/shards%2F00000000-7fffffff%2Fapp%2Forders.17");
+        for bad in [
+            "",
+            "db",
+            "db:",
+            "db:a",
+            "db:a/b/c",
+            "shard:a/b",
+            "cleanup:a/b",
+            "view:a/b/c",
+            "cleanup:%ff",
+        ] {
+            assert!(bad.parse::<TargetId>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_names_survive(node in ".+", name in ".+", signature: [u8; 16]) {
+            let ids = [
+                TargetId::Db { node: node.clone(), shard: name.clone() },
+                TargetId::View { node, db: name.clone(), signature: Signature(signature) },
+                TargetId::Cleanup { db: name },
+            ];
+            for id in ids {
+                prop_assert_eq!(id.to_string().parse::<TargetId>(), Ok(id));
+            }
+        }
+    }
+}

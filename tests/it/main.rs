@@ -1,0 +1,3 @@
+//! One test binary: cross-cutting tests, one module each.
+
+mod house;
