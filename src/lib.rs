@@ -1,6 +1,10 @@
 //! recliner sees a whole CouchDB cluster from outside, scores every database shard and
 //! view index for compaction, and tells Prometheus what waits, what could be freed, and why.
 
+pub mod channel;
 pub mod clock;
+pub mod facts;
+pub mod pattern;
 pub mod size;
 pub mod target;
+pub mod window;

@@ -1,0 +1,187 @@
+//! What was measured of a target.
+//!
+//! Owns the fixed-size form in which a million targets' measurements are kept. Never
+//! knows who measured or why. Sources fill it, `score`, `estimate` and reports read it.
+
+use crate::clock::Moment;
+
+/// A number that may be unknown, in eight bytes.
+///
+/// `Option<u64>` takes sixteen, which a million rows notice. The largest number stands
+/// for unknown: no file, count or sequence reaches it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Known(u64);
+
+impl Known {
+    /// Not known.
+    pub const UNKNOWN: Self = Self(u64::MAX);
+
+    /// A known number; numbers beyond what a file can hold are clamped.
+    #[must_use]
+    pub const fn new(value: u64) -> Self {
+        if value == u64::MAX { Self(u64::MAX - 1) } else { Self(value) }
+    }
+
+    /// The number, if known.
+    #[must_use]
+    pub const fn get(self) -> Option<u64> {
+        if self.0 == u64::MAX { None } else { Some(self.0) }
+    }
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}
+
+impl From<Option<u64>> for Known {
+    fn from(value: Option<u64>) -> Self {
+        value.map_or(Self::UNKNOWN, Self::new)
+    }
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.get() {
+            Some(value) => value.fmt(out),
+            None => out.write_str("unknown"),
+        }
+    }
+}
+
+/// Who measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// CouchDB's node interface.
+    #[default]
+    Http,
+    /// The data directory's own headers.
+    Files,
+}
+
+impl Source {
+    /// Every source, in the order metrics show them.
+    pub const ALL: [Self; 2] = [Self::Http, Self::Files];
+
+    /// The word in JSON and metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Files => "files",
+        }
+    }
+}
+
+/// How far a target's active size may be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Confidence {
+    /// Active is known to mislead here.
+    Low,
+    /// Nothing speaks against it.
+    #[default]
+    High,
+}
+
+impl Confidence {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::High => "high",
+        }
+    }
+}
+
+/// What is switched on or off about a target, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// CouchDB says a compaction of it runs.
+    pub compact_running: bool,
+    /// CouchDB says its indexer runs; views only.
+    pub updater_running: bool,
+    /// Its file format is older than the newest this server writes
+    /// (`smoosh_server:needs_upgrade/1`), or, for a view, one copy of it names two or
+    /// more collator versions.
+    pub needs_upgrade: bool,
+    /// Stale index bytes were seen, or a signature changed since the last cleanup;
+    /// cleanups only.
+    pub evidence: bool,
+    /// Sizes are one copy's, times the number of copies, not a sum of what was read.
+    pub estimated: bool,
+}
+
+/// The measurements of one target, per file: of a view over HTTP, those of one copy.
+///
+/// Bytes and counts; an absent one is unknown, never zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Size of the file on disk, in bytes, without temporary compaction files.
+    pub file: Known,
+    /// Bytes CouchDB counts as live.
+    pub active: Known,
+    /// Bytes of the documents or rows uncompressed, as CouchDB estimates them.
+    pub external: Known,
+    /// The last sequence written; of a view, indexed.
+    pub update_seq: Known,
+    /// The sequence at the last compaction's swap; zero when never compacted; dbs only.
+    pub compacted_seq: Known,
+    /// Documents that are not deleted; dbs only.
+    pub docs: Known,
+    /// Deleted documents; dbs only.
+    pub deleted_docs: Known,
+    /// Sequences the index has not seen; views only.
+    pub updates_pending: Known,
+    /// When it was measured.
+    pub measured_at: Option<Measured>,
+    /// Booleans.
+    pub flags: Flags,
+    /// Whether active may be trusted.
+    pub confidence: Confidence,
+}
+
+/// When and by whom something was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// When the answer came.
+    pub at: Moment,
+    /// Who answered.
+    pub by: Source,
+}
+
+impl Facts {
+    /// Changes since the last compaction, when both sequences are known.
+    #[must_use]
+    pub fn changes(&self) -> Option<u64> {
+        Some(self.update_seq.get()?.saturating_sub(self.compacted_seq.get()?))
+    }
+
+    /// File over active bytes; `None` when either is unknown or active is zero.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        let active = self.active.get().filter(|active| *active > 0)?;
+        Some(self.file.get()? as f64 / active as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_is_never_zero() {
+        assert_eq!(Known::default().get(), None);
+        assert_eq!(Known::new(0).get(), Some(0));
+        assert_eq!(Known::new(u64::MAX).get(), Some(u64::MAX - 1));
+        assert_eq!(Facts::default().changes(), None);
+        let empty = Facts { file: Known::new(9), active: Known::new(0), ..Facts::default() };
+        assert_eq!(empty.ratio(), None);
+    }
+
+    #[test]
+    fn facts_of_a_million_targets_stay_small() {
+        assert_eq!(size_of::<Facts>(), 80);
+    }
+}

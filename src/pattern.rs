@@ -1,0 +1,134 @@
+//! Which names a rule takes: shell-like patterns with `*` and `?`.
+//!
+//! Owns their compilation and matching. `*` also crosses slashes, because a database's
+//! name may hold them. Channels and the ignore list use it.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Patterns a name must match (any of `include`, when there are some) and must not
+/// match (none of `exclude`).
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    include: Patterns,
+    exclude: Patterns,
+}
+
+impl Names {
+    /// Compiles both lists.
+    ///
+    /// # Errors
+    /// Names the first pattern that cannot be read, and why.
+    pub fn new<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, PatternError> {
+        Ok(Self { include: Patterns::new(include)?, exclude: Patterns::new(exclude)? })
+    }
+
+    /// Whether the rule takes `name`.
+    #[must_use]
+    pub fn takes(&self, name: &str) -> bool {
+        (self.include.texts.is_empty() || self.include.matches(name)) && !self.exclude.matches(name)
+    }
+
+    /// Whether every name is taken, so that nobody need ask.
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        self.include.texts.is_empty() && self.exclude.texts.is_empty()
+    }
+
+    /// The patterns as they were written: included, excluded.
+    #[must_use]
+    pub fn texts(&self) -> (&[String], &[String]) {
+        (&self.include.texts, &self.exclude.texts)
+    }
+}
+
+impl PartialEq for Names {
+    fn eq(&self, other: &Self) -> bool {
+        self.texts() == other.texts()
+    }
+}
+
+/// A list of patterns.
+#[derive(Clone, Debug, Default)]
+pub struct Patterns {
+    texts: Vec<String>,
+    set: GlobSet,
+}
+
+impl Patterns {
+    /// Compiles `texts`.
+    ///
+    /// # Errors
+    /// Names the first pattern that cannot be read, and why.
+    pub fn new<S: AsRef<str>>(texts: &[S]) -> Result<Self, PatternError> {
+        let mut set = GlobSetBuilder::new();
+        for text in texts {
+            let text = text.as_ref();
+            let glob = GlobBuilder::new(text)
+                .literal_separator(false)
+                .backslash_escape(true)
+                .build()
+                .map_err(|source| PatternError { text: text.to_owned(), source })?;
+            set.add(glob);
+        }
+        let set = set
+            .build()
+            .map_err(|source| PatternError { text: "all patterns together".to_owned(), source })?;
+        Ok(Self { texts: texts.iter().map(|text| text.as_ref().to_owned()).collect(), set })
+    }
+
+    /// Whether any pattern matches the whole of `name`.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        !self.texts.is_empty() && self.set.is_match(name)
+    }
+
+    /// The patterns as they were written.
+    #[must_use]
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+}
+
+impl PartialEq for Patterns {
+    fn eq(&self, other: &Self) -> bool {
+        self.texts == other.texts
+    }
+}
+
+/// Why a pattern cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot read the pattern {text:?}: use * for any characters, ? for one, \\ before a literal one of them"
+)]
+pub struct PatternError {
+    text: String,
+    #[source]
+    source: globset::Error,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_take_names_with_slashes() {
+        let names = Names::new(&["orders-*", "app/*"], &["*-test"]).unwrap();
+        for (name, taken) in [
+            ("orders-1", true),
+            ("orders-1-test", false),
+            ("app/a/b", true),
+            ("xorders-1", false),
+            ("app", false),
+        ] {
+            assert_eq!(names.takes(name), taken, "{name}");
+        }
+        assert!(Names::default().takes("anything"));
+        assert!(Names::default().takes_all());
+    }
+
+    #[test]
+    fn a_bad_pattern_is_named() {
+        let error = Patterns::new(&["a["]).unwrap_err().to_string();
+        assert!(error.contains("\"a[\""), "{error}");
+    }
+}
