@@ -3,8 +3,14 @@
 
 pub mod channel;
 pub mod clock;
+pub mod estimate;
 pub mod facts;
 pub mod pattern;
+pub mod plan;
+pub mod queue;
+pub mod score;
 pub mod size;
+pub mod snapshot;
 pub mod target;
+pub mod version;
 pub mod window;
