@@ -6,8 +6,12 @@
 
 mod designs;
 mod map;
+mod observation;
+mod stage;
 mod standing;
 
 pub use designs::{Design, DesignGroup, groups, served};
 pub use map::{CopyAt, MapEntry, doc_hash};
+pub use observation::{IndexSeen, Members, NodeSeen, Observation, TaskSeen, Unread, ViewSeen};
+pub use stage::{Lane, Source, Stage, ViewsOf};
 pub use standing::{Copy, Reshard, standing_of_absent, standing_of_stray};

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod planner;
 pub mod queue;
 pub mod report;
+pub mod scanner;
 pub mod score;
 pub mod size;
 pub mod snapshot;

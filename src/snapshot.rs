@@ -17,7 +17,7 @@ mod top;
 mod totals;
 mod view;
 
-pub use draft::{Draft, Ix};
+pub use draft::{DbIx, Draft, Ix};
 pub use names::DbName;
 pub use node::{Node, NodeIx, SmooshChannel, SmooshSeen, WaitingPriority};
 pub use target_ref::TargetRef;

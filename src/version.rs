@@ -7,3 +7,10 @@ impl std::fmt::Display for Version {
         self.0.fmt(f)
     }
 }
+impl Version {
+    /// stub
+    #[must_use]
+    pub const fn cleans_indexes(self) -> bool {
+        self.0 > 30502
+    }
+}

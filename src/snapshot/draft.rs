@@ -83,11 +83,18 @@ impl Draft {
 
     /// The node of this name, made on first sight.
     pub fn node(&mut self, name: &str) -> NodeIx {
-        if let Some(at) = self.now.nodes.iter().position(|node| &*node.name == name) {
-            return NodeIx(u16::try_from(at).unwrap_or(u16::MAX));
+        if let Some(known) = self.find_node(name) {
+            return known;
         }
         self.now.nodes.push(Arc::new(Node { name: name.into(), ..Node::default() }));
         NodeIx(u16::try_from(self.now.nodes.len() - 1).unwrap_or(u16::MAX))
+    }
+
+    /// The node of this name, if it was ever seen.
+    #[must_use]
+    pub fn find_node(&self, name: &str) -> Option<NodeIx> {
+        let at = self.now.nodes.iter().position(|node| &*node.name == name)?;
+        NodeIx::from_usize(at)
     }
 
     /// Changes what is known of a node.
@@ -127,6 +134,12 @@ impl Draft {
         let hash = self.hasher.hash_one(name);
         let names = &self.now.names;
         self.by_name.find(hash, |at| names.get(*at as usize) == Some(name)).map(|at| DbIx(*at))
+    }
+
+    /// What the shard map says of a database.
+    #[must_use]
+    pub fn map_of(&self, db: DbIx) -> DbMap {
+        self.now.maps.get(db.0 as usize).copied().unwrap_or_default()
     }
 
     /// Sets what the shard map says of a database; its views' bytes follow.

@@ -39,6 +39,8 @@ pub struct Node {
     pub own_address: bool,
     /// When a pass over its targets last ended with none of them unread.
     pub last_success: Option<Moment>,
+    /// When the oldest of its targets' facts was measured, as of the last sweep's end.
+    pub oldest_fact: Option<Moment>,
     /// What its own daemon says.
     pub smoosh: SmooshSeen,
 }

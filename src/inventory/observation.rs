@@ -1,0 +1,146 @@
+//! What a read of the cluster yields.
+
+use super::{MapEntry, Reshard};
+use crate::{
+    facts::Facts,
+    snapshot::{Ix, SmooshSeen},
+    target::Signature,
+    version::Version,
+};
+
+/// Why something could not be read: a closed word for metrics, and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The closed word.
+    pub reason: &'static str,
+    /// What was tried, what came, what to do next.
+    pub message: String,
+}
+
+/// One thing that was seen, or could not be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observation {
+    /// The cluster's nodes: those it expects, and which of them are connected.
+    Members(Result<Members, Unread>),
+    /// One node.
+    Node(NodeSeen),
+    /// What is being split.
+    Reshard(Result<Reshard, Unread>),
+    /// A page of the shard map.
+    MapPage(Vec<MapEntry>),
+    /// The map ended: whole, or broken off.
+    MapEnd(Result<(), Unread>),
+    /// The files on one node's disk, by the names CouchDB gives them.
+    Files {
+        /// The node.
+        node: String,
+        /// Their names.
+        names: Result<Vec<String>, Unread>,
+    },
+    /// A database that a stray file names, asked for by itself, after the files were read.
+    Stray {
+        /// The database.
+        db: String,
+        /// The map's entry, if it has one by now.
+        entry: Result<Option<MapEntry>, Unread>,
+    },
+    /// The facts of one shard copy.
+    Shard {
+        /// Which.
+        ix: Ix,
+        /// Its facts; `None` when the file is gone.
+        facts: Result<Option<Facts>, Unread>,
+    },
+    /// The view indexes of one database.
+    Views {
+        /// The database, by the place of its map entry's targets.
+        db: String,
+        /// Its instance suffix.
+        suffix: String,
+        /// The indexes that were read, each with what could not be.
+        views: Result<Vec<ViewSeen>, Unread>,
+    },
+    /// The compactions and index builds a node runs.
+    Tasks {
+        /// The node.
+        node: String,
+        /// What runs.
+        tasks: Result<Vec<TaskSeen>, Unread>,
+    },
+    /// Everything of this stage was read.
+    StageEnded,
+}
+
+/// The cluster's nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// The nodes it expects.
+    pub expected: Vec<String>,
+    /// The nodes that are connected.
+    pub connected: Vec<String>,
+}
+
+/// One node, as far as it answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSeen {
+    /// Its name.
+    pub node: String,
+    /// Whether it answered, and if not, why.
+    pub up: Result<(), Unread>,
+    /// Its version, where its own address is known.
+    pub version: Option<Version>,
+    /// Whether it is asked at its own address.
+    pub own_address: bool,
+    /// What its own daemon says.
+    pub smoosh: SmooshSeen,
+}
+
+/// One view index of a database.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewSeen {
+    /// The design documents that share it, by id, sorted.
+    pub designs: Vec<String>,
+    /// Their language.
+    pub language: String,
+    /// What was read of it.
+    pub index: Result<IndexSeen, Unread>,
+    /// Whether no request can carry the documents' names.
+    pub unaddressable: bool,
+}
+
+/// What was read of one view index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexSeen {
+    /// Its signature.
+    pub signature: Signature,
+    /// Its facts, per file.
+    pub facts: Facts,
+    /// The collator versions one copy names.
+    pub collators: Vec<String>,
+    /// Whether one copy was read exactly.
+    pub exact_range: bool,
+}
+
+/// One running task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskSeen {
+    /// A database shard is compacted.
+    Compaction {
+        /// The shard file's name.
+        shard: String,
+    },
+    /// A view shard is compacted.
+    ViewCompaction {
+        /// The shard file's name.
+        shard: String,
+        /// The design document.
+        design: String,
+    },
+    /// A view shard is built.
+    Indexer {
+        /// The shard file's name.
+        shard: String,
+        /// The design document.
+        design: String,
+    },
+}

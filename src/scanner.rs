@@ -1,0 +1,318 @@
+//! The scanner: one task that keeps the tables of all targets and publishes snapshots.
+//!
+//! Owns what is known of the cluster. Asks through its [`Source`] and never decides what a
+//! fact means; the planner reads the snapshots, metrics and API the [`Status`] as well.
+//!
+//! A sweep reads everything in stages. Beside it, what the nodes run is polled, and a target
+//! on which a job ended is read again at once. A source that fails leaves the old facts
+//! with their age.
+
+mod bits;
+mod status;
+mod tables;
+
+pub use status::{Progress, Status};
+
+use crate::{
+    clock::Clock,
+    inventory::{Lane, Observation, Source, Stage, ViewsOf},
+    snapshot::{NodeIx, Snapshot},
+    target::Kind,
+};
+use futures::{StreamExt, stream::BoxStream};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tables::Tables;
+use tokio::{
+    sync::{mpsc, watch},
+    time::{self, Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Commands are rare and answered at once: a full queue means the task is stuck.
+const COMMANDS: usize = 16;
+
+/// How often changed tables are published at most, so that a sweep of a million targets
+/// makes a thousand snapshots and not a million.
+const PUBLISH: Duration = Duration::from_secs(1);
+
+/// The shortest pause between two sweeps, where one takes longer than the interval.
+const REST: Duration = Duration::from_secs(1);
+
+/// Which nodes this process serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Share {
+    /// All of them.
+    #[default]
+    All,
+    /// These.
+    Nodes(Vec<String>),
+}
+
+impl Share {
+    /// Whether a node belongs to this process's share.
+    #[must_use]
+    pub fn has(&self, node: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Nodes(nodes) => nodes.iter().any(|name| name == node),
+        }
+    }
+}
+
+/// What the scanner goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// From the start of one sweep to the start of the next.
+    pub interval: Duration,
+    /// From one look at running jobs to the next.
+    pub poll: Duration,
+    /// Which nodes this process serves.
+    pub share: Share,
+    /// Whether this process reads the cluster's views and cleanups.
+    pub views: bool,
+    /// How many targets of each kind are exported by name.
+    pub top: usize,
+}
+
+/// An order from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Sweep now.
+    Sweep,
+}
+
+/// The way to talk to the scanner.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// The tables as published last.
+    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// What the scanner says of itself.
+    pub status: watch::Receiver<Arc<Status>>,
+    commands: mpsc::Sender<Command>,
+}
+
+impl Handle {
+    /// Sends a command, or gives it back when the queue is full or the task is gone.
+    #[must_use]
+    pub fn send(&self, command: Command) -> Option<Command> {
+        self.commands.try_send(command).err().map(mpsc::error::TrySendError::into_inner)
+    }
+}
+
+/// Owns the tables.
+#[derive(Debug)]
+pub struct Task {
+    clock: Clock,
+    tables: Tables,
+    settings: watch::Receiver<Arc<Settings>>,
+    source: watch::Receiver<Arc<dyn Source>>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    status: watch::Sender<Arc<Status>>,
+    commands: mpsc::Receiver<Command>,
+}
+
+/// A stage that is being read.
+struct Reading {
+    stage: Stage,
+    observations: BoxStream<'static, Observation>,
+}
+
+/// What runs: one sweep at most, and what is read beside it.
+#[derive(Default)]
+struct Readings {
+    sweep: Option<Reading>,
+    poll: Option<Reading>,
+    shards: Option<Reading>,
+    views: Option<Reading>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Sweep,
+    Poll,
+    Shards,
+    Views,
+}
+
+enum Event {
+    Seen(Slot, Observation),
+    Sweep,
+    Poll,
+    Publish,
+    Settings,
+    Command(Command),
+    Stop,
+}
+
+impl Task {
+    /// Makes the task and its handle.
+    #[must_use]
+    pub fn new(
+        clock: Clock,
+        source: watch::Receiver<Arc<dyn Source>>,
+        settings: watch::Receiver<Arc<Settings>>,
+    ) -> (Self, Handle) {
+        let tables = Tables::new(&settings.borrow());
+        let (snapshots, snapshots_rx) = watch::channel(Arc::default());
+        let (status, status_rx) = watch::channel(Arc::default());
+        let (commands_tx, commands) = mpsc::channel(COMMANDS);
+        let handle = Handle { snapshots: snapshots_rx, status: status_rx, commands: commands_tx };
+        (Self { clock, tables, settings, source, snapshots, status, commands }, handle)
+    }
+
+    /// Sweeps and polls until `stop`.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut readings = Readings::default();
+        let mut publish = time::interval(PUBLISH);
+        publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next_sweep = Instant::now();
+        let mut next_poll = Instant::now();
+        let mut dirty = false;
+        loop {
+            // Every arm is cancel-safe, and no arm's body awaits.
+            let event = tokio::select! {
+                biased;
+                () = stop.cancelled() => Event::Stop,
+                Some(command) = self.commands.recv() => Event::Command(command),
+                _ = publish.tick(), if dirty => Event::Publish,
+                () = time::sleep_until(next_sweep), if readings.sweep.is_none() => Event::Sweep,
+                () = time::sleep_until(next_poll), if readings.poll.is_none() => Event::Poll,
+                news = self.settings.changed() => {
+                    if news.is_ok() { Event::Settings } else { Event::Stop }
+                }
+                seen = next(&mut readings.poll) => Event::Seen(Slot::Poll, seen),
+                seen = next(&mut readings.shards) => Event::Seen(Slot::Shards, seen),
+                seen = next(&mut readings.views) => Event::Seen(Slot::Views, seen),
+                seen = next(&mut readings.sweep) => Event::Seen(Slot::Sweep, seen),
+            };
+            let settings = Arc::clone(&self.settings.borrow_and_update());
+            let now = self.clock.now();
+            match event {
+                Event::Stop => return,
+                Event::Publish => {
+                    self.publish();
+                    dirty = false;
+                }
+                Event::Settings => {}
+                Event::Command(Command::Sweep) => next_sweep = Instant::now(),
+                Event::Sweep => {
+                    next_sweep = Instant::now() + settings.interval;
+                    let stage = self.tables.begin(now);
+                    readings.sweep = Some(self.reading(stage));
+                    dirty = true;
+                }
+                Event::Poll => {
+                    next_poll = Instant::now() + settings.poll;
+                    readings.poll = self.polled(&settings).map(|stage| self.reading(stage));
+                }
+                Event::Seen(slot, seen) => {
+                    dirty = true;
+                    let ended = seen == Observation::StageEnded;
+                    let Some(reading) = readings.slot(slot) else { continue };
+                    // Only a sweep has a next stage.
+                    let stage = if ended && slot != Slot::Sweep {
+                        None
+                    } else {
+                        self.tables.apply(seen, &reading.stage, &settings, now)
+                    };
+                    if ended {
+                        *readings.slot_mut(slot) = stage.map(|stage| self.reading(stage));
+                        if slot == Slot::Sweep && readings.sweep.is_none() {
+                            next_sweep = next_sweep.max(Instant::now() + REST);
+                            self.publish();
+                            dirty = false;
+                        }
+                    }
+                    self.reread(&mut readings);
+                }
+            }
+        }
+    }
+
+    fn reading(&self, stage: Stage) -> Reading {
+        let observations = self.source.borrow().read(stage.clone());
+        Reading { stage, observations }
+    }
+
+    fn publish(&mut self) {
+        self.snapshots.send_replace(self.tables.publish(self.clock.now()));
+        self.status.send_replace(Arc::new(self.tables.status.clone()));
+    }
+
+    /// The nodes to ask what they run.
+    fn polled(&self, settings: &Settings) -> Option<Stage> {
+        let nodes: Vec<String> = self
+            .tables
+            .draft
+            .now()
+            .nodes()
+            .iter()
+            .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
+            .map(|node| node.name.to_string())
+            .collect();
+        (!nodes.is_empty()).then_some(Stage::Poll { nodes })
+    }
+
+    /// Reads what jobs have voided, one batch at a time.
+    fn reread(&mut self, readings: &mut Readings) {
+        if self.tables.reread.is_empty() || readings.shards.is_some() || readings.views.is_some() {
+            return;
+        }
+        let snapshot = Arc::new(self.tables.draft.now().clone());
+        let mut lanes: BTreeMap<NodeIx, Lane> = BTreeMap::new();
+        let mut places = Vec::new();
+        for ix in std::mem::take(&mut self.tables.reread) {
+            let Some(target) = snapshot.target(ix) else { continue };
+            match target.kind() {
+                Kind::Db => lanes
+                    .entry(target.node_ix())
+                    .or_insert_with(|| Lane { node: target.node().to_owned(), targets: Vec::new() })
+                    .targets
+                    .push(ix),
+                Kind::View => places.push(target.db_place()),
+                Kind::Cleanup => {}
+            }
+        }
+        if !lanes.is_empty() {
+            let lanes = lanes.into_values().collect();
+            let stage = Stage::Shards { snapshot: Arc::clone(&snapshot), lanes };
+            readings.shards = Some(self.reading(stage));
+        }
+        if !places.is_empty() {
+            let dbs: Vec<ViewsOf> = self.tables.clustered_dbs(|place| places.contains(&place));
+            readings.views = Some(self.reading(Stage::Views { snapshot, dbs }));
+        }
+    }
+}
+
+impl Readings {
+    const fn slot(&self, slot: Slot) -> Option<&Reading> {
+        match slot {
+            Slot::Sweep => self.sweep.as_ref(),
+            Slot::Poll => self.poll.as_ref(),
+            Slot::Shards => self.shards.as_ref(),
+            Slot::Views => self.views.as_ref(),
+        }
+    }
+
+    const fn slot_mut(&mut self, slot: Slot) -> &mut Option<Reading> {
+        match slot {
+            Slot::Sweep => &mut self.sweep,
+            Slot::Poll => &mut self.poll,
+            Slot::Shards => &mut self.shards,
+            Slot::Views => &mut self.views,
+        }
+    }
+}
+
+/// The next observation of a reading; waits for ever where nothing is read. A source that
+/// ends without saying so has ended its stage.
+async fn next(reading: &mut Option<Reading>) -> Observation {
+    match reading {
+        Some(reading) => reading.observations.next().await.unwrap_or(Observation::StageEnded),
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

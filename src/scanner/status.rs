@@ -1,0 +1,44 @@
+//! What the scanner says of itself.
+
+use crate::clock::Moment;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// What the scanner says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Status {
+    /// Whether one pass over the nodes that answer has ended.
+    pub ready: bool,
+    /// Sweeps that ended.
+    pub sweeps: u64,
+    /// The sweep that runs.
+    pub progress: Option<Progress>,
+    /// How long the last sweep took.
+    pub last_duration: Option<Duration>,
+    /// When the last sweep ended.
+    pub last_end: Option<Moment>,
+    /// When a sweep last ended with nothing unread.
+    pub last_success: Option<Moment>,
+    /// What could not be read, by node and closed word, since the start.
+    pub errors: BTreeMap<(Arc<str>, &'static str), u64>,
+    /// What was forbidden, in sentences.
+    pub missing_rights: BTreeSet<String>,
+    /// Why nothing can be read at all.
+    pub problem: Option<String>,
+    /// The last thing that could not be read, in a sentence.
+    pub last_error: Option<String>,
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// When it began.
+    pub since: Moment,
+    /// Targets and databases read.
+    pub done: usize,
+    /// How many there are to read, once that is known.
+    pub total: Option<usize>,
+}

@@ -1,0 +1,328 @@
+//! The scanner's state: applies observations to the tables and says what to read next.
+//!
+//! Pure: no I/O and no clock; `now` comes with each observation. The task beside it does
+//! the reading. Sweeps go through fixed stages, each built from what the one before found.
+
+mod listing;
+mod tasks;
+mod views;
+
+use super::{Settings, Status, status::Progress};
+use crate::{
+    clock::Moment,
+    facts::Facts,
+    inventory::{Lane, Members, NodeSeen, Observation, Stage, Unread, ViewsOf},
+    snapshot::{Draft, Ix, NodeIx, Snapshot},
+    target::{Kind, State as TargetState},
+};
+use listing::Listing;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use tasks::Running;
+use views::Views;
+
+/// Everything the scanner knows.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) draft: Draft,
+    pub(super) status: Status,
+    listing: Listing,
+    views: Views,
+    running: Running,
+    /// Nodes that could not be read whole in this sweep.
+    incomplete: BTreeSet<NodeIx>,
+    began: Moment,
+    /// Targets whose facts a job has voided.
+    pub(super) reread: BTreeSet<Ix>,
+}
+
+impl Tables {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            draft: Draft::new(settings.top),
+            status: Status::default(),
+            listing: Listing::default(),
+            views: Views::default(),
+            running: Running::default(),
+            incomplete: BTreeSet::new(),
+            began: Moment::default(),
+            reread: BTreeSet::new(),
+        }
+    }
+
+    /// Begins a sweep.
+    pub(super) fn begin(&mut self, now: Moment) -> Stage {
+        self.began = now;
+        self.incomplete.clear();
+        self.listing.begin();
+        self.status.progress = Some(Progress { since: now, done: 0, total: None });
+        Stage::Nodes
+    }
+
+    /// Applies one observation; at the end of a stage answers with the next one.
+    pub(super) fn apply(
+        &mut self,
+        seen: Observation,
+        stage: &Stage,
+        settings: &Settings,
+        now: Moment,
+    ) -> Option<Stage> {
+        match seen {
+            Observation::Members(members) => self.members(members),
+            Observation::Node(node) => self.node(node),
+            Observation::Reshard(reshard) => match reshard {
+                Ok(reshard) => self.listing.reshard = reshard,
+                Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
+            },
+            Observation::MapPage(page) => {
+                for entry in page {
+                    self.listing.map_entry(&mut self.draft, &mut self.views, settings, entry);
+                }
+            }
+            Observation::MapEnd(ended) => match ended {
+                Ok(()) => self.listing.map_whole = true,
+                Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
+            },
+            Observation::Files { node, names } => {
+                let at = self.draft.node(&node);
+                match names {
+                    Ok(names) => self.listing.files(&mut self.draft, at, &names),
+                    Err(unread) => {
+                        self.down(at, &unread);
+                        self.unread(at, &unread);
+                    }
+                }
+            }
+            Observation::Stray { db, entry } => match entry {
+                Ok(entry) => {
+                    self.listing.stray(&mut self.draft, &mut self.views, settings, &db, entry)
+                }
+                Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
+            },
+            Observation::Shard { ix, facts } => self.shard(ix, facts),
+            Observation::Views { db, suffix, views } => {
+                let clean = self.cleans_itself();
+                let unread = self.views.seen(&mut self.draft, &db, &suffix, views, clean, now);
+                for unread in unread {
+                    self.unread(NodeIx::CLUSTER, &unread);
+                }
+                self.progressed();
+            }
+            Observation::Tasks { node, tasks } => {
+                let at = self.draft.node(&node);
+                match tasks {
+                    Ok(tasks) => {
+                        let ended = self.running.seen(&mut self.draft, &self.views, at, &tasks);
+                        self.reread.extend(ended);
+                    }
+                    Err(unread) => self.count(at, &unread),
+                }
+            }
+            Observation::StageEnded => return self.next(stage, settings, now),
+        }
+        None
+    }
+
+    fn next(&mut self, stage: &Stage, settings: &Settings, now: Moment) -> Option<Stage> {
+        match stage {
+            Stage::Nodes => Some(Stage::Map),
+            Stage::Map => Some(Stage::Files { nodes: self.nodes_to_read(settings) }),
+            Stage::Files { .. } => Some(Stage::Strays { dbs: self.listing.unknown_strays() }),
+            Stage::Strays { .. } => {
+                let map_whole = self.listing.map_whole;
+                self.listing.settle(&mut self.draft, settings);
+                if map_whole {
+                    self.views.forget_gone(&mut self.draft);
+                }
+                let lanes = self.lanes(settings);
+                let total = lanes.iter().map(|lane| lane.targets.len()).sum();
+                self.status.progress =
+                    Some(Progress { since: self.began, done: 0, total: Some(total) });
+                Some(Stage::Shards { snapshot: Arc::new(self.draft.now().clone()), lanes })
+            }
+            Stage::Shards { .. } if settings.views => {
+                let dbs = self.clustered_dbs(|_| true);
+                let done = self.status.progress.map_or(0, |progress| progress.done);
+                self.status.progress =
+                    Some(Progress { since: self.began, done, total: Some(done + dbs.len()) });
+                Some(Stage::Views { snapshot: Arc::new(self.draft.now().clone()), dbs })
+            }
+            Stage::Shards { .. } | Stage::Views { .. } => {
+                self.finish(now);
+                None
+            }
+            Stage::Poll { .. } => None,
+        }
+    }
+
+    /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
+    fn finish(&mut self, now: Moment) {
+        let mut oldest: BTreeMap<NodeIx, Moment> = BTreeMap::new();
+        for target in self.draft.now().targets() {
+            if let Some(measured) = target.facts().measured_at {
+                let first = oldest.entry(target.node_ix()).or_insert(measured.at);
+                *first = measured.at.min(*first);
+            }
+        }
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            let whole = !self.incomplete.contains(&at)
+                && (at == NodeIx::CLUSTER
+                    || self.draft.now().node(at).is_some_and(|node| node.up == Some(true)));
+            self.draft.change_node(at, |node| {
+                node.oldest_fact = oldest.get(&at).copied();
+                if whole {
+                    node.last_success = Some(now);
+                }
+            });
+        }
+        let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
+        self.status.ready |= answered;
+        self.status.sweeps += 1;
+        self.status.last_duration = Some(now.age(self.began));
+        self.status.last_end = Some(now);
+        if self.incomplete.is_empty() && answered {
+            self.status.last_success = Some(now);
+        }
+        self.status.progress = None;
+    }
+
+    fn members(&mut self, members: Result<Members, Unread>) {
+        match members {
+            Ok(members) => {
+                let expected: BTreeSet<&String> = members.expected.iter().collect();
+                for name in &members.expected {
+                    let at = self.draft.node(name);
+                    self.draft.change_node(at, |node| node.member = true);
+                }
+                let nodes = self.draft.now().nodes().len();
+                for at in (1..nodes).filter_map(NodeIx::from_usize) {
+                    self.draft.change_node(at, |node| {
+                        node.member = expected.iter().any(|name| ***name == *node.name);
+                    });
+                }
+                self.status.problem = None;
+            }
+            Err(unread) => {
+                self.status.problem = Some(unread.message.clone());
+                self.unread(NodeIx::CLUSTER, &unread);
+            }
+        }
+    }
+
+    fn node(&mut self, seen: NodeSeen) {
+        let at = self.draft.node(&seen.node);
+        let up = seen.up.is_ok();
+        self.draft.change_node(at, |node| {
+            node.up = Some(up);
+            node.version = seen.version.or(node.version);
+            node.own_address = seen.own_address;
+            node.smoosh = seen.smoosh;
+        });
+        if let Err(unread) = seen.up {
+            self.unread(at, &unread);
+        }
+    }
+
+    fn shard(&mut self, ix: Ix, facts: Result<Option<Facts>, Unread>) {
+        self.progressed();
+        match facts {
+            Ok(Some(facts)) => self.draft.set_facts(ix, facts),
+            // Deleted since the files were listed: the next sweep takes it out.
+            Ok(None) => {}
+            Err(unread) => {
+                if let Some(node) = self.draft.now().target(ix).map(|target| target.node_ix()) {
+                    self.unread(node, &unread);
+                }
+            }
+        }
+    }
+
+    /// The nodes of this process's share that were not found down.
+    fn nodes_to_read(&self, settings: &Settings) -> Vec<String> {
+        let nodes = self.draft.now().nodes().iter().skip(1);
+        nodes
+            .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
+            .map(|node| node.name.to_string())
+            .collect()
+    }
+
+    /// What to read on each node.
+    fn lanes(&self, settings: &Settings) -> Vec<Lane> {
+        let snapshot = self.draft.now();
+        let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
+        for target in snapshot.targets().filter(|target| target.kind() == Kind::Db) {
+            if !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable) {
+                lanes.entry(target.node_ix()).or_default().push(target.ix());
+            }
+        }
+        lanes
+            .into_iter()
+            .filter_map(|(at, targets)| {
+                let node = snapshot.node(at)?;
+                let read = node.up == Some(true) && settings.share.has(&node.name);
+                read.then(|| Lane { node: node.name.to_string(), targets })
+            })
+            .collect()
+    }
+
+    /// The wanted databases of the map, with the places of their copies.
+    pub(super) fn clustered_dbs(&self, wanted: impl Fn(usize) -> bool) -> Vec<ViewsOf> {
+        let snapshot = self.draft.now();
+        let mut copies: Vec<(usize, Ix)> = snapshot
+            .targets()
+            .filter(|target| target.kind() == Kind::Db && target.range().is_some())
+            .filter(|target| target.map().copies > 0 && target.state() == TargetState::Ok)
+            .filter(|target| wanted(target.db_place()))
+            .map(|target| (target.db_place(), target.ix()))
+            .collect();
+        copies.sort_unstable();
+        copies
+            .chunk_by(|(one, _), (other, _)| one == other)
+            .map(|copies| ViewsOf { copies: copies.iter().map(|(_, ix)| *ix).collect() })
+            .collect()
+    }
+
+    /// Whether the servers remove stale index files by themselves after a design document
+    /// changed (`couch_index_cleanup`, 3.5.2 and later).
+    fn cleans_itself(&self) -> bool {
+        let mut members =
+            self.draft.now().nodes().iter().skip(1).filter(|node| node.member).peekable();
+        members.peek().is_some()
+            && members.all(|node| node.version.is_some_and(|version| version.cleans_indexes()))
+    }
+
+    /// A node that did not list its files is down when CouchDB says so.
+    fn down(&mut self, at: NodeIx, unread: &Unread) {
+        if matches!(unread.reason, "node_down" | "connect" | "timeout") {
+            self.draft.change_node(at, |node| node.up = Some(false));
+        }
+    }
+
+    fn unread(&mut self, at: NodeIx, unread: &Unread) {
+        self.incomplete.insert(at);
+        self.count(at, unread);
+    }
+
+    fn count(&mut self, at: NodeIx, unread: &Unread) {
+        let name = self.draft.now().node(at).map(|node| Arc::clone(&node.name));
+        let errors = &mut self.status.errors;
+        *errors.entry((name.unwrap_or_default(), unread.reason)).or_default() += 1;
+        if unread.reason == "forbidden" {
+            self.status.missing_rights.insert(unread.message.clone());
+        }
+        self.status.last_error = Some(unread.message.clone());
+    }
+
+    const fn progressed(&mut self) {
+        if let Some(progress) = &mut self.status.progress {
+            progress.done += 1;
+        }
+    }
+
+    pub(super) fn publish(&mut self, now: Moment) -> Arc<Snapshot> {
+        self.draft.publish(now)
+    }
+}

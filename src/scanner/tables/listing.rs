@@ -1,0 +1,221 @@
+//! Which targets there are: the shard map held against the files on each node.
+
+use super::{
+    super::{Settings, bits::Bits},
+    views::Views,
+};
+use crate::{
+    inventory::{Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_stray},
+    snapshot::{DbMap, DbName, Draft, Ix, NodeIx},
+    target::{Kind, Range, ShardName, State},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Databases that only stray files name are asked for one by one up to this many; beyond,
+/// a broken map is likelier than so many new databases, and nothing is said of them.
+const STRAYS: usize = 200;
+
+/// One sweep's listing.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) reshard: Reshard,
+    pub(super) map_whole: bool,
+    /// Targets the map has.
+    mapped: Bits,
+    /// Targets whose file is there.
+    on_disk: Bits,
+    /// Nodes whose files were listed.
+    listed: BTreeSet<NodeIx>,
+    /// Entries of databases with copies on the move; of all others nothing need be kept.
+    moving: BTreeMap<(String, String), MapEntry>,
+    /// Files the map does not place where they lie.
+    strays: Vec<Stray>,
+    /// Databases asked for by themselves, and what the map said then.
+    asked: BTreeMap<String, Option<String>>,
+}
+
+#[derive(Debug)]
+struct Stray {
+    node: NodeIx,
+    db: String,
+    suffix: String,
+    range: Range,
+}
+
+impl Listing {
+    pub(super) fn begin(&mut self) {
+        self.mapped.clear();
+        self.on_disk.clear();
+        *self = Self {
+            mapped: std::mem::take(&mut self.mapped),
+            on_disk: std::mem::take(&mut self.on_disk),
+            ..Self::default()
+        };
+    }
+
+    /// Takes one database of the map into the tables.
+    pub(super) fn map_entry(
+        &mut self,
+        draft: &mut Draft,
+        views: &mut Views,
+        settings: &Settings,
+        entry: MapEntry,
+    ) {
+        let db = draft.db(DbName { db: &entry.db, suffix: &entry.suffix });
+        let map = DbMap {
+            copies: u32::try_from(entry.copies.len()).unwrap_or(u32::MAX),
+            ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
+        };
+        draft.set_map(db, map, views.of(&entry.db, &entry.suffix));
+        views.mapped(&entry.db, &entry.suffix);
+        for copy in &entry.copies {
+            if settings.share.has(&copy.node) {
+                let node = draft.node(&copy.node);
+                let ix = draft.db_target(node, db, Some(copy.range));
+                self.mapped.set(ix.as_usize());
+            }
+        }
+        if !entry.arriving.is_empty() || !entry.leaving.is_empty() {
+            self.moving.insert((entry.db.clone(), entry.suffix.clone()), entry);
+        }
+    }
+
+    /// Takes one node's files into the tables.
+    pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &[String]) {
+        self.listed.insert(node);
+        for name in names {
+            let Some(shard) = ShardName::split(name) else {
+                let db = draft.db(DbName { db: name, suffix: "" });
+                let ix = draft.db_target(node, db, None);
+                self.mapped.set(ix.as_usize());
+                self.on_disk.set(ix.as_usize());
+                continue;
+            };
+            let known = draft
+                .find_db(DbName { db: shard.db, suffix: shard.suffix })
+                .and_then(|db| draft.find_db_target(node, db, Some(shard.range)))
+                .filter(|ix| self.mapped.has(ix.as_usize()));
+            match known {
+                Some(ix) => self.on_disk.set(ix.as_usize()),
+                None => self.strays.push(Stray {
+                    node,
+                    db: shard.db.to_owned(),
+                    suffix: shard.suffix.to_owned(),
+                    range: shard.range,
+                }),
+            }
+        }
+    }
+
+    /// Databases that only stray files name: they may have been made after the map was read.
+    pub(super) fn unknown_strays(&self) -> Vec<String> {
+        let names: BTreeSet<&str> = self
+            .strays
+            .iter()
+            .filter(|stray| !self.moving.contains_key(&(stray.db.clone(), stray.suffix.clone())))
+            .map(|stray| &*stray.db)
+            .collect();
+        names.into_iter().take(STRAYS).map(ToOwned::to_owned).collect()
+    }
+
+    /// Takes in what the map says of one such database by now.
+    pub(super) fn stray(
+        &mut self,
+        draft: &mut Draft,
+        views: &mut Views,
+        settings: &Settings,
+        db: &str,
+        entry: Option<MapEntry>,
+    ) {
+        self.asked.insert(db.to_owned(), entry.as_ref().map(|entry| entry.suffix.clone()));
+        if let Some(entry) = entry {
+            self.map_entry(draft, views, settings, entry);
+        }
+    }
+
+    /// Decides the state of everything that was listed and takes out what is gone.
+    ///
+    /// Nothing is taken out on the word of a map that broke off, nor from a node that was
+    /// not listed and still belongs to the cluster.
+    pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
+        self.settle_strays(draft);
+        let places = draft.now().capacity();
+        for ix in (0..places).filter_map(Ix::from_usize) {
+            let Some(target) = draft.now().target(ix) else { continue };
+            if target.kind() != Kind::Db {
+                continue;
+            }
+            let (mapped, on_disk) =
+                (self.mapped.has(ix.as_usize()), self.on_disk.has(ix.as_usize()));
+            let listed = self.listed.contains(&target.node_ix());
+            let node = draft.now().node(target.node_ix());
+            let ours = node.is_some_and(|node| node.member && settings.share.has(&node.name));
+            match (mapped, on_disk) {
+                (true, true) => draft.set_state(ix, State::Ok),
+                (true, false) if listed => {
+                    let state = self.absent(draft, ix);
+                    draft.set_state(ix, state);
+                }
+                (true, false) => {}
+                // A stray: its state was settled above.
+                (false, true) => {}
+                (false, false) if !ours || (self.map_whole && listed) => draft.remove(ix),
+                (false, false) => {}
+            }
+        }
+    }
+
+    fn settle_strays(&mut self, draft: &mut Draft) {
+        for stray in std::mem::take(&mut self.strays) {
+            let name = DbName { db: &stray.db, suffix: &stray.suffix };
+            let in_map = draft
+                .find_db(name)
+                .and_then(|db| draft.find_db_target(stray.node, db, Some(stray.range)));
+            if let Some(ix) = in_map.filter(|ix| self.mapped.has(ix.as_usize())) {
+                // Its database was made between the two readings.
+                self.on_disk.set(ix.as_usize());
+                continue;
+            }
+            let known = draft.find_db(name).is_some_and(|db| draft.map_of(db).copies > 0);
+            let asked = self.asked.contains_key(&stray.db);
+            if !self.map_whole || !(known || asked) {
+                // Nobody can say what it is: keep what was said before, if anything was.
+                if let Some(ix) = in_map {
+                    self.on_disk.set(ix.as_usize());
+                }
+                continue;
+            }
+            let entry = self.moving.get(&(stray.db.clone(), stray.suffix.clone()));
+            let node = draft.now().node(stray.node).map(|node| node.name.to_string());
+            let copy = Copy {
+                db: &stray.db,
+                range: stray.range,
+                node: node.as_deref().unwrap_or_default(),
+            };
+            let absent = |at: &CopyAt| self.is_absent(draft, name, at);
+            let state = standing_of_stray(copy, entry, &self.reshard, absent);
+            let db = draft.db(name);
+            let ix = draft.db_target(stray.node, db, Some(stray.range));
+            draft.set_state(ix, state);
+            self.on_disk.set(ix.as_usize());
+        }
+    }
+
+    /// Whether a copy the map has is not on its node's disk, as far as that was listed.
+    fn is_absent(&self, draft: &Draft, name: DbName<'_>, at: &CopyAt) -> bool {
+        let Some(node) = draft.find_node(&at.node) else { return false };
+        let ix = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, Some(at.range)));
+        self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
+    }
+
+    fn absent(&self, draft: &Draft, ix: Ix) -> State {
+        let Some(target) = draft.now().target(ix) else { return State::Missing };
+        let name = target.db_name();
+        let Some(range) = target.range() else { return State::Missing };
+        let copy = Copy { db: name.db, range, node: target.node() };
+        let still = MapEntry::default();
+        let entry =
+            self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&still);
+        standing_of_absent(copy, entry, &self.reshard)
+    }
+}
