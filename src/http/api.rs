@@ -1,0 +1,223 @@
+//! The JSON API, in Prometheus's envelope.
+
+use super::{
+    State,
+    query::{ExplainQuery, QueueQuery, TargetQuery, channel_names},
+};
+use crate::{
+    clock::Moment,
+    plan::Plan,
+    report::{self, Found, Target},
+    snapshot::NodeIx,
+};
+use axum::{
+    Json,
+    extract::{self, Query, rejection::QueryRejection},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A refusal: a bad question, or something that is not there.
+struct Refused {
+    code: StatusCode,
+    kind: &'static str,
+    why: String,
+}
+
+impl Refused {
+    fn bad(why: impl ToString) -> Self {
+        Self { code: StatusCode::BAD_REQUEST, kind: "bad_data", why: why.to_string() }
+    }
+
+    fn absent(why: impl ToString) -> Self {
+        Self { code: StatusCode::NOT_FOUND, kind: "not_found", why: why.to_string() }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let body = json!({ "status": "error", "errorType": self.kind, "error": self.why });
+        (self.code, Json(body)).into_response()
+    }
+}
+
+fn success(data: &Value) -> Response {
+    Json(json!({ "status": "success", "data": data })).into_response()
+}
+
+/// Works an answer out away from the runtime's threads: filtering a million targets takes
+/// tens of milliseconds.
+async fn worked_out(
+    plan: Arc<Plan>,
+    work: impl FnOnce(&Plan) -> Result<Value, Refused> + Send + 'static,
+) -> Response {
+    match tokio::task::spawn_blocking(move || work(&plan)).await {
+        Ok(Ok(data)) => success(&data),
+        Ok(Err(refused)) => refused.into_response(),
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+type Asked<Q> = Result<Query<Q>, QueryRejection>;
+
+/// What recliner is, sees, and cannot see.
+pub(super) async fn status(extract::State(state): extract::State<State>) -> Response {
+    let plan = Arc::clone(&state.plan.borrow());
+    let status = Arc::clone(&state.scanner.status.borrow());
+    let config = Arc::clone(&state.config.borrow());
+    let moment = |moment: Option<Moment>| moment.map(Moment::rfc3339);
+    let errors: Vec<Value> = status
+        .errors
+        .iter()
+        .map(|((node, reason), count)| json!({ "node": **node, "reason": reason, "count": count }))
+        .collect();
+    success(&json!({
+        "version": state.about.version,
+        "revision": state.about.revision,
+        "simulated": state.about.simulated,
+        "mode": config.mode.label(),
+        "ready": status.ready,
+        "generated_at": plan.snapshot.generated_at().rfc3339(),
+        "nodes": report::nodes(&plan).collect::<Vec<_>>(),
+        "sweep": {
+            "ended": status.sweeps,
+            "running_since": moment(status.progress.map(|progress| progress.since)),
+            "done": status.progress.map(|progress| progress.done),
+            "total": status.progress.and_then(|progress| progress.total),
+            "last_end": moment(status.last_end),
+            "last_success": moment(status.last_success),
+            "last_duration_seconds": status.last_duration.map(|took| took.as_secs_f64()),
+        },
+        "errors": errors,
+        "last_error": status.last_error,
+        "problem": status.problem,
+        "missing_rights": status.missing_rights,
+        "config": {
+            "loaded_at": config.loaded_at.rfc3339(),
+            "last_reload_successful": config.reload_successful,
+            "needs_restart": config.needs_restart,
+        },
+    }))
+}
+
+/// Targets, filtered, ordered and paged.
+pub(super) async fn targets(
+    extract::State(state): extract::State<State>,
+    query: Asked<TargetQuery>,
+) -> Response {
+    let Query(query) = match query {
+        Ok(query) => query,
+        Err(why) => return Refused::bad(why.body_text()).into_response(),
+    };
+    let plan = Arc::clone(&state.plan.borrow());
+    worked_out(plan, move |plan| {
+        let page = query.page().map_err(Refused::bad)?;
+        let found = query.select(plan).map_err(Refused::bad)?;
+        let targets = page.of(&found).iter().filter_map(|ix| plan.snapshot.target(*ix));
+        Ok(json!({
+            "generated_at": plan.snapshot.generated_at().rfc3339(),
+            "total": found.len(),
+            "offset": page.offset,
+            "limit": page.limit,
+            "targets": targets.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
+        }))
+    })
+    .await
+}
+
+/// Queues with what waits in them, best first.
+pub(super) async fn queue(
+    extract::State(state): extract::State<State>,
+    query: Asked<QueueQuery>,
+) -> Response {
+    let Query(query) = match query {
+        Ok(query) => query,
+        Err(why) => return Refused::bad(why.body_text()).into_response(),
+    };
+    let plan = Arc::clone(&state.plan.borrow());
+    worked_out(plan, move |plan| {
+        let page = query.page().map_err(Refused::bad)?;
+        if let Some(channel) = &query.channel
+            && plan.channels.named(channel).is_none()
+        {
+            return Err(Refused::bad(format!("{channel:?} is no channel: {}", channel_names(plan))));
+        }
+        let name = |at: NodeIx| plan.snapshot.node(at).map(|node| node.name.to_string());
+        let queues: Vec<Value> = plan
+            .queues
+            .iter()
+            .filter_map(|queue| {
+                let node = name(queue.node)?;
+                let channel = plan.channels.list.get(queue.channel)?;
+                let wanted = query.node.as_deref().is_none_or(|wanted| wanted == node)
+                    && query.channel.as_deref().is_none_or(|wanted| wanted == &*channel.name);
+                wanted.then(|| {
+                    let waiting =
+                        page.of(&queue.waiting).iter().filter_map(|ix| plan.snapshot.target(*ix));
+                    json!({
+                        "node": node,
+                        "channel": &*channel.name,
+                        "size": queue.waiting.len(),
+                        "capacity": queue.capacity,
+                        "overflow": queue.overflow,
+                        "active": queue.active,
+                        "reclaimable_bytes": queue.reclaimable,
+                        "priority_max": queue.priority.map(|(best, _)| best),
+                        "priority_min": queue.priority.map(|(_, worst)| worst),
+                        "oldest": queue.oldest.map(Moment::rfc3339),
+                        "targets": waiting.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
+                    })
+                })
+            })
+            .collect();
+        Ok(json!({
+            "generated_at": plan.snapshot.generated_at().rfc3339(),
+            "offset": page.offset,
+            "limit": page.limit,
+            "queues": queues,
+        }))
+    })
+    .await
+}
+
+/// Why a target is or is not a candidate.
+pub(super) async fn explain(
+    extract::State(state): extract::State<State>,
+    query: Asked<ExplainQuery>,
+) -> Response {
+    let Query(query) = match query {
+        Ok(query) => query,
+        Err(why) => return Refused::bad(why.body_text()).into_response(),
+    };
+    let plan = Arc::clone(&state.plan.borrow());
+    worked_out(plan, move |plan| {
+        let page = query.page().map_err(Refused::bad)?;
+        let Some(text) = &query.target else {
+            return Err(Refused::bad("say which: ?target= an id, a database, or <db>/_design/x"));
+        };
+        let found = match report::find(plan, text) {
+            Found::One(ix) => vec![ix],
+            Found::Several(all) => all,
+            Found::None => {
+                return Err(Refused::absent(format!("nothing is called {text:?}")));
+            }
+        };
+        let targets = page.of(&found).iter().filter_map(|ix| plan.snapshot.target(*ix));
+        Ok(json!({
+            "generated_at": plan.snapshot.generated_at().rfc3339(),
+            "total": found.len(),
+            "offset": page.offset,
+            "limit": page.limit,
+            "targets": targets.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
+        }))
+    })
+    .await
+}
+
+/// The configuration in force, secrets replaced.
+pub(super) async fn config(extract::State(state): extract::State<State>) -> Response {
+    let config = Arc::clone(&state.config.borrow());
+    success(&config.shown)
+}

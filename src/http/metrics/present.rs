@@ -1,0 +1,265 @@
+//! The present, read at scrape: nodes, sizes, queues, smoosh, configuration.
+//!
+//! Absent where unknown, zero where known to be zero. Nothing is summed here: totals and
+//! the top targets come with the snapshot.
+
+use super::State;
+use crate::{
+    channel::{Channel, Mode, Priority},
+    exposition::{Labels, Writer, families as f},
+    facts::Source,
+    plan::{Plan, QueueView},
+    scanner::Status,
+    snapshot::{Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
+    target::{Kind, State as TargetState},
+};
+use std::sync::Arc;
+
+/// Writes every family of the present.
+pub(super) fn write(writer: &mut Writer, state: &State) {
+    let plan = Arc::clone(&state.plan.borrow());
+    let status = Arc::clone(&state.scanner.status.borrow());
+    program(writer, state, &plan);
+    nodes(writer, &plan);
+    scans(writer, &plan, &status);
+    sizes(writer, &plan);
+    top(writer, &plan);
+    queues(writer, &plan);
+    smoosh(writer, &plan);
+}
+
+fn program(writer: &mut Writer, state: &State, plan: &Plan) {
+    let config = Arc::clone(&state.config.borrow());
+    writer
+        .family(&f::BUILD_INFO)
+        .sample(&[state.about.version, state.about.revision], 1_u64);
+    let mut samples = writer.family(&f::MODE);
+    for mode in Mode::ALL {
+        samples.sample(&[mode.label()], mode == config.mode);
+    }
+    let mut samples = writer.family(&f::CHANNEL_MODE);
+    for channel in &plan.channels.list {
+        let in_force = channel.mode.and(config.mode);
+        for mode in Mode::ALL {
+            samples.sample(&[&channel.name, mode.label()], mode == in_force);
+        }
+    }
+    writer.family(&f::CONFIG_LAST_RELOAD_SUCCESSFUL).sample(&[], config.reload_successful);
+    writer.family(&f::CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP).sample(&[], config.loaded_at);
+    let mut samples = writer.family(&f::CHANNEL_CONCURRENCY_LIMIT);
+    for channel in &plan.channels.list {
+        samples.sample(&[&channel.name], channel.concurrency);
+    }
+}
+
+/// The cluster's nodes, without the pseudo node.
+fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
+    plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.member)
+}
+
+/// Every node with its place, the pseudo node included.
+fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
+    let nodes = plan.snapshot.nodes().iter().enumerate();
+    nodes.filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+}
+
+fn nodes(writer: &mut Writer, plan: &Plan) {
+    let mut samples = writer.family(&f::NODE_UP);
+    for node in members(plan) {
+        if let Some(up) = node.up {
+            samples.sample(&[&node.name], up);
+        }
+    }
+    let mut samples = writer.family(&f::NODE_INFO);
+    for node in members(plan) {
+        if let Some(version) = node.version {
+            samples.sample(&[&node.name, &version.to_string()], 1_u64);
+        }
+    }
+}
+
+fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
+    let source = Source::Http.label();
+    let mut samples = writer.family(&f::SCAN_LAST_SUCCESS_TIMESTAMP);
+    for (_, node) in places(plan) {
+        if let Some(at) = node.last_success {
+            samples.sample(&[&node.name, source], at);
+        }
+    }
+    let mut samples = writer.family(&f::SCAN_OLDEST_FACT_TIMESTAMP);
+    for (_, node) in places(plan) {
+        if let Some(at) = node.oldest_fact {
+            samples.sample(&[&node.name, source], at);
+        }
+    }
+    if let Some(took) = status.last_duration {
+        writer.family(&f::SCAN_DURATION).sample(&[source], took.as_secs_f64());
+    }
+    let mut samples = writer.family(&f::SCAN_ERRORS);
+    for ((node, reason), count) in &status.errors {
+        samples.sample(&[node, reason], *count);
+    }
+}
+
+fn sizes(writer: &mut Writer, plan: &Plan) {
+    let totals = plan.snapshot.totals();
+    // Databases live on nodes; views and cleanups on the pseudo node.
+    let combinations: Vec<(&str, Kind, Sums)> = places(plan)
+        .flat_map(|(at, node)| {
+            Kind::ALL
+                .into_iter()
+                .filter(move |kind| (*kind == Kind::Db) != (at == NodeIx::CLUSTER))
+                .map(move |kind| (&*node.name, kind, totals.of(at, kind)))
+        })
+        .collect();
+    let mut samples = writer.family(&f::TARGETS);
+    for (node, kind, sums) in &combinations {
+        for state in TargetState::ALL {
+            samples.sample(&[node, kind.label(), state.label()], sums.states[state as usize]);
+        }
+    }
+    let sums: [(&_, fn(&Sums) -> Option<f64>); 4] = [
+        (&f::FILE_BYTES, |sums| sums.file.get()),
+        (&f::ACTIVE_BYTES, |sums| sums.active.get()),
+        (&f::EXTERNAL_BYTES, |sums| sums.external.get()),
+        (&f::RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
+    ];
+    for (family, sum) in sums {
+        let mut samples = writer.family(family);
+        for (node, kind, sums) in combinations.iter().filter(|(_, kind, _)| *kind != Kind::Cleanup) {
+            if let Some(bytes) = sum(sums) {
+                samples.sample(&[node, kind.label()], bytes);
+            }
+        }
+    }
+}
+
+/// The targets with most to reclaim, by name.
+fn top(writer: &mut Writer, plan: &Plan) {
+    let top = plan.snapshot.top();
+    let targets: Vec<(TargetRef<'_>, Labels<6>)> = Kind::ALL
+        .iter()
+        .flat_map(|kind| top.of(*kind))
+        .filter_map(|ix| plan.snapshot.target(*ix))
+        .map(|target| (target, labels(target)))
+        .collect();
+    let facts: [(&_, fn(TargetRef<'_>) -> Option<u64>); 3] = [
+        (&f::TARGET_FILE_BYTES, |target| target.on_disk(target.facts().file.get())),
+        (&f::TARGET_ACTIVE_BYTES, |target| target.on_disk(target.facts().active.get())),
+        (&f::TARGET_RECLAIMABLE_BYTES, TargetRef::reclaimable),
+    ];
+    for (family, fact) in facts {
+        let mut samples = writer.family(family);
+        for (target, labels) in &targets {
+            if let Some(bytes) = fact(*target) {
+                samples.rendered(labels, bytes);
+            }
+        }
+    }
+    let mut samples = writer.family(&f::TARGETS_NOT_EXPORTED);
+    for kind in [Kind::Db, Kind::View] {
+        let all: u64 = places(plan)
+            .map(|(at, _)| plan.snapshot.totals().of(at, kind).states[TargetState::Ok as usize])
+            .sum();
+        samples.sample(&[kind.label()], all.saturating_sub(top.of(kind).len() as u64));
+    }
+}
+
+fn labels(target: TargetRef<'_>) -> Labels<6> {
+    let range = target.range().map(|range| range.to_string()).unwrap_or_default();
+    let view = target.view();
+    let design = view.and_then(|view| view.designs.first()).map_or("", |design| design);
+    let signature = view.map(|view| view.signature.to_string()).unwrap_or_default();
+    let name = target.db_name();
+    // Two instances of one database name, an old one lying about, are two series.
+    let db = if target.state() == TargetState::Ok { name.db.to_owned() } else { name.to_string() };
+    Labels::of(
+        &f::TARGET_FILE_BYTES,
+        &[target.node(), target.kind().label(), &db, &range, design, &signature],
+    )
+}
+
+fn queues(writer: &mut Writer, plan: &Plan) {
+    let queues: Vec<(&str, &Channel, &QueueView)> = plan
+        .queues
+        .iter()
+        .filter_map(|queue| {
+            let node = plan.snapshot.node(queue.node)?;
+            Some((&*node.name, plan.channels.list.get(queue.channel)?, &**queue))
+        })
+        .collect();
+    let counts: [(&_, fn(&QueueView) -> u64); 5] = [
+        (&f::QUEUE_SIZE, |queue| queue.waiting.len() as u64),
+        (&f::QUEUE_ACTIVE, |queue| queue.active as u64),
+        (&f::QUEUE_CAPACITY, |queue| queue.capacity as u64),
+        (&f::QUEUE_OVERFLOW, |queue| queue.overflow as u64),
+        (&f::QUEUE_RECLAIMABLE_BYTES, |queue| queue.reclaimable),
+    ];
+    for (family, count) in counts {
+        let mut samples = writer.family(family);
+        for (node, channel, queue) in &queues {
+            samples.sample(&[node, &channel.name], count(queue));
+        }
+    }
+    let mut samples = writer.family(&f::QUEUE_OLDEST_TIMESTAMP);
+    for (node, channel, queue) in &queues {
+        if let Some(oldest) = queue.oldest {
+            samples.sample(&[node, &channel.name], oldest);
+        }
+    }
+    let ends: [(&_, Priority, fn((f64, f64)) -> f64); 4] = [
+        (&f::QUEUE_RATIO_MIN, Priority::Ratio, |(_, worst)| worst),
+        (&f::QUEUE_RATIO_MAX, Priority::Ratio, |(best, _)| best),
+        (&f::QUEUE_SLACK_BYTES_MIN, Priority::Slack, |(_, worst)| worst),
+        (&f::QUEUE_SLACK_BYTES_MAX, Priority::Slack, |(best, _)| best),
+    ];
+    for (family, priority, end) in ends {
+        let mut samples = writer.family(family);
+        for (node, channel, queue) in queues.iter().filter(|(_, it, _)| it.priority == priority) {
+            if let Some(ends) = queue.priority {
+                samples.sample(&[node, &channel.name], end(ends));
+            }
+        }
+    }
+}
+
+fn smoosh(writer: &mut Writer, plan: &Plan) {
+    let mut samples = writer.family(&f::SMOOSH_UP);
+    for node in members(plan) {
+        match node.smoosh {
+            SmooshSeen::Channels(_) => samples.sample(&[&node.name], 1_u64),
+            SmooshSeen::Failed => samples.sample(&[&node.name], 0_u64),
+            SmooshSeen::Unasked | SmooshSeen::NotOffered => {}
+        }
+    }
+    let channels: Vec<(&str, &SmooshChannel)> = members(plan)
+        .flat_map(|node| match &node.smoosh {
+            SmooshSeen::Channels(channels) => channels.as_slice(),
+            SmooshSeen::Unasked | SmooshSeen::NotOffered | SmooshSeen::Failed => &[],
+        }
+        .iter()
+        .map(|channel| (&*node.name, channel)))
+        .collect();
+    let counts: [(&_, fn(&SmooshChannel) -> u64); 3] = [
+        (&f::SMOOSH_ACTIVE, |channel| channel.active),
+        (&f::SMOOSH_STARTING, |channel| channel.starting),
+        (&f::SMOOSH_WAITING, |channel| channel.waiting),
+    ];
+    for (family, count) in counts {
+        let mut samples = writer.family(family);
+        for (node, channel) in &channels {
+            samples.sample(&[node, &channel.name], count(channel));
+        }
+    }
+    for (family, largest) in
+        [(&f::SMOOSH_WAITING_PRIORITY_MIN, false), (&f::SMOOSH_WAITING_PRIORITY_MAX, true)]
+    {
+        let mut samples = writer.family(family);
+        for (node, channel) in &channels {
+            if let Some(priority) = channel.priority {
+                let value = if largest { priority.max } else { priority.min };
+                samples.sample(&[node, &channel.name], value);
+            }
+        }
+    }
+}

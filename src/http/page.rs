@@ -1,0 +1,138 @@
+//! The landing page: what this is, how it stands, where to read more.
+
+use super::State;
+use crate::{clock::Moment, report, size, target::Kind};
+use axum::{extract, response::Html};
+use maud::{DOCTYPE, Markup, html};
+use std::sync::Arc;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --line: #8884; --quiet: #777; --accent: #c0392b; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
+.quiet { color: var(--quiet); } .note { border-left: 4px solid var(--accent); padding: .4rem .8rem; }
+table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); }
+th { font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
+code { font-size: .95em; } li { margin: .15rem 0; }";
+
+/// The page at `/`.
+pub(super) async fn landing(extract::State(state): extract::State<State>) -> Html<String> {
+    Html(page(&state).into_string())
+}
+
+fn page(state: &State) -> Markup {
+    let plan = Arc::clone(&state.plan.borrow());
+    let status = Arc::clone(&state.scanner.status.borrow());
+    let config = Arc::clone(&state.config.borrow());
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "recliner" }
+                style { (STYLE) }
+            }
+            body {
+                h1 { "recliner" }
+                p.quiet {
+                    "what waits for compaction in a CouchDB cluster, and what it would free; version "
+                    (state.about.version) ", mode " (config.mode.label())
+                }
+                @if state.about.simulated {
+                    p.note { "This cluster is a simulation inside the process: no CouchDB is asked, no byte is real." }
+                }
+                @if let Some(problem) = &status.problem {
+                    p.note { "Nothing can be read: " (problem) }
+                }
+                @if !status.missing_rights.is_empty() {
+                    p.note { "The login may not read everything:" }
+                    ul { @for right in &status.missing_rights { li { (right) } } }
+                }
+                p { (sweep_line(&status)) }
+                (nodes(&plan))
+                (queues(&plan))
+                h2 { "Read more" }
+                ul {
+                    li { a href="/metrics" { "/metrics" } " for Prometheus" }
+                    li { a href="/api/v1/status" { "/api/v1/status" } ": what is seen, and what is not" }
+                    li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most to free first" }
+                    li { a href="/api/v1/queue" { "/api/v1/queue" } ": what waits, best first" }
+                    li { code { "/api/v1/explain?target=" } " a database, an id, or " code { "<db>/_design/x" } ": why it waits or does not" }
+                    li { a href="/api/v1/config" { "/api/v1/config" } ": the configuration in force" }
+                    li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
+                }
+            }
+        }
+    }
+}
+
+fn sweep_line(status: &crate::scanner::Status) -> String {
+    let ended = match (status.last_end, status.last_duration) {
+        (Some(at), Some(took)) => format!(
+            "The last sweep ended at {} and took {}.",
+            at.rfc3339(),
+            humantime::format_duration(took)
+        ),
+        _ => "No sweep has ended yet.".to_owned(),
+    };
+    match status.progress {
+        Some(progress) => {
+            let total = progress.total.map_or_else(String::new, |total| format!(" of {total}"));
+            format!("{ended} One is running: {}{total} read.", progress.done)
+        }
+        None => ended,
+    }
+}
+
+fn bytes(bytes: Option<f64>) -> String {
+    // Sums are whole bytes; a table for people shows three digits of them.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    bytes.map_or_else(|| "?".to_owned(), |bytes| size::shown(bytes as u64).to_string())
+}
+
+fn nodes(plan: &crate::plan::Plan) -> Markup {
+    let lines: Vec<_> = report::nodes(plan).collect();
+    let totals = plan.snapshot.totals();
+    html! {
+        h2 { "Nodes" }
+        div.wide { table {
+            tr { th { "node" } th { "up" } th { "version" } th.n { "shards" } th.n { "on disk" } th.n { "reclaimable" } th { "smoosh" } }
+            @for (at, line) in lines.iter().enumerate() {
+                @let sums = crate::snapshot::NodeIx::from_usize(at + 1).map(|node| totals.of(node, Kind::Db)).unwrap_or_default();
+                tr {
+                    td { (line.node) }
+                    td { (match line.up { Some(true) => "yes", Some(false) => "no", None => "?" }) }
+                    td { (line.version.as_deref().unwrap_or("?")) }
+                    td.n { (sums.states.iter().sum::<u64>()) }
+                    td.n { (bytes(sums.file.get())) }
+                    td.n { (bytes(sums.reclaimable.get())) }
+                    td { (line.smoosh.replace('_', " ")) }
+                }
+            }
+        } }
+    }
+}
+
+fn queues(plan: &crate::plan::Plan) -> Markup {
+    html! {
+        h2 { "Queues" }
+        div.wide { table {
+            tr { th { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th { "waiting since" } }
+            @for queue in plan.queues.iter().filter(|queue| !queue.waiting.is_empty() || queue.active > 0) {
+                tr {
+                    td { (plan.snapshot.node(queue.node).map_or("", |node| &node.name)) }
+                    td { (plan.channels.list.get(queue.channel).map_or("", |channel| &channel.name)) }
+                    td.n { (queue.waiting.len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
+                    td.n { (queue.active) }
+                    td.n { (size::shown(queue.reclaimable)) }
+                    td { (queue.oldest.map(Moment::rfc3339).unwrap_or_default()) }
+                }
+            }
+        } }
+        @if plan.queues.iter().all(|queue| queue.waiting.is_empty()) {
+            p.quiet { "Nothing waits." }
+        }
+    }
+}

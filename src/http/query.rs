@@ -1,0 +1,157 @@
+//! What a reader of the API may ask for.
+
+use crate::{
+    plan::Plan,
+    snapshot::{Ix, TargetRef},
+    target::{Kind, State},
+};
+use serde::Deserialize;
+
+/// How many targets one answer has unless told, and at most.
+const LIMIT: usize = 100;
+const LARGEST: usize = 10_000;
+
+/// Filters, order and page of a list of targets.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TargetQuery {
+    node: Option<String>,
+    kind: Option<String>,
+    state: Option<String>,
+    db: Option<String>,
+    channel: Option<String>,
+    sort: Option<String>,
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+/// Which queues, and how much of each.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct QueueQuery {
+    pub(super) node: Option<String>,
+    pub(super) channel: Option<String>,
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+/// Which target to explain.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ExplainQuery {
+    pub(super) target: Option<String>,
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+/// Part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) offset: usize,
+    pub(super) limit: usize,
+}
+
+/// By what a list of targets is ordered: the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Reclaimable,
+    File,
+    Ratio,
+    Priority,
+}
+
+impl Page {
+    fn new(offset: Option<usize>, limit: Option<usize>) -> Result<Self, String> {
+        let limit = limit.unwrap_or(LIMIT);
+        if limit > LARGEST {
+            return Err(format!("limit {limit} is more than {LARGEST}: ask page by page with offset"));
+        }
+        Ok(Self { offset: offset.unwrap_or(0), limit })
+    }
+
+    /// The page's part of `list`.
+    pub(super) fn of<T>(self, list: &[T]) -> &[T] {
+        let from = self.offset.min(list.len());
+        let to = from.saturating_add(self.limit).min(list.len());
+        list.get(from..to).unwrap_or_default()
+    }
+}
+
+impl QueueQuery {
+    pub(super) fn page(&self) -> Result<Page, String> {
+        Page::new(self.offset, self.limit)
+    }
+}
+
+impl ExplainQuery {
+    pub(super) fn page(&self) -> Result<Page, String> {
+        Page::new(self.offset, self.limit)
+    }
+}
+
+impl TargetQuery {
+    pub(super) fn page(&self) -> Result<Page, String> {
+        Page::new(self.offset, self.limit)
+    }
+
+    /// The targets asked for, in order.
+    ///
+    /// # Errors
+    /// Names a filter whose value nothing can have.
+    pub(super) fn select(&self, plan: &Plan) -> Result<Vec<Ix>, String> {
+        let kind = self.kind.as_deref().map(|kind| {
+            Kind::from_label(kind).ok_or(format!("{kind:?} is no kind: db, view or cleanup"))
+        });
+        let state = self.state.as_deref().map(|state| {
+            State::from_label(state)
+                .ok_or(format!("{state:?} is no state: ok, orphan, missing, resharding or unaddressable"))
+        });
+        let (kind, state) = (kind.transpose()?, state.transpose()?);
+        if let Some(channel) = &self.channel
+            && plan.channels.named(channel).is_none()
+        {
+            return Err(format!("{channel:?} is no channel: {}", channel_names(plan)));
+        }
+        let sort = self.sort.as_deref().map(|sort| match sort {
+            "reclaimable_bytes" => Ok(Sort::Reclaimable),
+            "file_bytes" => Ok(Sort::File),
+            "ratio" => Ok(Sort::Ratio),
+            "priority" => Ok(Sort::Priority),
+            other => Err(format!(
+                "{other:?} is nothing to sort by: reclaimable_bytes, file_bytes, ratio or priority"
+            )),
+        });
+        let sort = sort.transpose()?;
+        let wanted = |target: &TargetRef<'_>| {
+            self.node.as_deref().is_none_or(|node| target.node() == node)
+                && kind.is_none_or(|kind| target.kind() == kind)
+                && state.is_none_or(|state| target.state() == state)
+                && self.db.as_deref().is_none_or(|db| target.db_name().db == db)
+                && self.channel.as_deref().is_none_or(|channel| {
+                    plan.placement(target.ix()).is_some_and(|(has, _)| *has.name == *channel)
+                })
+        };
+        let found = plan.snapshot.targets().filter(wanted);
+        let Some(sort) = sort else { return Ok(found.map(TargetRef::ix).collect()) };
+        let mut keyed: Vec<_> = found.map(|target| (key(plan, target, sort), target.ix())).collect();
+        keyed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        Ok(keyed.into_iter().map(|(_, ix)| ix).collect())
+    }
+}
+
+/// What a target is ordered by; unknown comes last.
+fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let key = match sort {
+        Sort::Reclaimable => bytes(target.reclaimable()),
+        Sort::File => bytes(target.on_disk(target.facts().file.get())),
+        Sort::Ratio => target.facts().ratio(),
+        Sort::Priority => plan.placement(target.ix()).map(|(_, placement)| placement.priority),
+    };
+    key.unwrap_or(f64::NEG_INFINITY)
+}
+
+pub(super) fn channel_names(plan: &Plan) -> String {
+    let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
+    names.join(", ")
+}
