@@ -4,6 +4,7 @@
 pub mod channel;
 pub mod clock;
 pub mod facts;
+pub mod log;
 pub mod pattern;
 pub mod size;
 pub mod target;
