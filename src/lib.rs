@@ -3,6 +3,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod exposition;
 pub mod facts;
 pub mod log;
 pub mod pattern;
