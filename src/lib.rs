@@ -4,8 +4,11 @@
 pub mod channel;
 pub mod clock;
 pub mod estimate;
+pub mod exposition;
 pub mod facts;
+pub mod http;
 pub mod inventory;
+pub mod log;
 pub mod pattern;
 pub mod plan;
 pub mod planner;

@@ -41,10 +41,11 @@ pub(super) async fn reload(
     }
     match answered.await {
         Ok(Ok(())) => "the configuration was read and is in force\n".into_response(),
-        Ok(Err(why)) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\nthe old configuration stays in force\n"))
-                .into_response()
-        }
+        Ok(Err(why)) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("{why}\nthe old configuration stays in force\n"),
+        )
+            .into_response(),
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n").into_response(),
     }
 }
@@ -53,7 +54,9 @@ pub(super) async fn reload(
 pub(super) async fn quit(extract::State(state): extract::State<State>, method: Method) -> Response {
     match order(&state, &method).map(|orders| orders.try_send(Order::Quit)) {
         Ok(Ok(())) => "recliner is stopping\n".into_response(),
-        Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "recliner is busy with an order\n").into_response(),
+        Ok(Err(_)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "recliner is busy with an order\n").into_response()
+        }
         Err(refused) => refused,
     }
 }

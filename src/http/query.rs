@@ -64,7 +64,9 @@ impl Page {
     fn new(offset: Option<usize>, limit: Option<usize>) -> Result<Self, String> {
         let limit = limit.unwrap_or(LIMIT);
         if limit > LARGEST {
-            return Err(format!("limit {limit} is more than {LARGEST}: ask page by page with offset"));
+            return Err(format!(
+                "limit {limit} is more than {LARGEST}: ask page by page with offset"
+            ));
         }
         Ok(Self { offset: offset.unwrap_or(0), limit })
     }
@@ -103,8 +105,9 @@ impl TargetQuery {
             Kind::from_label(kind).ok_or(format!("{kind:?} is no kind: db, view or cleanup"))
         });
         let state = self.state.as_deref().map(|state| {
-            State::from_label(state)
-                .ok_or(format!("{state:?} is no state: ok, orphan, missing, resharding or unaddressable"))
+            State::from_label(state).ok_or(format!(
+                "{state:?} is no state: ok, orphan, missing, resharding or unaddressable"
+            ))
         });
         let (kind, state) = (kind.transpose()?, state.transpose()?);
         if let Some(channel) = &self.channel
@@ -133,7 +136,8 @@ impl TargetQuery {
         };
         let found = plan.snapshot.targets().filter(wanted);
         let Some(sort) = sort else { return Ok(found.map(TargetRef::ix).collect()) };
-        let mut keyed: Vec<_> = found.map(|target| (key(plan, target, sort), target.ix())).collect();
+        let mut keyed: Vec<_> =
+            found.map(|target| (key(plan, target, sort), target.ix())).collect();
         keyed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
         Ok(keyed.into_iter().map(|(_, ix)| ix).collect())
     }

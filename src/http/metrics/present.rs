@@ -30,9 +30,7 @@ pub(super) fn write(writer: &mut Writer, state: &State) {
 
 fn program(writer: &mut Writer, state: &State, plan: &Plan) {
     let config = Arc::clone(&state.config.borrow());
-    writer
-        .family(&f::BUILD_INFO)
-        .sample(&[state.about.version, state.about.revision], 1_u64);
+    writer.family(&f::BUILD_INFO).sample(&[state.about.version, state.about.revision], 1_u64);
     let mut samples = writer.family(&f::MODE);
     for mode in Mode::ALL {
         samples.sample(&[mode.label()], mode == config.mode);
@@ -126,7 +124,8 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
     ];
     for (family, sum) in sums {
         let mut samples = writer.family(family);
-        for (node, kind, sums) in combinations.iter().filter(|(_, kind, _)| *kind != Kind::Cleanup) {
+        for (node, kind, sums) in combinations.iter().filter(|(_, kind, _)| *kind != Kind::Cleanup)
+        {
             if let Some(bytes) = sum(sums) {
                 samples.sample(&[node, kind.label()], bytes);
             }
@@ -146,7 +145,7 @@ fn top(writer: &mut Writer, plan: &Plan) {
     let facts: [(&_, fn(TargetRef<'_>) -> Option<u64>); 3] = [
         (&f::TARGET_FILE_BYTES, |target| target.on_disk(target.facts().file.get())),
         (&f::TARGET_ACTIVE_BYTES, |target| target.on_disk(target.facts().active.get())),
-        (&f::TARGET_RECLAIMABLE_BYTES, TargetRef::reclaimable),
+        (&f::TARGET_RECLAIMABLE_BYTES, |target| target.reclaimable()),
     ];
     for (family, fact) in facts {
         let mut samples = writer.family(family);
@@ -233,12 +232,14 @@ fn smoosh(writer: &mut Writer, plan: &Plan) {
         }
     }
     let channels: Vec<(&str, &SmooshChannel)> = members(plan)
-        .flat_map(|node| match &node.smoosh {
-            SmooshSeen::Channels(channels) => channels.as_slice(),
-            SmooshSeen::Unasked | SmooshSeen::NotOffered | SmooshSeen::Failed => &[],
-        }
-        .iter()
-        .map(|channel| (&*node.name, channel)))
+        .flat_map(|node| {
+            match &node.smoosh {
+                SmooshSeen::Channels(channels) => channels.as_slice(),
+                SmooshSeen::Unasked | SmooshSeen::NotOffered | SmooshSeen::Failed => &[],
+            }
+            .iter()
+            .map(|channel| (&*node.name, channel))
+        })
         .collect();
     let counts: [(&_, fn(&SmooshChannel) -> u64); 3] = [
         (&f::SMOOSH_ACTIVE, |channel| channel.active),

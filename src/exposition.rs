@@ -1,0 +1,55 @@
+//! The text that Prometheus scrapes, in both of its formats, through one writer.
+//!
+//! Owns the table of metric families ([`families`]), the [`Writer`] that turns samples
+//! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer:
+//! which format a client asked for ([`negotiate`]) and whether it takes [`gzip`]. Never
+//! measures anything, never opens a socket, never decides what is exported. Called by
+//! whoever answers a scrape, with what the snapshot and the counters say at that moment.
+//!
+//! One writer, because the two formats must name the same series: `prometheus`'s own
+//! encoder writes `le="1"` where OpenMetrics wants `le="1.0"`, and Prometheus 2 takes
+//! those for different series when the negotiated format changes.
+
+mod encoding;
+pub mod families;
+mod family;
+mod negotiation;
+mod number;
+mod registry;
+mod series;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use encoding::{accepts_gzip, gzip};
+pub use family::{Description, Family, MetricType, Unit};
+pub use negotiation::negotiate;
+pub use registry::write_gathered;
+pub use series::duplicate_series;
+pub use writer::{Labels, Samples, Value, Writer};
+
+/// A text format that Prometheus reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Prometheus text 0.0.4, which everything reads.
+    #[default]
+    Text,
+    /// OpenMetrics 1.0, which a stock Prometheus prefers.
+    OpenMetrics,
+}
+
+impl Format {
+    /// Both formats, the one everything reads first.
+    pub const ALL: [Self; 2] = [Self::Text, Self::OpenMetrics];
+
+    /// The value of the `Content-Type` header. It is always sent: Prometheus 3 refuses a
+    /// scrape without one.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Every metric family that this version exports.
+//!
+//! Owns names, types, units, help and label names: a contract with dashboards, alerts
+//! and their authors. A family that is unknown at a scrape has no sample there and then
+//! does not show at all; one that is known to be zero shows zero.
+
+use super::family::{Description, Family, MetricType, Unit};
+
+macro_rules! families {
+    ($($id:ident: $kind:ident $unit:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub static $id: Family<{ <[&str]>::len(&[$($label),*]) }> = Family {
+                name: $name,
+                metric_type: MetricType::$kind,
+                unit: Unit::$unit,
+                help: $help,
+                labels: [$($label),*],
+            };
+        )*
+
+        /// The whole table, in the order above.
+        pub static ALL: &[Description] = &[$($id.describe()),*];
+    };
+}
+
+families! {
+    BUILD_INFO: Gauge None "recliner_build_info" ["version", "revision"]
+        "Always 1, labelled with the version and source revision of this recliner.";
+    MODE: Gauge None "recliner_mode" ["mode"]
+        "1 for the mode in force, 0 for the other: advise only reports, enforce starts compactions.";
+    CHANNEL_MODE: Gauge None "recliner_channel_mode" ["channel", "mode"]
+        "1 for the mode in force for the channel, 0 for the other.";
+    CONFIG_LAST_RELOAD_SUCCESSFUL: Gauge None "recliner_config_last_reload_successful" []
+        "1 if the last attempt to load the configuration succeeded, 0 if it failed.";
+    CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP: Gauge Seconds
+        "recliner_config_last_reload_success_timestamp_seconds" []
+        "Unix time at which a configuration was last loaded successfully, in seconds.";
+
+    NODE_UP: Gauge None "recliner_node_up" ["node"]
+        "1 if the CouchDB node answered when it was last asked, 0 if it did not.";
+    NODE_INFO: Gauge None "recliner_node_info" ["node", "version"]
+        "Always 1, labelled with the CouchDB version that the node reports.";
+    SCAN_LAST_SUCCESS_TIMESTAMP: Gauge Seconds
+        "recliner_scan_last_success_timestamp_seconds" ["node", "source"]
+        "Unix time at which a scan last read all of the node from this source, in seconds.";
+    SCAN_OLDEST_FACT_TIMESTAMP: Gauge Seconds
+        "recliner_scan_oldest_fact_timestamp_seconds" ["node", "source"]
+        "Unix time of the oldest measurement in use for the node from this source, in seconds.";
+    SCAN_DURATION: Gauge Seconds "recliner_scan_duration_seconds" ["source"]
+        "Time that the last finished scan of this source took, in seconds.";
+    SCAN_ERRORS: Counter None "recliner_scan_errors_total" ["node", "reason"]
+        "Reads that failed while the node was scanned, by reason.";
+
+    COUCHDB_REQUESTS: Counter None "recliner_couchdb_requests_total" ["route", "code"]
+        "Requests sent to CouchDB, by route and by the status code or failure that came back.";
+    COUCHDB_REQUEST_DURATION: Histogram Seconds
+        "recliner_couchdb_request_duration_seconds" ["route"]
+        "Time from sending a request to CouchDB to the end of its answer, in seconds.";
+
+    TARGETS: Gauge None "recliner_targets" ["node", "kind", "state"]
+        "Targets known on the node, by kind and by how they stand to the shard map.";
+    FILE_BYTES: Gauge Bytes "recliner_file_bytes" ["node", "kind"]
+        "Size of the targets' files, summed over those whose size is known, in bytes.";
+    ACTIVE_BYTES: Gauge Bytes "recliner_active_bytes" ["node", "kind"]
+        "Bytes of the targets' files that CouchDB counts as live data, summed where known.";
+    EXTERNAL_BYTES: Gauge Bytes "recliner_external_bytes" ["node", "kind"]
+        "Uncompressed size of the targets' contents, summed where known, in bytes.";
+    RECLAIMABLE_BYTES: Gauge Bytes "recliner_reclaimable_bytes" ["node", "kind"]
+        "Bytes that compacting the targets is predicted to free, summed where known.";
+
+    TARGET_FILE_BYTES: Gauge Bytes "recliner_target_file_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"]
+        "Size of the target's file in bytes, for the targets with most to free.";
+    TARGET_ACTIVE_BYTES: Gauge Bytes "recliner_target_active_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"]
+        "Bytes of live data in the target's file, for the targets with most to free.";
+    TARGET_RECLAIMABLE_BYTES: Gauge Bytes "recliner_target_reclaimable_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"]
+        "Bytes that compacting the target is predicted to free, for the targets with most to free.";
+    TARGETS_NOT_EXPORTED: Gauge None "recliner_targets_not_exported" ["kind"]
+        "Targets in state ok that have no series of their own because others have more to free.";
+
+    QUEUE_SIZE: Gauge None "recliner_queue_size" ["node", "channel"]
+        "Targets that wait in the channel's queue on the node.";
+    QUEUE_ACTIVE: Gauge None "recliner_queue_active" ["node", "channel"]
+        "Running compactions of targets that the channel takes, whoever started them.";
+    QUEUE_CAPACITY: Gauge None "recliner_queue_capacity" ["node", "channel"]
+        "Targets that the channel's queue on the node can hold.";
+    QUEUE_OVERFLOW: Gauge None "recliner_queue_overflow" ["node", "channel"]
+        "Targets that the channel takes but for which its queue on the node has no room.";
+    QUEUE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_queue_reclaimable_bytes" ["node", "channel"]
+        "Bytes that compacting all targets in the queue is predicted to free.";
+    QUEUE_OLDEST_TIMESTAMP: Gauge Seconds
+        "recliner_queue_oldest_timestamp_seconds" ["node", "channel"]
+        "Unix time since which the target that waits longest has been queued, in seconds.";
+    QUEUE_RATIO_MIN: Gauge Ratio "recliner_queue_ratio_min" ["node", "channel"]
+        "Lowest ratio of file to active bytes in the queue of a channel that ranks by ratio.";
+    QUEUE_RATIO_MAX: Gauge Ratio "recliner_queue_ratio_max" ["node", "channel"]
+        "Highest ratio of file to active bytes in the queue of a channel that ranks by ratio.";
+    QUEUE_SLACK_BYTES_MIN: Gauge Bytes "recliner_queue_slack_bytes_min" ["node", "channel"]
+        "Lowest difference of file and active bytes in the queue of a channel that ranks by slack.";
+    QUEUE_SLACK_BYTES_MAX: Gauge Bytes "recliner_queue_slack_bytes_max" ["node", "channel"]
+        "Highest difference of file and active bytes in the queue of a channel that ranks by slack.";
+    CHANNEL_CONCURRENCY_LIMIT: Gauge None "recliner_channel_concurrency_limit" ["channel"]
+        "Compactions of the channel that may run on one node at a time.";
+
+    SMOOSH_UP: Gauge None "recliner_smoosh_up" ["node"]
+        "1 if the node's smoosh status could be read at the node's own address, 0 if not.";
+    SMOOSH_ACTIVE: Gauge None "recliner_smoosh_active" ["node", "channel"]
+        "Compactions that CouchDB's smoosh channel is running.";
+    SMOOSH_STARTING: Gauge None "recliner_smoosh_starting" ["node", "channel"]
+        "Compactions that CouchDB's smoosh channel is starting.";
+    SMOOSH_WAITING: Gauge None "recliner_smoosh_waiting" ["node", "channel"]
+        "Compactions that wait in CouchDB's smoosh channel.";
+    SMOOSH_WAITING_PRIORITY_MIN: Gauge None
+        "recliner_smoosh_waiting_priority_min" ["node", "channel"]
+        "Lowest priority in CouchDB's smoosh channel, in the unit of that channel.";
+    SMOOSH_WAITING_PRIORITY_MAX: Gauge None
+        "recliner_smoosh_waiting_priority_max" ["node", "channel"]
+        "Highest priority in CouchDB's smoosh channel, in the unit of that channel.";
+}

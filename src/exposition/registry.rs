@@ -1,0 +1,113 @@
+//! Families of the `prometheus` crate, through the same writer.
+//!
+//! Owns the reading of what `Registry::gather` returns: the crate's own encoder knows
+//! text 0.0.4 alone, spells `le` otherwise than OpenMetrics, and fails the whole scrape
+//! over one empty family. Timestamps are left out; nothing here sets one.
+
+use super::writer::{Header, Writer, push_escaped};
+use super::{family::MetricType as Ours, number};
+use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType, Summary};
+
+/// Writes gathered families. Those without metrics, and those whose name already has its
+/// place in the text, are left out; a counter whose name lacks `_total` is `unknown` to
+/// OpenMetrics, so that its series has one name in both formats.
+pub fn write_gathered(writer: &mut Writer, families: &[MetricFamily]) {
+    for family in families {
+        let Some((text_type, open_type)) = types(family) else { continue };
+        let name = family.name();
+        if family.get_metric().is_empty() || writer.was_written(name) {
+            continue;
+        }
+        writer.header(&Header { name, help: family.help(), text_type, open_type });
+        for metric in family.get_metric() {
+            write_metric(&mut writer.out, name, family.get_field_type(), metric);
+        }
+    }
+}
+
+/// The word for the family's type in text 0.0.4 and in OpenMetrics.
+fn types(family: &MetricFamily) -> Option<(&'static str, &'static str)> {
+    Some(match family.get_field_type() {
+        MetricType::COUNTER if family.name().ends_with("_total") => {
+            (Ours::Counter.label(), Ours::Counter.label())
+        }
+        MetricType::COUNTER => (Ours::Counter.label(), "unknown"),
+        MetricType::GAUGE => (Ours::Gauge.label(), Ours::Gauge.label()),
+        MetricType::HISTOGRAM => (Ours::Histogram.label(), Ours::Histogram.label()),
+        MetricType::SUMMARY => ("summary", "summary"),
+        // The crate has no metric of this type, and deprecates its value.
+        MetricType::UNTYPED => return None,
+    })
+}
+
+fn write_metric(out: &mut String, name: &str, kind: MetricType, metric: &Metric) {
+    let labels = metric.get_label();
+    match kind {
+        MetricType::COUNTER => write_f64(out, name, "", labels, metric.get_counter().get_value()),
+        MetricType::GAUGE => write_f64(out, name, "", labels, metric.get_gauge().get_value()),
+        MetricType::HISTOGRAM => write_histogram(out, name, labels, metric.get_histogram()),
+        MetricType::SUMMARY => write_summary(out, name, labels, metric.get_summary()),
+        MetricType::UNTYPED => {}
+    }
+}
+
+fn write_histogram(out: &mut String, name: &str, labels: &[LabelPair], histogram: &Histogram) {
+    let count = histogram.get_sample_count();
+    // The crate leaves the last bucket to the encoder, but takes an explicit one too.
+    let bounded = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
+    let buckets = bounded.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
+    for (bound, cumulative) in buckets.chain([(f64::INFINITY, count)]) {
+        write_name(out, name, "_bucket", labels, Some(("le", bound)));
+        number::push_u64(out, cumulative);
+        out.push('\n');
+    }
+    write_f64(out, name, "_sum", labels, histogram.get_sample_sum());
+    write_count(out, name, labels, count);
+}
+
+fn write_summary(out: &mut String, name: &str, labels: &[LabelPair], summary: &Summary) {
+    for quantile in summary.get_quantile() {
+        write_name(out, name, "", labels, Some(("quantile", quantile.quantile())));
+        number::push_f64(out, quantile.value());
+        out.push('\n');
+    }
+    write_f64(out, name, "_sum", labels, summary.sample_sum());
+    write_count(out, name, labels, summary.sample_count());
+}
+
+fn write_f64(out: &mut String, name: &str, suffix: &str, labels: &[LabelPair], value: f64) {
+    write_name(out, name, suffix, labels, None);
+    number::push_f64(out, value);
+    out.push('\n');
+}
+
+fn write_count(out: &mut String, name: &str, labels: &[LabelPair], count: u64) {
+    write_name(out, name, "_count", labels, None);
+    number::push_u64(out, count);
+    out.push('\n');
+}
+
+/// Appends a series' name and labels, `extra` last, and the space before its value.
+fn write_name(
+    out: &mut String,
+    name: &str,
+    suffix: &str,
+    labels: &[LabelPair],
+    extra: Option<(&str, f64)>,
+) {
+    out.extend([name, suffix]);
+    let mut before = "{";
+    for pair in labels {
+        out.extend([before, pair.name(), "=\""]);
+        push_escaped(out, pair.value());
+        out.push('"');
+        before = ",";
+    }
+    if let Some((label, value)) = extra {
+        out.extend([before, label, "=\""]);
+        number::push_canonical(out, value);
+        out.push('"');
+        before = ",";
+    }
+    out.push_str(if before == "," { "} " } else { " " });
+}

@@ -1,0 +1,242 @@
+//! Both formats as a whole: golden texts, a strict reader, and promtool.
+
+mod parser;
+mod promtool;
+mod table;
+
+use super::{families as f, *};
+use crate::clock::Moment;
+use parser::{ParsedFamily, ParsedSample, parse};
+use prometheus::{
+    Counter, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry,
+};
+use proptest::prelude::*;
+
+/// Names that databases and design documents can have, or that nobody expects.
+const ODD: [&str; 8] = [
+    "",
+    "a\"b",
+    "a\\b",
+    "a\nb",
+    "a\\nb",
+    "_design/b\u{fc}cher \u{1f6cb}",
+    "{x=\"1\"} 2 # {}",
+    "\\",
+];
+
+fn observed_registry() -> Registry {
+    let registry = Registry::new();
+    let buckets = vec![0.005, 1.0, 2.5, 86_400.0, 1e6];
+    let opts = HistogramOpts::new("recliner_probe_seconds", "Time with \"quotes\", \\ and\nlines.");
+    let duration =
+        Histogram::with_opts(opts.buckets(buckets).const_label("route", "a\"b")).unwrap();
+    for seconds in [0.004, 0.5, 0.5, 2.0, 90_000.0, 2e6] {
+        duration.observe(seconds);
+    }
+    let opts = Opts::new("recliner_calls_total", "Calls.");
+    let calls = IntCounterVec::new(opts, &["code"]).unwrap();
+    calls.with_label_values(&["200"]).inc_by(3);
+    let empty = GaugeVec::new(Opts::new("recliner_empty", "Nothing."), &["node"]).unwrap();
+    let odd = Counter::new("recliner_oddly_named", "A counter without the suffix.").unwrap();
+    let level = Gauge::new("recliner_level_bytes", "A level.").unwrap();
+    level.set(f64::NEG_INFINITY);
+    odd.inc();
+    registry.register(Box::new(duration)).unwrap();
+    registry.register(Box::new(calls)).unwrap();
+    registry.register(Box::new(empty)).unwrap();
+    registry.register(Box::new(odd)).unwrap();
+    registry.register(Box::new(level)).unwrap();
+    registry
+}
+
+/// A bit of everything: whole and real values, no label and six, odd names, a counter, a
+/// family without samples, and the registry's.
+fn specimen(format: Format) -> String {
+    let mut writer = Writer::new(format, String::new());
+    writer.family(&f::BUILD_INFO).sample(&["0.1.0", "803358d"], true);
+    writer
+        .family(&f::CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP)
+        .sample(&[], Moment::from_unix(1_795_222_434));
+    writer.family(&f::SCAN_DURATION).sample(&["http"], 12.25);
+    let mut errors = writer.family(&f::SCAN_ERRORS);
+    errors.sample(&["couchdb@a", "timeout"], 0u64);
+    errors.sample(&["couchdb@b", "timeout"], u64::MAX);
+    let _ = writer.family(&f::QUEUE_OLDEST_TIMESTAMP);
+    let ratio = &f::QUEUE_RATIO_MAX;
+    writer.family(ratio).sample(&["couchdb@a", "ratio_dbs"], f64::INFINITY);
+    writer.family(&f::QUEUE_SLACK_BYTES_MIN).sample(&["couchdb@a", "slack_dbs"], 536_870_913u64);
+    let mut files = writer.family(&f::TARGET_FILE_BYTES);
+    for name in ODD {
+        files.sample(&["couchdb@a", "db", name, "00000000-7fffffff", "", ""], 1u32);
+    }
+    let labels = Labels::of(&f::TARGET_FILE_BYTES, &["_cluster", "view", "db", "", "a\"b", "0f"]);
+    writer.family(&f::TARGET_ACTIVE_BYTES).rendered(&labels, 7usize);
+    write_gathered(&mut writer, &observed_registry().gather());
+    writer.finish()
+}
+
+#[test]
+fn text_is_written_as_it_always_was() {
+    let golden = include_str!("../../tests/data/exposition/text-0.0.4.txt");
+    assert_eq!(specimen(Format::Text), golden);
+}
+
+#[test]
+fn openmetrics_is_written_as_it_always_was() {
+    let golden = include_str!("../../tests/data/exposition/openmetrics-1.0.0.txt");
+    assert_eq!(specimen(Format::OpenMetrics), golden);
+}
+
+/// All samples of a text, names and labels included.
+fn samples(format: Format, text: &str) -> Vec<ParsedSample> {
+    parse(format, text).unwrap().into_iter().flat_map(|family| family.samples).collect()
+}
+
+#[test]
+fn a_series_has_one_name_in_both_formats() {
+    let of = |format| samples(format, &specimen(format));
+    assert_eq!(of(Format::Text), of(Format::OpenMetrics));
+    assert_eq!(of(Format::Text).len(), 27);
+}
+
+#[test]
+fn no_series_of_the_specimen_is_written_twice() {
+    for format in Format::ALL {
+        assert_eq!(duplicate_series(&specimen(format)), [""; 0]);
+    }
+}
+
+#[test]
+fn a_family_without_samples_does_not_show() {
+    for (format, rest) in [(Format::Text, ""), (Format::OpenMetrics, "# EOF\n")] {
+        let mut writer = Writer::new(format, String::new());
+        let _ = writer.family(&f::NODE_UP);
+        let _ = writer.family(&f::NODE_UP);
+        write_gathered(&mut writer, &[prometheus::proto::MetricFamily::default()]);
+        assert_eq!(writer.finish(), rest);
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "recliner_node_up was written before")]
+fn a_family_is_not_opened_again_after_it_got_samples() {
+    let mut writer = Writer::new(Format::Text, String::new());
+    writer.family(&f::NODE_UP).sample(&["a"], true);
+    let _ = writer.family(&f::NODE_UP);
+}
+
+#[test]
+fn a_gathered_family_never_stands_beside_one_of_the_same_name() {
+    let mut writer = Writer::new(Format::Text, String::new());
+    let registry = observed_registry();
+    write_gathered(&mut writer, &registry.gather());
+    let once = writer.out.clone();
+    write_gathered(&mut writer, &registry.gather());
+    assert_eq!(writer.finish(), once);
+}
+
+#[test]
+fn rendered_labels_are_those_a_sample_writes() {
+    for format in Format::ALL {
+        for name in ODD {
+            let values = ["couchdb@a", "db", name, "", name, "0f"];
+            let mut one = Writer::new(format, String::new());
+            one.family(&f::TARGET_FILE_BYTES).sample(&values, 0.5);
+            let mut other = Writer::new(format, String::new());
+            let labels = Labels::of(&f::TARGET_FILE_BYTES, &values);
+            other.family(&f::TARGET_FILE_BYTES).rendered(&labels, 0.5);
+            assert_eq!(one.finish(), other.finish());
+        }
+        let mut one = Writer::new(format, String::new());
+        one.family(&f::CONFIG_LAST_RELOAD_SUCCESSFUL).sample(&[], true);
+        let mut other = Writer::new(format, String::new());
+        let labels = Labels::of(&f::CONFIG_LAST_RELOAD_SUCCESSFUL, &[]);
+        other.family(&f::CONFIG_LAST_RELOAD_SUCCESSFUL).rendered(&labels, true);
+        assert_eq!(one.finish(), other.finish());
+    }
+}
+
+#[test]
+fn process_metrics_pass_through_both_formats() {
+    let registry = Registry::new();
+    let process = prometheus::process_collector::ProcessCollector::for_self();
+    registry.register(Box::new(process)).unwrap();
+    for format in Format::ALL {
+        let mut writer = Writer::new(format, String::new());
+        write_gathered(&mut writer, &registry.gather());
+        let families = parse(format, &writer.finish()).unwrap();
+        assert!(families.iter().any(|family| family.name == "process_resident_memory_bytes"));
+    }
+}
+
+fn label_values() -> impl Strategy<Value = Vec<String>> {
+    let value =
+        prop_oneof![".*", "[\"\\\\\n\0a]*", prop::sample::select(&ODD[..]).prop_map(str::to_owned)];
+    prop::collection::vec(value, 1..20)
+}
+
+proptest! {
+    #[test]
+    fn label_values_read_back_as_they_were(values in label_values(), number in any::<f64>()) {
+        for format in Format::ALL {
+            let mut writer = Writer::new(format, String::new());
+            let mut family = writer.family(&f::QUEUE_RATIO_MIN);
+            for value in &values {
+                family.sample(&["a", value], number);
+            }
+            let text = writer.finish();
+            prop_assert_eq!(text.ends_with("\n# EOF\n"), format == Format::OpenMetrics);
+            let families = parse(format, &text).map_err(TestCaseError::fail)?;
+            let expected = values.iter().map(|value| {
+                let value = value.replace('\0', "\u{fffd}");
+                let labels = [("node", "a"), ("channel", &*value)];
+                ParsedSample::new("recliner_queue_ratio_min", &labels, number)
+            });
+            let expected = ParsedFamily {
+                name: "recliner_queue_ratio_min".to_owned(),
+                help: f::QUEUE_RATIO_MIN.help.to_owned(),
+                kind: "gauge".to_owned(),
+                unit: String::new(),
+                samples: expected.collect(),
+            };
+            prop_assert_eq!(families, vec![expected]);
+        }
+    }
+
+    #[test]
+    fn help_reads_back_as_it_was(help in "[^\0]+") {
+        prop_assume!(!help.trim().is_empty());
+        let gauge = Gauge::new("g", &*help).unwrap();
+        let registry = Registry::new();
+        registry.register(Box::new(gauge)).unwrap();
+        for format in Format::ALL {
+            let mut writer = Writer::new(format, String::new());
+            write_gathered(&mut writer, &registry.gather());
+            let families = parse(format, &writer.finish()).map_err(TestCaseError::fail)?;
+            prop_assert_eq!(&families[0].help, &help);
+        }
+    }
+
+    #[test]
+    fn histograms_are_cumulative_and_end_at_infinity(observed in prop::collection::vec(0.0..200.0, 1..50)) {
+        let opts = HistogramOpts::new("h", "H.").buckets(vec![0.5, 1.0, 50.0]);
+        let histogram = Histogram::with_opts(opts).unwrap();
+        observed.iter().for_each(|value| histogram.observe(*value));
+        let registry = Registry::new();
+        registry.register(Box::new(histogram)).unwrap();
+        let below = |bound: f64| observed.iter().filter(|value| **value <= bound).count() as f64;
+        let bucket = |le: &str, bound| ParsedSample::new("h_bucket", &[("le", le)], below(bound));
+        for format in Format::ALL {
+            let mut writer = Writer::new(format, String::new());
+            write_gathered(&mut writer, &registry.gather());
+            let found = samples(format, &writer.finish());
+            let all = observed.len() as f64;
+            prop_assert_eq!(&found[..4], &[
+                bucket("0.5", 0.5), bucket("1.0", 1.0), bucket("50.0", 50.0), bucket("+Inf", f64::MAX),
+            ]);
+            prop_assert_eq!(&found[5], &ParsedSample::new("h_count", &[], all));
+            prop_assert_eq!(found.len(), 6);
+        }
+    }
+}

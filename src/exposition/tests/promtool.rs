@@ -1,0 +1,68 @@
+//! What Prometheus's own checker says, where it is installed.
+
+use super::super::{Description, Format, MetricType, Value, families, writer::Header};
+use super::*;
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+/// One sample of every family in the table, through the writer's own header.
+fn every_family(format: Format) -> String {
+    let mut writer = Writer::new(format, String::new());
+    for Description { name, metric_type, help, labels, .. } in families::ALL {
+        let word = metric_type.label();
+        writer.header(&Header { name, help, text_type: word, open_type: word });
+        let pairs: Vec<_> = labels.iter().map(|label| format!("{label}=\"x\"")).collect();
+        let samples: &[(&str, &[&str])] = match metric_type {
+            MetricType::Histogram => {
+                &[("_bucket", &["le=\"+Inf\""]), ("_sum", &[]), ("_count", &[])]
+            }
+            MetricType::Gauge | MetricType::Counter => &[("", &[])],
+        };
+        for (suffix, more) in samples {
+            let pairs: Vec<_> =
+                pairs.iter().map(|pair| &**pair).chain(more.iter().copied()).collect();
+            let braced =
+                if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+            writer.out.extend([*name, *suffix, &braced, " 1\n"]);
+        }
+    }
+    writer.finish()
+}
+
+#[test]
+fn promtool_finds_nothing_to_say() {
+    if Command::new("promtool").arg("--version").output().is_err() {
+        println!("skipped: promtool is not installed (Debian has it in the package prometheus)");
+        return;
+    }
+    // The specimen's registry part breaks naming rules on purpose.
+    let mut writer = Writer::new(Format::Text, String::new());
+    let mut files = writer.family(&f::TARGET_FILE_BYTES);
+    for (place, name) in ODD.iter().enumerate() {
+        files.sample(&["couchdb@a", "db", name, &place.to_string(), "a\0b", ""], f64::NAN);
+    }
+    writer.family(&f::QUEUE_RATIO_MAX).sample(&["a", "b"], Value::Real(f64::INFINITY));
+    for text in [writer.finish(), every_family(Format::Text)] {
+        let mut promtool = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let said = promtool.wait_with_output().unwrap();
+        let words = [said.stdout, said.stderr].concat();
+        assert_eq!(String::from_utf8_lossy(&words), "", "{text}");
+        assert!(said.status.success(), "{text}");
+    }
+}
+
+#[test]
+fn every_family_of_the_table_reads_back_in_both_formats() {
+    for format in Format::ALL {
+        assert_eq!(parse(format, &every_family(format)).unwrap().len(), families::ALL.len());
+    }
+}

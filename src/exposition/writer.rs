@@ -1,0 +1,302 @@
+//! The writer of both text formats.
+//!
+//! Owns the layout of lines, the escaping, and the rule that a family's samples stand
+//! together under one header. Never orders or rounds what it is given. Used for every
+//! family of [`super::families`] and, through `registry`, for those of `prometheus`.
+//!
+//! It is built for a hundred thousand series a scrape: what comes before and between the
+//! label values is put together once a family, numbers are formatted without `fmt`, and
+//! labels that several families share can be rendered once ([`Labels`]).
+
+use super::{
+    Format,
+    family::{Family, MetricType, Unit},
+    number,
+};
+use crate::clock::Moment;
+use std::collections::HashSet;
+
+/// The value of a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A count, a size or a time; exact.
+    Whole(u64),
+    /// Anything else.
+    Real(f64),
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Self::Whole(value)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Self::Whole(u64::from(value))
+    }
+}
+
+impl From<usize> for Value {
+    fn from(value: usize) -> Self {
+        Self::Whole(value as u64)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Real(value)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Whole(u64::from(value))
+    }
+}
+
+impl From<Moment> for Value {
+    /// Seconds since 1970.
+    fn from(value: Moment) -> Self {
+        Self::Whole(value.unix())
+    }
+}
+
+/// Writes families one after the other into a text.
+#[derive(Debug)]
+pub struct Writer {
+    pub(super) format: Format,
+    pub(super) out: String,
+    written: HashSet<Box<str>>,
+}
+
+impl Writer {
+    /// A writer that appends to `out`; pass the buffer of the last scrape, cleared, or one
+    /// with room for what is expected.
+    #[must_use]
+    pub fn new(format: Format, out: String) -> Self {
+        Self { format, out, written: HashSet::new() }
+    }
+
+    /// Opens a family. Nothing is written until it has a sample.
+    ///
+    /// A family has one place in a text. Opening it again after it got samples is a
+    /// mistake of the caller: it panics in debug builds and writes nothing in others,
+    /// because a second header makes OpenMetrics readers drop the whole scrape.
+    pub fn family<const N: usize>(&mut self, family: &Family<N>) -> Samples<'_, N> {
+        let again = self.was_written(family.name);
+        debug_assert!(!again, "{} was written before", family.name);
+        Samples {
+            header: Header::of(family),
+            heads: heads(family),
+            state: State::of(again),
+            writer: self,
+        }
+    }
+
+    /// Ends the text, with OpenMetrics' `# EOF` where it belongs.
+    #[must_use]
+    pub fn finish(mut self) -> String {
+        if self.format == Format::OpenMetrics {
+            self.out.push_str("# EOF\n");
+        }
+        self.out
+    }
+
+    pub(super) fn was_written(&self, name: &str) -> bool {
+        self.written.contains(name)
+    }
+
+    /// Writes a family's comment lines and notes that it has its place.
+    pub(super) fn header(&mut self, header: &Header<'_>) {
+        self.written.insert(header.name.into());
+        let out = &mut self.out;
+        let (name, word) = match self.format {
+            Format::Text => (header.name, header.text_type),
+            Format::OpenMetrics => (header.open_name(), header.open_type),
+        };
+        if !header.help.is_empty() {
+            out.extend(["# HELP ", name, " "]);
+            match self.format {
+                Format::Text => push_help(out, header.help),
+                Format::OpenMetrics => push_escaped(out, header.help),
+            }
+            out.push('\n');
+        }
+        out.extend(["# TYPE ", name, " ", word, "\n"]);
+        let unit = Unit::ending(header.name);
+        if self.format == Format::OpenMetrics && unit != Unit::None {
+            out.extend(["# UNIT ", name, " ", unit.label(), "\n"]);
+        }
+    }
+}
+
+/// What stands above a family's samples.
+#[derive(Debug)]
+pub(super) struct Header<'a> {
+    pub(super) name: &'a str,
+    pub(super) help: &'a str,
+    pub(super) text_type: &'static str,
+    pub(super) open_type: &'static str,
+}
+
+impl<'a> Header<'a> {
+    fn of<const N: usize>(family: &Family<N>) -> Header<'static> {
+        let word = family.metric_type.label();
+        Header { name: family.name, help: family.help, text_type: word, open_type: word }
+    }
+
+    /// OpenMetrics names a counter's family without the `_total` of its samples.
+    fn open_name(&self) -> &'a str {
+        if self.open_type == MetricType::Counter.label() {
+            self.name.strip_suffix("_total").unwrap_or(self.name)
+        } else {
+            self.name
+        }
+    }
+}
+
+/// The text in front of each label's value: `name{first="`, then `",second="`.
+fn heads<const N: usize>(family: &Family<N>) -> [String; N] {
+    let mut before = [family.name, "{"].concat();
+    family.labels.map(|label| {
+        let head = [&before, label, "=\""].concat();
+        before = "\",".to_owned();
+        head
+    })
+}
+
+/// Where a family stands in being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Empty,
+    Open,
+    /// It has its place already, further up.
+    Refused,
+}
+
+impl State {
+    const fn of(again: bool) -> Self {
+        if again { Self::Refused } else { Self::Empty }
+    }
+}
+
+/// A family that takes samples, until another is opened.
+#[derive(Debug)]
+pub struct Samples<'w, const N: usize> {
+    writer: &'w mut Writer,
+    header: Header<'static>,
+    heads: [String; N],
+    state: State,
+}
+
+impl<const N: usize> Samples<'_, N> {
+    /// Writes one sample, with its label values in the order of the family's labels.
+    ///
+    /// No two samples of a family may have the same label values: that is the caller's to
+    /// see to ([`super::duplicate_series`] finds them in tests).
+    #[inline]
+    pub fn sample(&mut self, labels: &[&str; N], value: impl Into<Value>) {
+        if !self.is_open() {
+            return;
+        }
+        let out = &mut self.writer.out;
+        for (head, label) in self.heads.iter().zip(labels) {
+            out.push_str(head);
+            push_escaped(out, label);
+        }
+        if N == 0 {
+            out.push_str(self.header.name);
+            out.push(' ');
+        } else {
+            out.push_str("\"} ");
+        }
+        push_value(out, value.into());
+    }
+
+    /// Writes one sample whose labels were rendered before.
+    #[inline]
+    pub fn rendered(&mut self, labels: &Labels<N>, value: impl Into<Value>) {
+        if !self.is_open() {
+            return;
+        }
+        let out = &mut self.writer.out;
+        out.extend([self.header.name, &labels.text, " "]);
+        push_value(out, value.into());
+    }
+
+    /// Whether samples may follow; the first that asks gets the header written.
+    fn is_open(&mut self) -> bool {
+        if self.state == State::Empty {
+            self.writer.header(&self.header);
+            self.state = State::Open;
+        }
+        self.state == State::Open
+    }
+}
+
+/// The labels of one series as text, for series of several families with the same labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Labels<const N: usize> {
+    text: Box<str>,
+}
+
+impl<const N: usize> Labels<N> {
+    /// Renders label values under the label names of `family`; to be used with families
+    /// that have the same ones.
+    #[must_use]
+    pub fn of(family: &Family<N>, values: &[&str; N]) -> Self {
+        let mut text =
+            String::with_capacity(2 + values.iter().map(|v| v.len() + 16).sum::<usize>());
+        for (place, (name, value)) in family.labels.iter().zip(values).enumerate() {
+            text.push(if place == 0 { '{' } else { ',' });
+            text.push_str(name);
+            text.push_str("=\"");
+            push_escaped(&mut text, value);
+            text.push('"');
+        }
+        if N > 0 {
+            text.push('}');
+        }
+        Self { text: text.into() }
+    }
+}
+
+#[inline]
+fn push_value(out: &mut String, value: Value) {
+    match value {
+        Value::Whole(value) => number::push_u64(out, value),
+        Value::Real(value) => number::push_f64(out, value),
+    }
+    out.push('\n');
+}
+
+/// Appends a label's value, escaped alike in both formats.
+#[inline]
+pub(super) fn push_escaped(out: &mut String, text: &str) {
+    // Without an early exit the compiler checks sixteen bytes at a time.
+    let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'\n' | b'\0');
+    if text.bytes().fold(false, |any, byte| any | special(byte)) {
+        text.chars().for_each(|c| push_char(out, c, true));
+    } else {
+        out.push_str(text);
+    }
+}
+
+/// Appends help as text 0.0.4 has it, where a quote stays bare.
+fn push_help(out: &mut String, text: &str) {
+    text.chars().for_each(|c| push_char(out, c, false));
+}
+
+/// Appends a character. Prometheus's own reader takes NUL for the end of the scrape and
+/// neither format has an escape for it, so that it becomes U+FFFD.
+#[cold]
+fn push_char(out: &mut String, c: char, quoted: bool) {
+    match c {
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '"' if quoted => out.push_str("\\\""),
+        '\0' => out.push(char::REPLACEMENT_CHARACTER),
+        c => out.push(c),
+    }
+}
