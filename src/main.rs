@@ -1,3 +1,7 @@
 //! The `recliner` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    recliner::cli::run(std::env::args_os()).into()
+}

@@ -1,0 +1,113 @@
+//! The command line: what is asked, what is printed, how it ends.
+//!
+//! Owns flags, tables and exit codes; the only module that prints. Everything else it
+//! does, it does through the service or the modules below. `main` calls [`run`].
+
+mod args;
+mod check;
+mod demo;
+mod explain;
+mod import;
+mod once;
+mod scan;
+mod serve;
+mod table;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::{ffi::OsString, io::Write, process::ExitCode};
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Failed.
+    Failed,
+    /// Part of the cluster could not be seen.
+    Unseen,
+    /// Bad usage or configuration.
+    Usage,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Unseen => 2,
+            Exit::Usage => 64,
+        })
+    }
+}
+
+/// Why a command ends before its time: a sentence for the person, and how.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    why: String,
+}
+
+impl Failure {
+    fn usage(why: impl ToString) -> Self {
+        Self { exit: Exit::Usage, why: why.to_string() }
+    }
+
+    fn failed(why: impl ToString) -> Self {
+        Self { exit: Exit::Failed, why: why.to_string() }
+    }
+}
+
+/// Runs one command line.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
+    let args = match Args::try_parse_from(words) {
+        Ok(args) => args,
+        Err(refused) => {
+            let exit = if refused.use_stderr() { Exit::Usage } else { Exit::Done };
+            return if refused.print().is_ok() { exit } else { Exit::Failed };
+        }
+    };
+    // One provider for TLS, chosen once: two in one program make rustls refuse both.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        complain("the TLS provider was installed twice");
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(why) => {
+            complain(&format!("cannot start the runtime: {why}"));
+            return Exit::Failed;
+        }
+    };
+    let ended = runtime.block_on(async {
+        match args.command {
+            Command::Serve(args) => serve::run(args).await,
+            Command::Demo(args) => demo::run(args).await,
+            Command::Scan(args) => scan::run(args).await,
+            Command::Explain(args) => explain::run(args).await,
+            Command::Import(args) => import::run(args).await,
+            Command::CheckConfig(args) => check::run(&args),
+        }
+    });
+    match ended {
+        Ok(exit) => exit,
+        Err(failure) => {
+            complain(&failure.why);
+            failure.exit
+        }
+    }
+}
+
+/// Says on standard error why a command ends; nothing can be done when that is closed too.
+fn complain(why: &str) {
+    let _closed = writeln!(std::io::stderr(), "recliner: {why}");
+}
+
+/// Prints an answer; a reader that has gone away (`| head`) ends the command quietly.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(why) => Err(Failure::failed(format!("cannot print the answer: {why}"))),
+    }
+}
