@@ -16,8 +16,9 @@ pub struct Moment(u32);
 impl Moment {
     /// The moment `seconds` after 1970, clamped to what can be held.
     #[must_use]
-    pub fn from_unix(seconds: u64) -> Self {
-        Self(u32::try_from(seconds).unwrap_or(u32::MAX))
+    pub const fn from_unix(seconds: u64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "checked, and try_from is not const")]
+        Self(if seconds > u32::MAX as u64 { u32::MAX } else { seconds as u32 })
     }
 
     /// Seconds since 1970.

@@ -1,0 +1,114 @@
+//! Scoring and queueing a million targets: from scratch, out again in order, and a thousand
+//! that changed.
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use recliner::{
+    channel::Channels,
+    clock::Moment,
+    facts::{Facts, Known, Measured, Source},
+    plan::Queues,
+    snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
+    target::Range,
+};
+use std::{hint::black_box, sync::Arc};
+
+const TARGETS: u32 = 1_000_000;
+const NOW: Moment = Moment::from_unix(1_795_222_434);
+
+/// A number that looks random and is the same in every run.
+fn mixed(seed: u64) -> u64 {
+    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+fn facts(seed: u64) -> Facts {
+    let active = (1 << 20) + mixed(seed) % (1 << 30);
+    Facts {
+        file: Known::new(active * 2 + mixed(seed + 1) % (1 << 31)),
+        active: Known::new(active),
+        external: Known::new(active),
+        update_seq: Known::new(mixed(seed + 2) % 1_000_000),
+        compacted_seq: Known::new(0),
+        docs: Known::new(mixed(seed + 3) % 1_000_000),
+        deleted_docs: Known::new(0),
+        measured_at: Some(Measured { at: NOW, by: Source::Http }),
+        ..Facts::default()
+    }
+}
+
+/// A million copies on one node, nearly all of which some channel takes.
+fn million() -> (Draft, Vec<Ix>) {
+    let mut draft = Draft::new(100);
+    let node = draft.node("couchdb@a");
+    let ids = (0..TARGETS)
+        .map(|at| {
+            let name = format!("{:040}", at / 8);
+            let db = draft.db(DbName { db: &name, suffix: ".1795222434" });
+            let from = (at % 8) << 29;
+            let ix = draft.db_target(node, db, Some(Range { from, to: from + ((1 << 29) - 1) }));
+            draft.set_facts(ix, facts(u64::from(at)));
+            ix
+        })
+        .collect();
+    (draft, ids)
+}
+
+fn channels(capacity: usize) -> Arc<Channels> {
+    let mut channels = Channels::default();
+    for channel in &mut channels.list {
+        channel.capacity = capacity;
+    }
+    Arc::new(channels)
+}
+
+fn in_and_out(channels: &Arc<Channels>, snapshot: &Snapshot) -> usize {
+    let mut queues = Queues::new(Arc::clone(channels));
+    queues.follow(snapshot, NOW);
+    let node = NodeIx::from_usize(1).unwrap_or_default();
+    let mut taken = 0;
+    for channel in 0..channels.list.len() {
+        while queues.pop(node, channel).is_some() {
+            taken += 1;
+        }
+    }
+    taken
+}
+
+fn bench(criterion: &mut Criterion) {
+    let (mut draft, ids) = million();
+    let snapshot = draft.publish(NOW);
+    let mut group = criterion.benchmark_group("queues");
+    group.sample_size(10);
+    for (name, capacity) in [("whole", TARGETS as usize), ("default", 9_999)] {
+        let channels = channels(capacity);
+        group.bench_function(format!("1M scored, in and out, capacity {name}"), |bencher| {
+            bencher.iter(|| black_box(in_and_out(&channels, &snapshot)));
+        });
+    }
+    for (name, capacity) in [("whole", TARGETS as usize), ("default", 9_999)] {
+        let mut queues = Queues::new(channels(capacity));
+        queues.follow(&draft.publish(NOW), NOW);
+        let mut round = 0_u64;
+        group.bench_function(format!("1,000 of 1M changed, capacity {name}"), |bencher| {
+            bencher.iter_batched(
+                || {
+                    round += 1;
+                    for each in 0..1_000 {
+                        let at = mixed(round * 1_000 + each) % u64::from(TARGETS);
+                        let ix = ids[usize::try_from(at).unwrap_or_default()];
+                        draft.set_facts(ix, facts(mixed(round * 7 + each)));
+                    }
+                    draft.publish(NOW)
+                },
+                |snapshot| queues.follow(black_box(&snapshot), NOW),
+                BatchSize::PerIteration,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);
