@@ -3,8 +3,10 @@
 
 pub mod channel;
 pub mod clock;
+pub mod estimate;
 pub mod facts;
 pub mod pattern;
 pub mod size;
 pub mod target;
+pub mod version;
 pub mod window;
