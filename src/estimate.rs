@@ -64,7 +64,8 @@ const LARGEST_DB_PART: u64 = 3;
 /// The numbers that come from outcomes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Fit {
-    /// Bytes the live trees of a db keep for one superseded revision.
+    /// Bytes the live trees of a db keep for one superseded revision until a compaction
+    /// empties its place in the revision tree (`couch_bt_engine_compactor:copy_docs`).
     bytes_per_rewrite: f64,
     /// The same as a share of active bytes, at full slack, where rewrites are not known.
     share_of_db: f64,
