@@ -1,16 +1,125 @@
-//! stub
-/// stub
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version(u32);
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+//! Which CouchDB a node runs.
+//!
+//! Owns the order of versions and what depends on them. Never asks a server; whoever
+//! reads `GET /` parses its version here.
+
+use std::{fmt, str::FromStr};
+
+/// A CouchDB version, read per node because clusters of mixed versions exist.
+///
+/// What follows the three numbers (`-dev`, `-rc.1`, `-40afbcf`) is not kept: builds of
+/// one release count as equal, as their code differs little and their names in no order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    major: u16,
+    minor: u16,
+    patch: u16,
+}
+
+impl Version {
+    /// The first in which `sizes.active` leaves out the bodies of superseded revisions.
+    pub const ACTIVE_WITHOUT_OLD_BODIES: Self = Self::new(3, 3, 0);
+    /// The first in which `sizes.active` leaves out attachments of superseded and deleted
+    /// revisions too.
+    pub const ACTIVE_WITHOUT_OLD_ATTACHMENTS: Self = Self::new(3, 4, 3);
+    /// The first that deletes stale index files by itself after a design document changed
+    /// (`couch_index_cleanup`).
+    pub const CLEANS_INDEXES: Self = Self::new(3, 5, 2);
+
+    /// The version of these numbers.
+    #[must_use]
+    pub const fn new(major: u16, minor: u16, patch: u16) -> Self {
+        Self { major, minor, patch }
+    }
+
+    /// Whether it deletes stale index files by itself, without smoosh.
+    #[must_use]
+    pub fn cleans_indexes(self) -> bool {
+        self >= Self::CLEANS_INDEXES
     }
 }
-impl Version {
-    /// stub
-    #[must_use]
-    pub const fn cleans_indexes(self) -> bool {
-        self.0 > 30502
+
+impl fmt::Display for Version {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// Why a text is not a version.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{text:?} is not a CouchDB version: three numbers such as 3.5.0 are expected")]
+pub struct ParseVersionError {
+    text: String,
+}
+
+impl FromStr for Version {
+    type Err = ParseVersionError;
+
+    /// Reads `3.5.0`, `3.3.3-40afbcf`, `4.0.0-dev`, `3.5.0+build`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Digits alone: `parse` would also take a sign.
+        let number = |part: Option<&str>| {
+            part.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
+        };
+        let numbers = text.split(['-', '+']).next().unwrap_or_default();
+        let mut parts = numbers.split('.');
+        let version = (number(parts.next()), number(parts.next()), number(parts.next()));
+        match (version, parts.next()) {
+            ((Some(major), Some(minor), Some(patch)), None) => Ok(Self::new(major, minor, patch)),
+            _ => Err(ParseVersionError { text: text.chars().take(64).collect() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_releases_and_builds() {
+        for (text, version) in [
+            ("3.5.0", Version::new(3, 5, 0)),
+            ("3.3.3-40afbcf", Version::new(3, 3, 3)),
+            ("4.0.0-dev", Version::new(4, 0, 0)),
+            ("3.5.10-rc.1", Version::new(3, 5, 10)),
+            ("3.5.1+deb12", Version::new(3, 5, 1)),
+        ] {
+            assert_eq!(text.parse(), Ok(version), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_version() {
+        for text in
+            ["", "3", "3.5", "3.5.0.1", "3..0", "+3.5.0", "v3.5.0", "3.5.x", "3.5.70000", "-1.0.0"]
+        {
+            assert_eq!(
+                text.parse::<Version>(),
+                Err(ParseVersionError { text: text.to_owned() }),
+                "{text}"
+            );
+        }
+        let long = "9".repeat(1000).parse::<Version>().unwrap_err();
+        assert_eq!(long.text.len(), 64, "an error quotes no more than a line of it");
+    }
+
+    #[test]
+    fn orders_by_number_not_by_text() {
+        let mut texts = ["3.10.0", "3.4.3", "4.0.0-dev", "3.4.12", "3.3.3", "2.3.1"];
+        texts.sort_by_key(|text| text.parse::<Version>().unwrap());
+        assert_eq!(texts, ["2.3.1", "3.3.3", "3.4.3", "3.4.12", "3.10.0", "4.0.0-dev"]);
+    }
+
+    #[test]
+    fn prints_its_numbers_and_stays_small() {
+        assert_eq!("3.5.2-dev".parse::<Version>().unwrap().to_string(), "3.5.2");
+        assert_eq!(size_of::<Option<Version>>(), 8);
+    }
+
+    #[test]
+    fn indexes_clean_themselves_from_3_5_2() {
+        assert!(!Version::new(3, 5, 1).cleans_indexes());
+        assert!(Version::new(3, 5, 2).cleans_indexes());
+        assert!(Version::new(4, 0, 0).cleans_indexes());
     }
 }
