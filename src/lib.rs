@@ -6,5 +6,6 @@ pub mod clock;
 pub mod facts;
 pub mod pattern;
 pub mod size;
+pub mod smoosh;
 pub mod target;
 pub mod window;
