@@ -153,9 +153,13 @@ pub struct Measured {
 
 impl Facts {
     /// Changes since the last compaction, when both sequences are known.
+    ///
+    /// Negative for a file that was restored from before its last compaction; smoosh takes
+    /// such a one in no channel, not even where no changes are asked for.
     #[must_use]
-    pub fn changes(&self) -> Option<u64> {
-        Some(self.update_seq.get()?.saturating_sub(self.compacted_seq.get()?))
+    pub fn changes(&self) -> Option<i64> {
+        let signed = |known: Known| known.get().map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
+        Some(signed(self.update_seq)?.saturating_sub(signed(self.compacted_seq)?))
     }
 
     /// File over active bytes; `None` when either is unknown or active is zero.

@@ -3,9 +3,18 @@
 
 pub mod channel;
 pub mod clock;
+pub mod estimate;
 pub mod facts;
+pub mod inventory;
 pub mod pattern;
+pub mod plan;
+pub mod planner;
+pub mod queue;
+pub mod report;
+pub mod score;
 pub mod size;
 pub mod smoosh;
+pub mod snapshot;
 pub mod target;
+pub mod version;
 pub mod window;

@@ -8,7 +8,7 @@ use std::{
 
 /// The floors, lowest first. A module may name only modules on floors below its own.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "size", "target"],
+    &["clock", "log", "size", "target", "version"],
     &["facts", "pattern", "window", "couch"],
     &["channel", "exposition", "estimate"],
     &["score", "snapshot"],

@@ -1,0 +1,13 @@
+//! What a cluster has: reads CouchDB and turns its answers into observations.
+//!
+//! Owns the knowledge of which route tells what, and the rules that turn answers into
+//! facts. Never keeps state: every function reads and yields observations; the scanner
+//! applies them to its tables.
+
+mod designs;
+mod map;
+mod standing;
+
+pub use designs::{Design, DesignGroup, groups, served};
+pub use map::{CopyAt, MapEntry, doc_hash};
+pub use standing::{Copy, Reshard, standing_of_absent, standing_of_stray};

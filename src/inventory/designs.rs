@@ -1,0 +1,88 @@
+//! Design documents: which have a view index, and which share one.
+
+use std::collections::BTreeMap;
+
+/// What of a design document decides about its index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Design {
+    /// Its id, `_design/x`.
+    pub id: String,
+    /// The language of its functions; JavaScript where it says nothing.
+    pub language: Option<String>,
+    /// Whether it defines any view.
+    pub has_views: bool,
+    /// Everything that goes into the index's signature, as one text: equal texts share an
+    /// index. (`couch_mrview_util:ddoc_to_mrst/2` hashes views, language, options and lib.)
+    pub definition: String,
+}
+
+/// Design documents of one database that share an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesignGroup {
+    /// Their ids, sorted.
+    pub ids: Vec<String>,
+    /// Their language.
+    pub language: String,
+    /// What they define.
+    pub definition: String,
+}
+
+/// Whether a query server answers for this language. On others `_info` reports an index
+/// that lags for ever.
+#[must_use]
+pub fn served(language: &str, languages: &[String]) -> bool {
+    languages.iter().any(|served| served == language)
+}
+
+/// The indexes a database's design documents have, each once.
+///
+/// A document without views has none, though `_info` invents one for it.
+#[must_use]
+pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
+    let mut groups: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for design in designs.into_iter().filter(|design| design.has_views) {
+        let language = design.language.unwrap_or_else(|| "javascript".to_owned());
+        if served(&language, languages) {
+            groups.entry((language, design.definition)).or_default().push(design.id);
+        }
+    }
+    groups
+        .into_iter()
+        .map(|((language, definition), mut ids)| {
+            ids.sort_unstable();
+            DesignGroup { ids, language, definition }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn design(id: &str, language: Option<&str>, definition: &str) -> Design {
+        Design {
+            id: id.into(),
+            language: language.map(Into::into),
+            has_views: !definition.is_empty(),
+            definition: definition.into(),
+        }
+    }
+
+    #[test]
+    fn equal_definitions_share_an_index_and_what_has_none_is_left_out() {
+        let languages = ["javascript".to_owned(), "query".to_owned()];
+        let found = groups(
+            vec![
+                design("_design/b", None, "v"),
+                design("_design/a", Some("javascript"), "v"),
+                design("_design/c", None, "w"),
+                design("_design/mango", Some("query"), "v"),
+                design("_design/filters", None, ""),
+                design("_design/coffee", Some("coffeescript"), "v"),
+            ],
+            &languages,
+        );
+        let ids: Vec<_> = found.iter().map(|group| group.ids.join(" ")).collect();
+        assert_eq!(ids, ["_design/a _design/b", "_design/c", "_design/mango"]);
+    }
+}

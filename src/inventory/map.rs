@@ -1,0 +1,178 @@
+//! The shard map: which copies a database has, and what its changelog says of moves.
+
+use crate::target::Range;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One copy of one range: where it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CopyAt {
+    /// The range.
+    pub range: Range,
+    /// The node's name.
+    pub node: String,
+}
+
+/// What the shard map says of one database.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapEntry {
+    /// The clustered database's name.
+    pub db: String,
+    /// The instance suffix with its dot.
+    pub suffix: String,
+    /// The copies it should have, sorted.
+    pub copies: BTreeSet<CopyAt>,
+    /// Copies the changelog added after the database was made: they may be still filling.
+    pub arriving: BTreeSet<CopyAt>,
+    /// Copies the changelog took out again: their files may be still there.
+    pub leaving: BTreeSet<CopyAt>,
+}
+
+impl MapEntry {
+    /// Reads a document of the `_dbs` database.
+    ///
+    /// `by_range` counts where it is there, else `by_node`. `changelog` has
+    /// `["add"|"remove"|"delete"|"split", range, node]` entries (`mem3_util`, `mem3_rpc`);
+    /// the copies made with the database open it, so an addition after any other entry, or
+    /// to a range that has more copies than the one with fewest, came later.
+    #[must_use]
+    pub fn new(
+        db: &str,
+        suffix: &str,
+        by_range: &BTreeMap<String, Vec<String>>,
+        by_node: &BTreeMap<String, Vec<String>>,
+        changelog: &[Vec<String>],
+    ) -> Self {
+        let mut copies = BTreeSet::new();
+        for (range, nodes) in by_range {
+            for node in nodes {
+                copies.extend(copy_at(range, node));
+            }
+        }
+        if by_range.is_empty() {
+            for (node, ranges) in by_node {
+                for range in ranges {
+                    copies.extend(copy_at(range, node));
+                }
+            }
+        }
+        let (arriving, leaving) = moves(changelog, &copies);
+        Self { db: db.to_owned(), suffix: suffix.to_owned(), copies, arriving, leaving }
+    }
+
+    /// The number of ranges (q).
+    #[must_use]
+    pub fn ranges(&self) -> usize {
+        self.copies.iter().map(|copy| copy.range).collect::<BTreeSet<_>>().len()
+    }
+}
+
+fn copy_at(range: &str, node: &str) -> Option<CopyAt> {
+    Some(CopyAt { range: range.parse().ok()?, node: node.to_owned() })
+}
+
+fn moves(
+    changelog: &[Vec<String>],
+    copies: &BTreeSet<CopyAt>,
+) -> (BTreeSet<CopyAt>, BTreeSet<CopyAt>) {
+    let mut added: BTreeMap<Range, Vec<CopyAt>> = BTreeMap::new();
+    let (mut arriving, mut leaving) = (BTreeSet::new(), BTreeSet::new());
+    let mut made = true;
+    for entry in changelog {
+        let [verb, range, node] = entry.as_slice() else {
+            made = false;
+            continue;
+        };
+        let Some(copy) = copy_at(range, node) else {
+            made = false;
+            continue;
+        };
+        if verb == "add" {
+            leaving.remove(&copy);
+            if made {
+                added.entry(copy.range).or_default().push(copy);
+            } else {
+                arriving.insert(copy);
+            }
+        } else {
+            made = false;
+            arriving.remove(&copy);
+            leaving.insert(copy);
+        }
+    }
+    let fewest = added.values().map(Vec::len).min().unwrap_or_default();
+    arriving.extend(added.into_values().flat_map(|nodes| nodes.into_iter().skip(fewest)));
+    arriving.retain(|copy| copies.contains(copy));
+    leaving.retain(|copy| !copies.contains(copy));
+    (arriving, leaving)
+}
+
+/// The place of a document on the hash ring: the CRC-32 of its id
+/// (`mem3_hash:crc32/1`, the default hash function).
+#[must_use]
+pub fn doc_hash(id: &str) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(id.as_bytes());
+    crc.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOW: &str = "00000000-7fffffff";
+    const HIGH: &str = "80000000-ffffffff";
+
+    fn entry(by_range: &[(&str, &[&str])], changelog: &[[&str; 3]]) -> MapEntry {
+        let by_range = by_range
+            .iter()
+            .map(|(range, nodes)| ((*range).into(), nodes.iter().map(|n| (*n).into()).collect()))
+            .collect();
+        let changelog: Vec<Vec<String>> =
+            changelog.iter().map(|entry| entry.map(Into::into).to_vec()).collect();
+        MapEntry::new("db", ".1", &by_range, &BTreeMap::new(), &changelog)
+    }
+
+    fn shown(copies: &BTreeSet<CopyAt>) -> Vec<String> {
+        copies.iter().map(|copy| format!("{} {}", copy.range, copy.node)).collect()
+    }
+
+    #[test]
+    fn the_copies_made_with_a_database_are_not_moves() {
+        let entry = entry(
+            &[(LOW, &["a", "b"]), (HIGH, &["a", "b"])],
+            &[["add", LOW, "a"], ["add", LOW, "b"], ["add", HIGH, "a"], ["add", HIGH, "b"]],
+        );
+        assert_eq!((entry.copies.len(), entry.ranges()), (4, 2));
+        assert_eq!((shown(&entry.arriving), shown(&entry.leaving)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_later_addition_arrives_and_a_removal_leaves() {
+        let entry = entry(
+            &[(LOW, &["a", "c"]), (HIGH, &["a", "b"])],
+            &[
+                ["add", LOW, "a"],
+                ["add", LOW, "b"],
+                ["add", HIGH, "a"],
+                ["add", HIGH, "b"],
+                ["add", LOW, "c"],
+                ["remove", LOW, "b"],
+            ],
+        );
+        assert_eq!(shown(&entry.arriving), ["00000000-7fffffff c"]);
+        assert_eq!(shown(&entry.leaving), ["00000000-7fffffff b"]);
+    }
+
+    #[test]
+    fn odd_documents_are_read_as_far_as_they_go() {
+        let nodes = BTreeMap::from([("a".to_owned(), vec![LOW.to_owned(), "junk".to_owned()])]);
+        let entry = MapEntry::new("db", "", &BTreeMap::new(), &nodes, &[vec!["add".into()]]);
+        assert_eq!(shown(&entry.copies), ["00000000-7fffffff a"]);
+    }
+
+    #[test]
+    fn documents_hash_as_in_erlang() {
+        // erlang:crc32(<<"123456789">>), the check value every CRC-32 shares.
+        assert_eq!(doc_hash("123456789"), 0xcbf4_3926);
+    }
+}

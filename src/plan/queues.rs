@@ -1,0 +1,270 @@
+//! The queues of all channels on all nodes.
+
+use super::{Placement, Plan, QueueView, refusal};
+use crate::{
+    channel::Channels,
+    clock::Moment,
+    queue::{Entry, Queue},
+    snapshot::{Chunked, Ix, NodeIx, Snapshot},
+    target::Kind,
+};
+use ordered_float::OrderedFloat;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+type Place = (NodeIx, usize);
+
+/// The queues, kept up with snapshots; the planner task owns it.
+#[derive(Debug)]
+pub struct Queues {
+    channels: Arc<Channels>,
+    placements: Chunked<Placement>,
+    queues: BTreeMap<Place, Lane>,
+    seen: u64,
+}
+
+/// One queue and what was last published of it.
+#[derive(Debug)]
+struct Lane {
+    queue: Queue<Ix>,
+    active: BTreeSet<Ix>,
+    changed: bool,
+    published: Option<Arc<QueueView>>,
+}
+
+impl Lane {
+    const fn new(queue: Queue<Ix>) -> Self {
+        Self { queue, active: BTreeSet::new(), changed: true, published: None }
+    }
+}
+
+impl Queues {
+    /// Empty queues for these channels.
+    #[must_use]
+    pub fn new(channels: Arc<Channels>) -> Self {
+        Self { channels, placements: Chunked::default(), queues: BTreeMap::new(), seen: 0 }
+    }
+
+    /// Takes over other channels. A target that stays in a channel of the same name keeps
+    /// its place in time; the next [`Queues::follow`] scores everything anew.
+    pub fn reconfigure(&mut self, channels: Arc<Channels>) {
+        self.channels = channels;
+        self.seen = 0;
+    }
+
+    /// Brings the queues up to `snapshot`: scores what changed since the version before, or
+    /// everything where versions were missed.
+    pub fn follow(&mut self, snapshot: &Snapshot, now: Moment) {
+        if self.seen > 0 && snapshot.version() == self.seen + 1 {
+            for ix in snapshot.changed() {
+                self.rescore(snapshot, *ix, now);
+            }
+        } else if snapshot.version() != self.seen || self.seen == 0 {
+            self.rebuild(snapshot, now);
+        }
+        self.seen = snapshot.version();
+        for node in snapshot.nodes().iter().enumerate().filter_map(|(at, _)| NodeIx::from_usize(at))
+        {
+            self.lanes_of(node);
+        }
+    }
+
+    /// Publishes the queues as they stand, deciding what would start at `now`.
+    #[must_use]
+    pub fn publish(&mut self, snapshot: &Arc<Snapshot>, now: Moment, fresh_for: Duration) -> Plan {
+        let mut queues = Vec::with_capacity(self.queues.len());
+        for (&(node, channel), lane) in &mut self.queues {
+            let concurrency = self.channels.list.get(channel).map_or(0, |it| it.concurrency);
+            let view = match lane.published.take() {
+                Some(view) if !lane.changed => view,
+                _ => Arc::new(view_of(node, channel, lane, snapshot, &self.placements)),
+            };
+            lane.changed = false;
+            let starts = starts(&view, concurrency, snapshot, now, fresh_for);
+            let view = if *view.starts == *starts {
+                view
+            } else {
+                Arc::new(QueueView { starts: starts.into(), ..(*view).clone() })
+            };
+            lane.published = Some(Arc::clone(&view));
+            queues.push(view);
+        }
+        Plan {
+            snapshot: Arc::clone(snapshot),
+            channels: Arc::clone(&self.channels),
+            queues: queues.into(),
+            made_at: now,
+            fresh_for,
+            placements: self.placements.clone(),
+        }
+    }
+
+    /// Takes the best waiting target of a queue out of it.
+    pub fn pop(&mut self, node: NodeIx, channel: usize) -> Option<Ix> {
+        let lane = self.queues.get_mut(&(node, channel))?;
+        let best = lane.queue.pop()?;
+        lane.changed = true;
+        if let Some(placement) = self.placements.get_mut(best.ix.as_usize()) {
+            *placement = Placement::default();
+        }
+        Some(best.ix)
+    }
+
+    /// Scores everything and sorts each queue once.
+    fn rebuild(&mut self, snapshot: &Snapshot, now: Moment) {
+        let mut placements = Chunked::default();
+        let mut entries: BTreeMap<Place, (Vec<Entry<Ix>>, BTreeSet<Ix>)> = BTreeMap::new();
+        for at in 0..snapshot.capacity() {
+            let placed = Ix::from_usize(at)
+                .and_then(|ix| snapshot.target(ix))
+                .map(|target| (target.ix(), Placement::of(&self.channels, target, now)));
+            let Some((ix, mut placement)) = placed else {
+                placements.push(Placement::default());
+                continue;
+            };
+            if let Some(channel) = placement.channel() {
+                if let Some(before) = self.placements.get(at)
+                    && before.channel() == Some(channel)
+                    && before.node == placement.node
+                {
+                    placement.since = before.since;
+                }
+                let (waiting, active) = entries.entry((placement.node, channel)).or_default();
+                waiting.push(entry(ix, &placement));
+                if placement.running {
+                    active.insert(ix);
+                }
+            }
+            placements.push(placement);
+        }
+        self.placements = placements;
+        self.queues = entries
+            .into_iter()
+            .map(|(place, (waiting, active))| {
+                let queue = Queue::of(capacity(&self.channels, place.1), waiting);
+                (place, Lane { active, ..Lane::new(queue) })
+            })
+            .collect();
+    }
+
+    fn rescore(&mut self, snapshot: &Snapshot, ix: Ix, now: Moment) {
+        while self.placements.len() <= ix.as_usize() {
+            self.placements.push(Placement::default());
+        }
+        let Some(&before) = self.placements.get(ix.as_usize()) else { return };
+        let mut after = snapshot
+            .target(ix)
+            .map_or_else(Placement::default, |target| Placement::of(&self.channels, target, now));
+        let stays = after.channel() == before.channel() && after.node == before.node;
+        if stays {
+            after.since = before.since;
+        }
+        if let Some(channel) = before.channel() {
+            let lane = self.lane((before.node, channel));
+            lane.changed = true;
+            if !(stays && after.priority == before.priority) {
+                lane.queue.remove(&entry(ix, &before));
+            }
+            lane.active.remove(&ix);
+        }
+        if let Some(channel) = after.channel() {
+            let lane = self.lane((after.node, channel));
+            lane.changed = true;
+            if !(stays && after.priority == before.priority) {
+                lane.queue.insert(entry(ix, &after));
+            }
+            if after.running {
+                lane.active.insert(ix);
+            }
+        }
+        if after != before
+            && let Some(placement) = self.placements.get_mut(ix.as_usize())
+        {
+            *placement = after;
+        }
+    }
+
+    fn lane(&mut self, place: Place) -> &mut Lane {
+        let channels = &self.channels;
+        self.queues
+            .entry(place)
+            .or_insert_with(|| Lane::new(Queue::new(capacity(channels, place.1))))
+    }
+
+    /// Every queue that can exist on a node exists, so that zero is zero and not absent.
+    fn lanes_of(&mut self, node: NodeIx) {
+        let channels = Arc::clone(&self.channels);
+        for (at, channel) in channels.list.iter().enumerate() {
+            if (channel.kind == Kind::Db) != (node == NodeIx::CLUSTER) {
+                self.lane((node, at));
+            }
+        }
+    }
+}
+
+fn capacity(channels: &Channels, channel: usize) -> usize {
+    channels.list.get(channel).map_or(0, |channel| channel.capacity)
+}
+
+fn entry(ix: Ix, placement: &Placement) -> Entry<Ix> {
+    Entry { priority: OrderedFloat(placement.priority), since: placement.since, ix }
+}
+
+fn view_of(
+    node: NodeIx,
+    channel: usize,
+    lane: &Lane,
+    snapshot: &Snapshot,
+    placements: &Chunked<Placement>,
+) -> QueueView {
+    let queue = &lane.queue;
+    let waiting: Arc<[Ix]> = queue.iter().map(|entry| entry.ix).collect();
+    let reclaimable = waiting
+        .iter()
+        .filter_map(|ix| snapshot.target(*ix)?.reclaimable())
+        .fold(0, u64::saturating_add);
+    let oldest = waiting
+        .iter()
+        .filter_map(|ix| placements.get(ix.as_usize()))
+        .map(|placement| placement.since)
+        .min();
+    QueueView {
+        node,
+        channel,
+        capacity: queue.capacity(),
+        overflow: queue.overflow(),
+        priority: queue
+            .first()
+            .zip(queue.last())
+            .map(|(best, worst)| (best.priority.0, worst.priority.0)),
+        oldest,
+        reclaimable,
+        active: lane.active.len(),
+        starts: Arc::default(),
+        waiting,
+    }
+}
+
+/// The best waiting targets that nothing of their own keeps back, as many as have room.
+fn starts(
+    view: &QueueView,
+    concurrency: usize,
+    snapshot: &Snapshot,
+    now: Moment,
+    fresh_for: Duration,
+) -> Vec<Ix> {
+    let room = concurrency.saturating_sub(view.active);
+    view.waiting
+        .iter()
+        .copied()
+        .filter(|ix| {
+            snapshot
+                .target(*ix)
+                .is_some_and(|target| refusal::own(target, now, fresh_for).is_none())
+        })
+        .take(room)
+        .collect()
+}

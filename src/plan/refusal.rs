@@ -1,0 +1,145 @@
+//! Why a waiting target does not start.
+
+use super::QueueView;
+use crate::{channel::Channel, clock::Moment, snapshot::TargetRef, target::State};
+use std::time::Duration;
+
+/// Why a waiting target does not start: a closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusalReason {
+    /// Only advice is given.
+    Mode,
+    /// An operator suspended all starts.
+    Suspended,
+    /// The journal cannot be written.
+    Journal,
+    /// No window is open.
+    Window,
+    /// It would not end while the window is open.
+    WouldNotFitWindow,
+    /// The channel runs as many jobs on the node as it may, or its queue has no room.
+    ChannelLimit,
+    /// The node runs as many jobs as it may.
+    NodeLimit,
+    /// The cluster runs as many jobs as it may.
+    ClusterLimit,
+    /// The bytes that may be rewritten an hour are spent.
+    Budget,
+    /// The volume has not the space its peak needs.
+    Headroom,
+    /// The volume's free space is unknown and the target too large to start blind.
+    UnknownDisk,
+    /// The node is under pressure.
+    Pressure,
+    /// Starts are spread out after a restart.
+    Ramp,
+    /// The node is in maintenance.
+    Maintenance,
+    /// The shard is being split or moved.
+    Resharding,
+    /// Another copy of its range is being compacted.
+    OtherCopyRunning,
+    /// It is being compacted already.
+    Running,
+    /// The view is being built.
+    Building,
+    /// It failed not long ago.
+    CoolDown,
+    /// It failed repeatedly and waits to be released.
+    Quarantined,
+    /// Its last compaction freed far less than promised and too little changed since.
+    Futile,
+    /// Its facts are too old to act upon.
+    Stale,
+    /// It may be shown but not started.
+    Excluded,
+    /// Nothing says there are stale index files.
+    NoEvidence,
+}
+
+impl RefusalReason {
+    /// The word in JSON and metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Mode => "mode",
+            Self::Suspended => "suspended",
+            Self::Journal => "journal",
+            Self::Window => "window",
+            Self::WouldNotFitWindow => "would_not_fit_window",
+            Self::ChannelLimit => "channel_limit",
+            Self::NodeLimit => "node_limit",
+            Self::ClusterLimit => "cluster_limit",
+            Self::Budget => "budget",
+            Self::Headroom => "headroom",
+            Self::UnknownDisk => "unknown_disk",
+            Self::Pressure => "pressure",
+            Self::Ramp => "ramp",
+            Self::Maintenance => "maintenance",
+            Self::Resharding => "resharding",
+            Self::OtherCopyRunning => "other_copy_running",
+            Self::Running => "running",
+            Self::Building => "building",
+            Self::CoolDown => "cool_down",
+            Self::Quarantined => "quarantined",
+            Self::Futile => "futile",
+            Self::Stale => "stale",
+            Self::Excluded => "excluded",
+            Self::NoEvidence => "no_evidence",
+        }
+    }
+}
+
+/// Why a waiting target does not start, with the numbers that decided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: RefusalReason,
+    /// What was measured, where the reason compares; seconds for ages.
+    pub value: Option<f64>,
+    /// What it was compared with.
+    pub limit: Option<f64>,
+    /// Since when it waits.
+    pub since: Option<Moment>,
+}
+
+impl Refusal {
+    /// A refusal that compares nothing.
+    #[must_use]
+    pub const fn plain(reason: RefusalReason) -> Self {
+        Self { reason, value: None, limit: None, since: None }
+    }
+
+    fn compared(reason: RefusalReason, value: f64, limit: f64) -> Self {
+        Self { value: Some(value), limit: Some(limit), ..Self::plain(reason) }
+    }
+}
+
+/// What keeps this target from starting, whatever else waits.
+pub(super) fn own(target: TargetRef<'_>, now: Moment, fresh_for: Duration) -> Option<Refusal> {
+    let facts = target.facts();
+    if facts.flags.compact_running {
+        return Some(Refusal::plain(RefusalReason::Running));
+    }
+    if target.state() == State::Resharding {
+        return Some(Refusal::plain(RefusalReason::Resharding));
+    }
+    // A view compacted while it is built is mapped twice and stays bloated.
+    if facts.flags.updater_running {
+        return Some(Refusal::plain(RefusalReason::Building));
+    }
+    match facts.measured_at {
+        None => Some(Refusal::plain(RefusalReason::Stale)),
+        Some(measured) if measured.at.age(now) > fresh_for => Some(Refusal::compared(
+            RefusalReason::Stale,
+            measured.at.age(now).as_secs_f64(),
+            fresh_for.as_secs_f64(),
+        )),
+        Some(_) => None,
+    }
+}
+
+/// What keeps a target from starting that nothing of its own does: others come first.
+pub(super) fn no_room(channel: &Channel, queue: &QueueView) -> Refusal {
+    Refusal::compared(RefusalReason::ChannelLimit, queue.active as f64, channel.concurrency as f64)
+}

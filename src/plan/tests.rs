@@ -1,0 +1,215 @@
+//! The queues against scoring everything anew, and what a reader is told.
+
+use super::*;
+use crate::{
+    facts::{Facts, Flags, Known, Measured, Source},
+    pattern::Patterns,
+    score::MissReason,
+    snapshot::{DbName, Draft},
+    target::State,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const FRESH: Duration = Duration::from_secs(1_200);
+const MIB: u64 = 1 << 20;
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_unix(seconds)
+}
+
+fn facts(file: u64, active: u64, measured: u64) -> Facts {
+    Facts {
+        file: Known::new(file),
+        active: Known::new(active),
+        measured_at: Some(Measured { at: at(measured), by: Source::Http }),
+        ..Facts::default()
+    }
+}
+
+/// A node with databases of these sizes in MiB.
+fn node_with(draft: &mut Draft, sizes: &[(&str, u64, u64)]) -> Vec<Ix> {
+    let node = draft.node("couchdb@a");
+    sizes
+        .iter()
+        .map(|(name, file, active)| {
+            let db = draft.db(DbName { db: name, suffix: ".1" });
+            let ix = draft.db_target(node, db, None);
+            draft.set_facts(ix, facts(file * MIB, active * MIB, 100));
+            ix
+        })
+        .collect()
+}
+
+fn planned(draft: &mut Draft, channels: Channels, now: u64) -> Plan {
+    let snapshot = draft.publish(at(now));
+    let mut queues = Queues::new(Arc::new(channels));
+    queues.follow(&snapshot, at(now));
+    queues.publish(&snapshot, at(now), FRESH)
+}
+
+fn names(plan: &Plan, ids: &[Ix]) -> Vec<String> {
+    ids.iter().map(|ix| plan.snapshot.target(*ix).unwrap().db_name().db.to_owned()).collect()
+}
+
+#[test]
+fn the_first_channel_that_takes_a_target_has_it() {
+    let mut draft = Draft::new(5);
+    let ids =
+        node_with(&mut draft, &[("a", 100, 10), ("b", 100, 20), ("c", 2_000, 1_200), ("d", 9, 8)]);
+    let plan = planned(&mut draft, Channels::default(), 200);
+    let node = NodeIx::from_usize(1).unwrap();
+    let ratio = plan.queue(node, 0).unwrap();
+    assert_eq!(names(&plan, &ratio.waiting), ["a", "b"]);
+    assert_eq!(ratio.priority, Some((10.0, 5.0)));
+    assert_eq!(
+        (ratio.active, ratio.overflow, ratio.capacity, ratio.oldest),
+        (0, 0, 9_999, Some(at(200)))
+    );
+    assert_eq!(names(&plan, &ratio.starts), ["a"]);
+    assert_eq!(names(&plan, &plan.queue(node, 1).unwrap().waiting), ["c"]);
+    assert_eq!(plan.queue(node, 2).unwrap().waiting.len(), 0, "known to be empty");
+    assert!(plan.queue(node, 3).is_none(), "views wait on the pseudo node");
+    assert!(plan.queue(NodeIx::CLUSTER, 3).is_some());
+
+    let target = |at: usize| plan.snapshot.target(ids[at]).unwrap();
+    assert_eq!(plan.decision(target(0)), Decision::Start);
+    assert_eq!(
+        plan.decision(target(1)),
+        Decision::Refused(Refusal {
+            reason: RefusalReason::ChannelLimit,
+            value: Some(0.0),
+            limit: Some(1.0),
+            since: Some(at(200)),
+        })
+    );
+    assert_eq!(plan.decision(target(3)), Decision::NotTaken);
+    let misses: Vec<_> = plan
+        .misses(target(3))
+        .map(|(channel, miss)| (channel.name.to_string(), miss.reason))
+        .collect();
+    assert_eq!(
+        misses[..4],
+        [
+            ("ratio_dbs".into(), MissReason::BelowMinPriority),
+            ("slack_dbs".into(), MissReason::BelowMinPriority),
+            ("upgrade_dbs".into(), MissReason::NoUpgradeNeeded),
+            ("ratio_views".into(), MissReason::NotThisKind),
+        ]
+    );
+}
+
+#[test]
+fn what_runs_is_stale_or_is_split_leaves_its_room_to_the_next() {
+    let mut draft = Draft::new(5);
+    let ids = node_with(
+        &mut draft,
+        &[
+            ("running", 100, 1),
+            ("stale", 100, 2),
+            ("split", 100, 4),
+            ("next", 100, 5),
+            ("last", 100, 9),
+        ],
+    );
+    let running = Facts {
+        flags: Flags { compact_running: true, ..Flags::default() },
+        ..facts(100 * MIB, MIB, 2_000)
+    };
+    draft.set_facts(ids[0], running);
+    for (ix, active) in [(ids[2], 4), (ids[3], 5), (ids[4], 9)] {
+        draft.set_facts(ix, facts(100 * MIB, active * MIB, 2_000));
+    }
+    draft.set_state(ids[2], State::Resharding);
+    let mut channels = Channels::default();
+    channels.list[0].concurrency = 2;
+    let plan = planned(&mut draft, channels, 2_000);
+    let queue = plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap();
+    assert_eq!(queue.active, 1);
+    assert_eq!(names(&plan, &queue.starts), ["next"]);
+    let reasons: Vec<_> = ids
+        .iter()
+        .map(|ix| match plan.decision(plan.snapshot.target(*ix).unwrap()) {
+            Decision::Refused(refusal) => refusal.reason.label(),
+            Decision::Start => "start",
+            Decision::NotTaken => "not taken",
+        })
+        .collect();
+    assert_eq!(reasons, ["running", "stale", "resharding", "start", "channel_limit"]);
+}
+
+#[test]
+fn names_and_states_keep_targets_out() {
+    let mut draft = Draft::new(5);
+    let ids =
+        node_with(&mut draft, &[("scratch-1", 100, 1), ("orders", 100, 1), ("stray", 100, 1)]);
+    draft.set_state(ids[2], State::Orphan);
+    let mut channels =
+        Channels { ignore: Patterns::new(&["scratch-*"]).unwrap(), ..Channels::default() };
+    channels.list[0].databases = crate::pattern::Names::new(&["*"], &["ord*"]).unwrap();
+    let plan = planned(&mut draft, channels, 100);
+    let first = |ix: Ix| plan.misses(plan.snapshot.target(ix).unwrap()).next().unwrap().1.reason;
+    assert_eq!(
+        ids.iter().map(|ix| first(*ix)).collect::<Vec<_>>(),
+        [MissReason::Ignored, MissReason::Excluded, MissReason::Excluded,]
+    );
+}
+
+#[test]
+fn a_cleanup_without_evidence_is_refused_by_name() {
+    let mut draft = Draft::new(5);
+    let db = draft.db(DbName { db: "a", suffix: ".1" });
+    let ix = draft.cleanup_target(db);
+    let plan = planned(&mut draft, Channels::default(), 100);
+    assert_eq!(
+        plan.decision(plan.snapshot.target(ix).unwrap()),
+        Decision::Refused(Refusal::plain(RefusalReason::NoEvidence))
+    );
+}
+
+proptest! {
+    #[test]
+    fn following_changes_ends_where_scoring_anew_ends(
+        capacity in 1..6_usize,
+        rounds in proptest::collection::vec(
+            proptest::collection::vec((0..12_u8, 0..6_u64, 1..4_u64, any::<bool>(), any::<bool>()), 0..8),
+            1..8,
+        ),
+    ) {
+        let mut channels = Channels::default();
+        for channel in &mut channels.list {
+            channel.capacity = capacity;
+        }
+        let channels = Arc::new(channels);
+        let mut draft = Draft::new(5);
+        let mut queues = Queues::new(Arc::clone(&channels));
+        let mut last = None;
+        for (round, changes) in rounds.iter().enumerate() {
+            for &(db, file, active, gone, running) in changes {
+                let node = draft.node(if db % 2 == 0 { "a" } else { "b" });
+                let name = format!("db{db}");
+                let place = draft.db(DbName { db: &name, suffix: "" });
+                let ix = draft.db_target(node, place, None);
+                if gone {
+                    draft.remove(ix);
+                } else {
+                    let flags = Flags { compact_running: running, ..Flags::default() };
+                    draft.set_facts(ix, Facts { flags, ..facts(file * 3 * MIB, active * MIB, 1) });
+                }
+            }
+            let snapshot = draft.publish(at(1));
+            queues.follow(&snapshot, at(1));
+            let followed = queues.publish(&snapshot, at(1), FRESH);
+            let mut anew = Queues::new(Arc::clone(&channels));
+            anew.follow(&snapshot, at(1));
+            let anew = anew.publish(&snapshot, at(1), FRESH);
+            prop_assert_eq!(&followed.queues, &anew.queues, "round {}", round);
+            last = Some(followed);
+        }
+        let plan = last.unwrap();
+        for target in plan.snapshot.targets() {
+            let taken = first_channel(&plan.channels, target).map(|(at, _)| at);
+            prop_assert_eq!(plan.placement(target.ix()).and_then(|(_, placed)| placed.channel()), taken);
+        }
+    }
+}

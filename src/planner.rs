@@ -1,0 +1,172 @@
+//! The planner: one task that follows the snapshots and publishes the plan.
+//!
+//! Owns the queues. Never asks CouchDB and never starts anything. The scanner feeds it
+//! snapshots; metrics, API and whoever acts read the plan it published last.
+
+use crate::{
+    channel::Channels,
+    clock::Clock,
+    plan::{Plan, Queues},
+    snapshot::Snapshot,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    time::{self, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+/// How often a plan is made without news, because facts grow stale by themselves.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// What the planner goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The channels.
+    pub channels: Arc<Channels>,
+    /// How long facts count as fresh.
+    pub fresh_for: Duration,
+}
+
+/// The way to read the plan.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// The plan published last.
+    pub plan: watch::Receiver<Arc<Plan>>,
+}
+
+/// Owns the queues.
+#[derive(Debug)]
+pub struct Task {
+    clock: Clock,
+    queues: Queues,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    settings: watch::Receiver<Arc<Settings>>,
+    plan: watch::Sender<Arc<Plan>>,
+}
+
+enum Event {
+    News,
+    Settings,
+    Tick,
+    Stop,
+}
+
+impl Task {
+    /// Makes the task and its handle.
+    #[must_use]
+    pub fn new(
+        clock: Clock,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        settings: watch::Receiver<Arc<Settings>>,
+    ) -> (Self, Handle) {
+        let queues = Queues::new(Arc::clone(&settings.borrow().channels));
+        let (plan, reader) = watch::channel(Arc::default());
+        (Self { clock, queues, snapshots, settings, plan }, Handle { plan: reader })
+    }
+
+    /// Plans until `stop`, or until nobody sends snapshots any more.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut tick = time::interval(PERIOD);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Every arm is cancel-safe, and no arm's body awaits.
+            let event = tokio::select! {
+                () = stop.cancelled() => Event::Stop,
+                news = self.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
+                news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
+                _ = tick.tick() => Event::Tick,
+            };
+            match event {
+                Event::Stop => return,
+                Event::Settings => {
+                    let channels = Arc::clone(&self.settings.borrow_and_update().channels);
+                    self.queues.reconfigure(channels);
+                }
+                Event::News | Event::Tick => {}
+            }
+            let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
+            self = self.follow(snapshot).await;
+        }
+    }
+
+    /// Brings the queues up to a snapshot and publishes what follows from it.
+    ///
+    /// Off the runtime's threads: a million targets take a third of a second.
+    async fn follow(mut self, snapshot: Arc<Snapshot>) -> Self {
+        let fresh_for = self.settings.borrow().fresh_for;
+        let now = self.clock.now();
+        let mut queues = self.queues;
+        let work = tokio::task::spawn_blocking(move || {
+            queues.follow(&snapshot, now);
+            let plan = queues.publish(&snapshot, now, fresh_for);
+            (queues, plan)
+        });
+        let (queues, plan) = match work.await {
+            Ok(done) => done,
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        };
+        self.queues = queues;
+        self.plan.send_replace(Arc::new(plan));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Moment,
+        facts::{Facts, Known, Measured, Source},
+        plan::Decision,
+        snapshot::{DbName, Draft},
+    };
+    use tokio::task::JoinSet;
+
+    async fn plan_where(handle: &mut Handle, wanted: impl FnMut(&Arc<Plan>) -> bool) -> Arc<Plan> {
+        let plan = time::timeout(Duration::from_secs(3_600), handle.plan.wait_for(wanted));
+        Arc::clone(&plan.await.expect("a plan comes within the hour").expect("the task lives"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_follows_news_other_channels_and_the_clock() {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: "" });
+        let ix = draft.db_target(node, db, None);
+        draft.set_facts(
+            ix,
+            Facts {
+                file: Known::new(100 << 20),
+                active: Known::new(1 << 20),
+                measured_at: Some(Measured { at: Moment::from_unix(1_000), by: Source::Http }),
+                ..Facts::default()
+            },
+        );
+        let (snapshots, snapshots_rx) = watch::channel(Arc::default());
+        let settings = Settings { channels: Arc::default(), fresh_for: Duration::from_secs(60) };
+        let (settings_tx, settings_rx) = watch::channel(Arc::new(settings.clone()));
+        let (task, mut handle) = Task::new(clock, snapshots_rx, settings_rx);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+
+        snapshots.send_replace(draft.publish(clock.now()));
+        let decision = |plan: &Plan| plan.snapshot.target(ix).map(|target| plan.decision(target));
+        plan_where(&mut handle, |plan| decision(plan) == Some(Decision::Start)).await;
+
+        let stale = |plan: &Arc<Plan>| matches!(decision(plan), Some(Decision::Refused(refusal)) if refusal.reason.label() == "stale");
+        let plan = plan_where(&mut handle, stale).await;
+        assert!(plan.made_at >= Moment::from_unix(1_061), "{:?}", plan.made_at);
+
+        let mut channels = Channels::default();
+        channels.list.clear();
+        settings_tx.send_replace(Arc::new(Settings { channels: Arc::new(channels), ..settings }));
+        plan_where(&mut handle, |plan| decision(plan) == Some(Decision::NotTaken)).await;
+
+        stop.cancel();
+        let ended = time::timeout(Duration::from_secs(60), tasks.join_next()).await;
+        assert!(ended.expect("the task ends").expect("there is one").is_ok());
+    }
+}

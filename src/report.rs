@@ -1,0 +1,265 @@
+//! What other programs read of a target: one JSON shape for commands and API.
+//!
+//! Owns the names of the fields, which other programs depend on. Pure: it takes a plan and
+//! a target and answers with plain values; the API pages over it, `scan` and `explain`
+//! print it.
+
+mod find;
+
+pub use find::{Found, find};
+
+use crate::{
+    clock::Moment,
+    facts::{Confidence, Facts},
+    plan::{Decision, Plan, Refusal},
+    score::Miss,
+    snapshot::{Node, SmooshSeen, TargetRef},
+    target::Kind,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
+/// Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Target {
+    /// The identity commands take.
+    pub id: String,
+    /// `db`, `view` or `cleanup`.
+    pub kind: &'static str,
+    /// The node, or `_cluster`.
+    pub node: String,
+    /// The clustered database's name.
+    pub db: String,
+    /// The shard's range.
+    pub range: Option<String>,
+    /// The shard file's name.
+    pub name: Option<String>,
+    /// The first of a view's design documents.
+    pub ddoc: Option<String>,
+    /// All design documents that share the view.
+    pub ddocs: Vec<String>,
+    /// The view's signature.
+    pub signature: Option<String>,
+    /// How it stands to the shard map.
+    pub state: &'static str,
+    /// Files one compaction of it rewrites.
+    pub copies: u32,
+    /// Whether sizes are one copy's times their number.
+    pub estimated: bool,
+    /// Size on disk.
+    pub file_bytes: Option<u64>,
+    /// Live bytes, as CouchDB counts them.
+    pub active_bytes: Option<u64>,
+    /// Bytes uncompressed, as CouchDB estimates them.
+    pub external_bytes: Option<u64>,
+    /// Size after a compaction, as predicted.
+    pub predicted_bytes: Option<u64>,
+    /// What a compaction would free, as predicted.
+    pub reclaimable_bytes: Option<u64>,
+    /// Whether active may be trusted.
+    pub confidence: &'static str,
+    /// File over active.
+    pub ratio: Option<f64>,
+    /// The last sequence written or indexed.
+    pub update_seq: Option<u64>,
+    /// The sequence at the last compaction.
+    pub compacted_seq: Option<u64>,
+    /// Sequences a view has not seen.
+    pub updates_pending: Option<u64>,
+    /// The collator versions one copy of a view names.
+    pub collator_versions: Option<Vec<String>>,
+    /// Whether CouchDB says a compaction runs.
+    pub compact_running: Option<bool>,
+    /// Who measured each fact that is known.
+    pub sources: BTreeMap<&'static str, &'static str>,
+    /// When it was measured.
+    pub measured_at: Option<String>,
+    /// The channel that takes it.
+    pub channel: Option<String>,
+    /// Its priority there, per file.
+    pub priority: Option<f64>,
+    /// Why the channels that do not take it do not.
+    pub misses: Vec<MissLine>,
+    /// Why it does not start, if a channel takes it.
+    pub refusal: Option<RefusalLine>,
+}
+
+/// Why one channel does not take a target. Numbers are per file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MissLine {
+    /// The channel.
+    pub channel: String,
+    /// One of a closed set.
+    pub reason: &'static str,
+    /// What was measured.
+    pub value: Option<f64>,
+    /// What it was compared with.
+    pub limit: Option<f64>,
+}
+
+/// Why a target does not start.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RefusalLine {
+    /// One of a closed set.
+    pub reason: &'static str,
+    /// What was measured.
+    pub value: Option<f64>,
+    /// What it was compared with.
+    pub limit: Option<f64>,
+    /// Since when it waits.
+    pub since: Option<String>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeLine {
+    /// Its name.
+    pub node: String,
+    /// Whether it answered when last asked.
+    pub up: Option<bool>,
+    /// Whether the cluster counts it among its nodes.
+    pub member: bool,
+    /// Its CouchDB version, where its own address is known.
+    pub version: Option<String>,
+    /// Whether it is asked at its own address.
+    pub own_address: bool,
+    /// When a pass over its targets last ended with none unread.
+    pub last_success: Option<String>,
+    /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
+    pub smoosh: &'static str,
+}
+
+impl Target {
+    /// What `plan` knows of `target`.
+    #[must_use]
+    pub fn of(plan: &Plan, target: TargetRef<'_>) -> Self {
+        let facts = target.facts();
+        let view = target.view();
+        let placement = plan.placement(target.ix());
+        let finite = |number: f64| number.is_finite().then_some(number);
+        Self {
+            id: target.id().to_string(),
+            kind: target.kind().label(),
+            node: target.node().to_owned(),
+            db: target.db_name().db.to_owned(),
+            range: target.range().map(|range| range.to_string()),
+            name: target.shard_name(),
+            ddoc: view.and_then(|view| view.designs.first()).map(|design| design.to_string()),
+            ddocs: view
+                .map(|view| view.designs.iter().map(ToString::to_string).collect())
+                .unwrap_or_default(),
+            signature: view.map(|view| view.signature.to_string()),
+            state: target.state().label(),
+            copies: target.copies(),
+            estimated: facts.flags.estimated,
+            file_bytes: target.on_disk(facts.file.get()),
+            active_bytes: target.on_disk(facts.active.get()),
+            external_bytes: target.on_disk(facts.external.get()),
+            predicted_bytes: target.predicted(),
+            reclaimable_bytes: target.reclaimable(),
+            confidence: match facts.confidence {
+                Confidence::Low => "low",
+                Confidence::High => "high",
+            },
+            ratio: facts.ratio().and_then(finite),
+            update_seq: facts.update_seq.get(),
+            compacted_seq: facts.compacted_seq.get(),
+            updates_pending: facts.updates_pending.get(),
+            collator_versions: view
+                .filter(|_| facts.measured_at.is_some())
+                .map(|view| view.collators.iter().map(ToString::to_string).collect()),
+            compact_running: facts.measured_at.map(|_| facts.flags.compact_running),
+            sources: sources(facts),
+            measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
+            channel: placement.map(|(channel, _)| channel.name.to_string()),
+            priority: placement.and_then(|(_, placement)| finite(placement.priority)),
+            misses: plan
+                .misses(target)
+                .map(|(channel, miss)| MissLine::new(&channel.name, miss))
+                .collect(),
+            refusal: match plan.decision(target) {
+                Decision::Refused(refusal) => Some(refusal.into()),
+                Decision::Start | Decision::NotTaken => None,
+            },
+        }
+    }
+}
+
+fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
+    let Some(measured) = facts.measured_at else { return BTreeMap::new() };
+    [
+        ("file_bytes", facts.file),
+        ("active_bytes", facts.active),
+        ("external_bytes", facts.external),
+        ("update_seq", facts.update_seq),
+        ("compacted_seq", facts.compacted_seq),
+        ("updates_pending", facts.updates_pending),
+    ]
+    .into_iter()
+    .filter(|(_, value)| value.get().is_some())
+    .map(|(fact, _)| (fact, measured.by.label()))
+    .collect()
+}
+
+impl MissLine {
+    fn new(channel: &str, miss: Miss) -> Self {
+        Self {
+            channel: channel.to_owned(),
+            reason: miss.reason.label(),
+            value: miss.value,
+            limit: miss.limit.filter(|limit| limit.is_finite()),
+        }
+    }
+}
+
+impl From<Refusal> for RefusalLine {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            reason: refusal.reason.label(),
+            value: refusal.value,
+            limit: refusal.limit,
+            since: refusal.since.map(Moment::rfc3339),
+        }
+    }
+}
+
+impl From<&Node> for NodeLine {
+    fn from(node: &Node) -> Self {
+        Self {
+            node: node.name.to_string(),
+            up: node.up,
+            member: node.member,
+            version: node.version.map(|version| version.to_string()),
+            own_address: node.own_address,
+            last_success: node.last_success.map(Moment::rfc3339),
+            smoosh: match node.smoosh {
+                SmooshSeen::Unasked => "unasked",
+                SmooshSeen::NotOffered => "not_offered",
+                SmooshSeen::Failed => "failed",
+                SmooshSeen::Channels(_) => "up",
+            },
+        }
+    }
+}
+
+/// The nodes of a plan, without the pseudo node.
+pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
+    plan.snapshot.nodes().iter().skip(1).map(|node| NodeLine::from(&**node))
+}
+
+/// What one target is called in a sentence: its shard, its view, or its database.
+#[must_use]
+pub fn title(target: TargetRef<'_>) -> String {
+    let db = target.db_name().db;
+    match (target.kind(), target.view().and_then(|view| view.designs.first())) {
+        (Kind::View, Some(design)) => format!("view {db}/{design}"),
+        (Kind::Cleanup, _) => format!("index files of {db}"),
+        (Kind::Db | Kind::View, _) => {
+            format!("{} on {}", target.shard_name().unwrap_or_else(|| db.to_owned()), target.node())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! From what a person types to the targets it means.
+
+use crate::{
+    plan::Plan,
+    snapshot::{Ix, TargetRef},
+    target::{Kind, TargetId},
+};
+
+/// What a text meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Exactly one target.
+    One(Ix),
+    /// All targets of one database, or all views of one design document.
+    Several(Vec<Ix>),
+    /// An id or a name that nothing has.
+    None,
+}
+
+/// Finds targets by id, shard file name, database, or `<db>/_design/x`.
+///
+/// A text that is an id is only that. A database may itself be called `app/_design/x`: the
+/// database then wins, and its views are named by their ids.
+#[must_use]
+pub fn find(plan: &Plan, text: &str) -> Found {
+    let targets = || plan.snapshot.targets();
+    let matching = |wanted: &dyn Fn(TargetRef<'_>) -> bool| {
+        let ids: Vec<Ix> = targets().filter(|target| wanted(*target)).map(TargetRef::ix).collect();
+        match *ids {
+            [] => Found::None,
+            [one] => Found::One(one),
+            _ => Found::Several(ids),
+        }
+    };
+    if let Ok(id) = text.parse::<TargetId>() {
+        return matching(&|target| target.kind() == id.kind() && target.id() == id);
+    }
+    let by_db = matching(&|target| target.db_name().db == text);
+    if by_db != Found::None {
+        return by_db;
+    }
+    let by_shard = matching(&|target| {
+        target.kind() == Kind::Db && target.shard_name().as_deref() == Some(text)
+    });
+    if by_shard != Found::None {
+        return by_shard;
+    }
+    let Some((db, design)) = text.split_once("/_design/") else { return Found::None };
+    matching(&|target| {
+        target.db_name().db == db
+            && target.view().is_some_and(|view| {
+                view.designs.iter().any(|id| id.strip_prefix("_design/") == Some(design))
+            })
+    })
+}

@@ -1,0 +1,141 @@
+//! The snapshot: every target of the cluster with its facts at one moment.
+//!
+//! Owns the compact tables in which a million targets live, their totals and the top of
+//! them by reclaimable bytes. Never asks CouchDB and never scores. One task, the scanner,
+//! holds the [`Draft`] and publishes [`Snapshot`]s; planner, metrics and API read those.
+//!
+//! Why ids and chunks: rows of owned strings take six times the memory, and a clone of
+//! everything for a thousand changed rows fifteen times the time, of rows that name their
+//! database by number and are copied 256 at a time.
+
+mod chunked;
+mod draft;
+mod names;
+mod node;
+mod target_ref;
+mod top;
+mod totals;
+mod view;
+
+pub use draft::{Draft, Ix};
+pub use names::DbName;
+pub use node::{Node, NodeIx, SmooshChannel, SmooshSeen, WaitingPriority};
+pub use target_ref::TargetRef;
+pub use top::Top;
+pub use totals::{Sum, Sums, Totals};
+pub use view::View;
+
+pub(crate) use chunked::Chunked;
+
+use crate::{
+    clock::Moment,
+    facts::Facts,
+    target::{Kind, Range, State},
+};
+use names::Names;
+use std::sync::Arc;
+
+/// One target in the table. `kind` is absent where a target was and is no more.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    facts: Facts,
+    db: u32,
+    /// Of a db target its range, plus one; of a view its place among the views.
+    extra: u32,
+    node: NodeIx,
+    kind: Option<Kind>,
+    state: State,
+}
+
+/// What the shard map says of one database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DbMap {
+    /// Shard copies on all nodes together.
+    pub copies: u32,
+    /// Ranges the hash ring is split into (q).
+    pub ranges: u32,
+}
+
+/// All targets with their facts at one moment; cheap to share, never changed.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    version: u64,
+    generated_at: Moment,
+    rows: Chunked<Row>,
+    names: Names,
+    maps: Chunked<DbMap>,
+    views: Chunked<Arc<View>>,
+    ranges: Arc<Vec<Range>>,
+    nodes: Vec<Arc<Node>>,
+    totals: Arc<Totals>,
+    top: Arc<Top>,
+    changed: Arc<[Ix]>,
+}
+
+impl Snapshot {
+    /// Counts the snapshots one draft published, from one; zero is the empty one.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// When it was published.
+    #[must_use]
+    pub const fn generated_at(&self) -> Moment {
+        self.generated_at
+    }
+
+    /// Which targets changed, came or went since the version before.
+    #[must_use]
+    pub fn changed(&self) -> &[Ix] {
+        &self.changed
+    }
+
+    /// How many places the table has; an upper bound of every [`Ix`].
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The target at `ix`, unless it went.
+    #[must_use]
+    pub fn target(&self, ix: Ix) -> Option<TargetRef<'_>> {
+        TargetRef::new(self, ix)
+    }
+
+    /// Every target, in the order they were first seen.
+    pub fn targets(&self) -> impl Iterator<Item = TargetRef<'_>> {
+        self.rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| row.kind.is_some())
+            .filter_map(|(at, _)| TargetRef::new(self, Ix::from_usize(at)?))
+    }
+
+    /// Every node that was ever a member, and the pseudo node of the cluster first.
+    #[must_use]
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    /// The node at `ix`.
+    #[must_use]
+    pub fn node(&self, ix: NodeIx) -> Option<&Node> {
+        self.nodes.get(ix.as_usize()).map(AsRef::as_ref)
+    }
+
+    /// Counts and bytes by node and kind.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// The targets with most to reclaim.
+    #[must_use]
+    pub fn top(&self) -> &Top {
+        &self.top
+    }
+}
+
+#[cfg(test)]
+mod tests;

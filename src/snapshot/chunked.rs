@@ -1,0 +1,81 @@
+//! A growing table whose copies are cheap and share what neither side changed.
+
+use std::sync::Arc;
+
+/// Rows in a chunk: what one change of a shared table copies.
+const CHUNK: usize = 256;
+
+/// A table in chunks of 256 rows, copied on write.
+///
+/// Publishing a copy costs one pointer a chunk; changing a row afterwards copies that
+/// row's chunk once.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunked<T> {
+    chunks: Vec<Arc<Vec<T>>>,
+    len: usize,
+}
+
+impl<T> Default for Chunked<T> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), len: 0 }
+    }
+}
+
+impl<T: Clone> Chunked<T> {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&T> {
+        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+    }
+
+    /// The row at `at`, to be changed; copies its chunk if somebody shares it.
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        Arc::make_mut(self.chunks.get_mut(at / CHUNK)?).get_mut(at % CHUNK)
+    }
+
+    /// Appends a row and returns its place.
+    pub(crate) fn push(&mut self, row: T) -> usize {
+        let at = self.len;
+        match self.chunks.last_mut() {
+            Some(last) if last.len() < CHUNK => Arc::make_mut(last).push(row),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(row);
+                self.chunks.push(Arc::new(chunk));
+            }
+        }
+        self.len += 1;
+        at
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_keeps_what_it_saw() {
+        let mut table = Chunked::default();
+        for row in 0..1_000_usize {
+            assert_eq!(table.push(row), row);
+        }
+        let copy = table.clone();
+        *table.get_mut(700).unwrap() = 0;
+        table.push(1_000);
+        assert_eq!((copy.len(), copy.get(700), copy.get(1_000)), (1_000, Some(&700), None));
+        assert_eq!(
+            (table.len(), table.get(700), table.get(1_000)),
+            (1_001, Some(&0), Some(&1_000))
+        );
+        assert_eq!(copy.iter().copied().sum::<usize>(), 499_500);
+        let shared =
+            table.chunks.iter().zip(&copy.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
+        assert_eq!(shared, 2, "only the changed chunk and the last were copied");
+    }
+}

@@ -1,0 +1,394 @@
+//! The one copy of the tables that changes.
+
+use super::{
+    Chunked, DbMap, DbName, Node, NodeIx, Row, Snapshot, View, top::Keeper, totals::Totals,
+};
+use crate::{
+    clock::Moment,
+    facts::Facts,
+    target::{CLUSTER, Kind, Range, Signature, State},
+};
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::{hash::BuildHasher, sync::Arc};
+
+/// A target's place in the tables; stays the same while the target exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ix(u32);
+
+impl Ix {
+    /// As an index.
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
+    /// From an index; `None` beyond four billion.
+    #[must_use]
+    pub fn from_usize(at: usize) -> Option<Self> {
+        u32::try_from(at).ok().map(Self)
+    }
+}
+
+/// A database instance's place in the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DbIx(u32);
+
+/// What makes a row the row it is.
+type Key = (Option<Kind>, NodeIx, u32, u32);
+
+/// The scanner's own copy of the snapshot, with the look-up tables only it needs.
+#[derive(Debug)]
+pub struct Draft {
+    now: Snapshot,
+    hasher: DefaultHashBuilder,
+    by_name: HashTable<u32>,
+    by_key: HashTable<u32>,
+    /// Targets each database has, to give its name's place to another when the last goes.
+    uses: Vec<u32>,
+    free_rows: Vec<u32>,
+    free_dbs: Vec<u32>,
+    free_views: Vec<u32>,
+    keeper: Keeper,
+    changed: Vec<Ix>,
+    /// One bit a place: whether it is among the changed already.
+    marked: Vec<u64>,
+}
+
+impl Draft {
+    /// An empty draft whose snapshots show the `top` targets of each kind.
+    #[must_use]
+    pub fn new(top: usize) -> Self {
+        let mut draft = Self {
+            now: Snapshot::default(),
+            hasher: DefaultHashBuilder::default(),
+            by_name: HashTable::new(),
+            by_key: HashTable::new(),
+            uses: Vec::new(),
+            free_rows: Vec::new(),
+            free_dbs: Vec::new(),
+            free_views: Vec::new(),
+            keeper: Keeper::new(top),
+            changed: Vec::new(),
+            marked: Vec::new(),
+        };
+        draft.node(CLUSTER);
+        draft
+    }
+
+    /// The tables as they stand, unpublished changes included.
+    #[must_use]
+    pub const fn now(&self) -> &Snapshot {
+        &self.now
+    }
+
+    /// The node of this name, made on first sight.
+    pub fn node(&mut self, name: &str) -> NodeIx {
+        if let Some(at) = self.now.nodes.iter().position(|node| &*node.name == name) {
+            return NodeIx(u16::try_from(at).unwrap_or(u16::MAX));
+        }
+        self.now.nodes.push(Arc::new(Node { name: name.into(), ..Node::default() }));
+        NodeIx(u16::try_from(self.now.nodes.len() - 1).unwrap_or(u16::MAX))
+    }
+
+    /// Changes what is known of a node.
+    pub fn change_node(&mut self, ix: NodeIx, change: impl FnOnce(&mut Node)) {
+        if let Some(node) = self.now.nodes.get_mut(ix.as_usize()) {
+            change(Arc::make_mut(node));
+        }
+    }
+
+    /// The database instance of this name, made on first sight.
+    pub fn db(&mut self, name: DbName<'_>) -> DbIx {
+        let hash = self.hasher.hash_one(name);
+        let names = &self.now.names;
+        let found = self.by_name.find(hash, |at| names.get(*at as usize) == Some(name));
+        if let Some(at) = found {
+            return DbIx(*at);
+        }
+        let at = if let Some(free) = self.free_dbs.pop() {
+            self.now.names.replace(free as usize, name);
+            if let Some(map) = self.now.maps.get_mut(free as usize) {
+                *map = DbMap::default();
+            }
+            free
+        } else {
+            self.now.maps.push(DbMap::default());
+            self.uses.push(0);
+            place(self.now.names.push(name))
+        };
+        let (names, hasher) = (&self.now.names, &self.hasher);
+        self.by_name.insert_unique(hash, at, |at| hasher.hash_one(name_at(names, *at)));
+        DbIx(at)
+    }
+
+    /// The database instance of this name, if any target has it.
+    #[must_use]
+    pub fn find_db(&self, name: DbName<'_>) -> Option<DbIx> {
+        let hash = self.hasher.hash_one(name);
+        let names = &self.now.names;
+        self.by_name.find(hash, |at| names.get(*at as usize) == Some(name)).map(|at| DbIx(*at))
+    }
+
+    /// Sets what the shard map says of a database; its views' bytes follow.
+    pub fn set_map(&mut self, db: DbIx, map: DbMap, views: &[Ix]) {
+        if self.now.maps.get(db.0 as usize) == Some(&map) {
+            return;
+        }
+        for ix in views {
+            self.uncount(*ix);
+        }
+        if let Some(row) = self.now.maps.get_mut(db.0 as usize) {
+            *row = map;
+        }
+        for ix in views {
+            self.count(*ix);
+            self.mark(*ix);
+        }
+    }
+
+    /// The copy of a shard on a node, made on first sight.
+    pub fn db_target(&mut self, node: NodeIx, db: DbIx, range: Option<Range>) -> Ix {
+        let extra = range.map_or(0, |range| self.range(range) + 1);
+        self.row((Some(Kind::Db), node, db.0, extra))
+    }
+
+    /// The same, if it exists.
+    #[must_use]
+    pub fn find_db_target(&self, node: NodeIx, db: DbIx, range: Option<Range>) -> Option<Ix> {
+        let extra = match range {
+            None => 0,
+            Some(range) => place(self.now.ranges.iter().position(|known| *known == range)?) + 1,
+        };
+        self.find((Some(Kind::Db), node, db.0, extra))
+    }
+
+    /// A database's cleanup, made on first sight.
+    pub fn cleanup_target(&mut self, db: DbIx) -> Ix {
+        self.row((Some(Kind::Cleanup), NodeIx::CLUSTER, db.0, 0))
+    }
+
+    /// Puts a new view index of the whole cluster into the tables.
+    ///
+    /// Views are few; whoever reads a database's design documents knows which of its
+    /// signatures have a place already.
+    pub fn add_view(&mut self, db: DbIx, view: View) -> Ix {
+        let view = Arc::new(view);
+        let at = match self.free_views.pop() {
+            Some(free) => {
+                if let Some(row) = self.now.views.get_mut(free as usize) {
+                    *row = view;
+                }
+                free
+            }
+            None => place(self.now.views.push(view)),
+        };
+        self.row((Some(Kind::View), NodeIx::CLUSTER, db.0, at))
+    }
+
+    /// Changes a view's attributes.
+    pub fn set_view(&mut self, ix: Ix, view: View) {
+        let Some(row) = self.now.rows.get(ix.as_usize()) else { return };
+        if row.kind != Some(Kind::View) {
+            return;
+        }
+        let at = row.extra as usize;
+        if self.now.views.get(at).is_some_and(|known| **known == view) {
+            return;
+        }
+        if let Some(known) = self.now.views.get_mut(at) {
+            *known = Arc::new(view);
+        }
+        self.mark(ix);
+    }
+
+    /// Sets a target's facts.
+    pub fn set_facts(&mut self, ix: Ix, facts: Facts) {
+        self.change(ix, |row| row.facts = facts);
+    }
+
+    /// Sets how a target stands to the shard map.
+    pub fn set_state(&mut self, ix: Ix, state: State) {
+        if self.now.rows.get(ix.as_usize()).is_some_and(|row| row.state != state) {
+            self.change(ix, |row| row.state = state);
+        }
+    }
+
+    /// Takes a target out; its place is given to another.
+    pub fn remove(&mut self, ix: Ix) {
+        let Some(&row) = self.now.rows.get(ix.as_usize()) else { return };
+        if row.kind.is_none() {
+            return;
+        }
+        self.uncount(ix);
+        let hash = self.hasher.hash_one(key(&row));
+        if let Ok(entry) = self.by_key.find_entry(hash, |at| *at == ix.0) {
+            entry.remove();
+        }
+        if row.kind == Some(Kind::View) {
+            self.free_views.push(row.extra);
+        }
+        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
+            row.kind = None;
+        }
+        self.free_rows.push(ix.0);
+        self.mark(ix);
+        self.release(row.db);
+    }
+
+    /// Shares the tables as they stand.
+    pub fn publish(&mut self, now: Moment) -> Arc<Snapshot> {
+        if self.keeper.wants_filling() {
+            self.keeper.clear();
+            for target in self.now.targets().filter(|target| target.state() == State::Ok) {
+                self.keeper.insert(target.kind(), target.reclaimable(), target.ix());
+            }
+        }
+        let top = self.keeper.top();
+        if *self.now.top != top {
+            self.now.top = Arc::new(top);
+        }
+        self.now.version += 1;
+        self.now.generated_at = now;
+        for ix in &self.changed {
+            if let Some(word) = self.marked.get_mut(ix.as_usize() / 64) {
+                *word = 0;
+            }
+        }
+        self.now.changed = std::mem::take(&mut self.changed).into();
+        Arc::new(self.now.clone())
+    }
+
+    fn range(&mut self, range: Range) -> u32 {
+        if let Some(at) = self.now.ranges.iter().position(|known| *known == range) {
+            return place(at);
+        }
+        let ranges = Arc::make_mut(&mut self.now.ranges);
+        ranges.push(range);
+        place(ranges.len() - 1)
+    }
+
+    fn find(&self, wanted: Key) -> Option<Ix> {
+        let rows = &self.now.rows;
+        self.by_key
+            .find(self.hasher.hash_one(wanted), |at| key_at(rows, *at) == wanted)
+            .map(|at| Ix(*at))
+    }
+
+    fn row(&mut self, wanted: Key) -> Ix {
+        if let Some(ix) = self.find(wanted) {
+            return ix;
+        }
+        let (kind, node, db, extra) = wanted;
+        let row = Row { facts: Facts::default(), db, extra, node, kind, state: State::Ok };
+        let at = match self.free_rows.pop() {
+            Some(free) => {
+                if let Some(place) = self.now.rows.get_mut(free as usize) {
+                    *place = row;
+                }
+                free
+            }
+            None => place(self.now.rows.push(row)),
+        };
+        let (rows, hasher) = (&self.now.rows, &self.hasher);
+        self.by_key
+            .insert_unique(hasher.hash_one(wanted), at, |at| hasher.hash_one(key_at(rows, *at)));
+        if let Some(uses) = self.uses.get_mut(db as usize) {
+            *uses += 1;
+        }
+        let ix = Ix(at);
+        self.count(ix);
+        self.mark(ix);
+        ix
+    }
+
+    fn change(&mut self, ix: Ix, change: impl FnOnce(&mut Row)) {
+        if self.now.target(ix).is_none() {
+            return;
+        }
+        self.uncount(ix);
+        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
+            change(row);
+        }
+        self.count(ix);
+        self.mark(ix);
+    }
+
+    fn count(&mut self, ix: Ix) {
+        self.recount(ix, Totals::add, Keeper::insert);
+    }
+
+    fn uncount(&mut self, ix: Ix) {
+        self.recount(ix, Totals::remove, Keeper::remove);
+    }
+
+    fn recount(
+        &mut self,
+        ix: Ix,
+        totals: impl Fn(&mut Totals, &super::totals::Contribution),
+        keeper: impl Fn(&mut Keeper, Kind, Option<u64>, Ix),
+    ) {
+        let Some(target) = self.now.target(ix) else { return };
+        let contribution = target.contribution();
+        if target.state() == State::Ok {
+            keeper(&mut self.keeper, contribution.kind, contribution.reclaimable(), ix);
+        }
+        totals(Arc::make_mut(&mut self.now.totals), &contribution);
+    }
+
+    fn mark(&mut self, ix: Ix) {
+        let (word, bit) = (ix.as_usize() / 64, 1_u64 << (ix.as_usize() % 64));
+        if self.marked.len() <= word {
+            self.marked.resize(word + 1, 0);
+        }
+        if let Some(word) = self.marked.get_mut(word)
+            && *word & bit == 0
+        {
+            *word |= bit;
+            self.changed.push(ix);
+        }
+    }
+
+    fn release(&mut self, db: u32) {
+        let Some(uses) = self.uses.get_mut(db as usize) else { return };
+        *uses = uses.saturating_sub(1);
+        if *uses > 0 {
+            return;
+        }
+        if let Some(name) = self.now.names.get(db as usize)
+            && let Ok(entry) = self.by_name.find_entry(self.hasher.hash_one(name), |at| *at == db)
+        {
+            entry.remove();
+            self.free_dbs.push(db);
+        }
+    }
+}
+
+/// The signature of a view and its place, for a scanner that looks through a database's.
+impl Snapshot {
+    /// The view index of a database with this signature.
+    #[must_use]
+    pub fn find_view(&self, views: &[Ix], signature: Signature) -> Option<Ix> {
+        views.iter().copied().find(|ix| {
+            self.target(*ix)
+                .and_then(super::TargetRef::view)
+                .is_some_and(|view| view.signature == signature)
+        })
+    }
+}
+
+fn key(row: &Row) -> Key {
+    (row.kind, row.node, row.db, row.extra)
+}
+
+fn key_at(rows: &Chunked<Row>, at: u32) -> Key {
+    rows.get(at as usize).map_or((None, NodeIx::CLUSTER, 0, 0), key)
+}
+
+fn name_at(names: &super::names::Names, at: u32) -> DbName<'_> {
+    names.get(at as usize).unwrap_or(DbName { db: "", suffix: "" })
+}
+
+/// Tables end long before four billion rows: a row takes more than 200 bytes.
+fn place(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,132 @@
+//! The names of a cluster's databases, kept once each.
+
+use std::sync::Arc;
+
+/// Names in a chunk, as in the tables beside it.
+const CHUNK: usize = 256;
+
+/// One database instance's name: `app/orders` + `.1795222434`; node-local databases and
+/// stray files have an empty suffix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DbName<'a> {
+    /// The clustered database's name.
+    pub db: &'a str,
+    /// The instance suffix with its dot, or nothing.
+    pub suffix: &'a str,
+}
+
+impl std::fmt::Display for DbName<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}{}", self.db, self.suffix)
+    }
+}
+
+/// A chunk's texts end to end: five bytes a name beside its letters.
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    text: String,
+    /// Where each name ends, and how many of its last bytes are the suffix.
+    ends: Vec<(u32, u16)>,
+}
+
+impl Chunk {
+    fn get(&self, at: usize) -> Option<DbName<'_>> {
+        let &(end, suffix) = self.ends.get(at)?;
+        let begin = match at.checked_sub(1) {
+            Some(before) => self.ends.get(before)?.0,
+            None => 0,
+        };
+        let whole = self.text.get(usize::try_from(begin).ok()?..usize::try_from(end).ok()?)?;
+        let split = whole.len().checked_sub(usize::from(suffix))?;
+        Some(DbName { db: whole.get(..split)?, suffix: whole.get(split..)? })
+    }
+
+    fn push(&mut self, name: DbName<'_>) {
+        // A suffix this long is no suffix: the name then keeps it.
+        let suffix = u16::try_from(name.suffix.len()).unwrap_or(0);
+        self.text.push_str(name.db);
+        self.text.push_str(name.suffix);
+        // 256 names of CouchDB's 238 bytes at most stay far below four gigabytes.
+        self.ends.push((u32::try_from(self.text.len()).unwrap_or(u32::MAX), suffix));
+    }
+}
+
+/// Names by place, in shared chunks; a place can be given another name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    chunks: Vec<Arc<Chunk>>,
+    len: usize,
+}
+
+impl Names {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<DbName<'_>> {
+        self.chunks.get(at / CHUNK)?.get(at % CHUNK)
+    }
+
+    pub(crate) fn push(&mut self, name: DbName<'_>) -> usize {
+        if self.len.is_multiple_of(CHUNK) {
+            if let Some(full) = self.chunks.last_mut() {
+                let full = Arc::make_mut(full);
+                full.text.shrink_to_fit();
+            }
+            self.chunks
+                .push(Arc::new(Chunk { text: String::new(), ends: Vec::with_capacity(CHUNK) }));
+        }
+        if let Some(last) = self.chunks.last_mut() {
+            Arc::make_mut(last).push(name);
+        }
+        self.len += 1;
+        self.len - 1
+    }
+
+    /// Gives the place `at` another name; writes that chunk anew, so that a cluster which
+    /// makes and drops databases all day leaves no text behind.
+    pub(crate) fn replace(&mut self, at: usize, name: DbName<'_>) {
+        let Some(chunk) = self.chunks.get_mut(at / CHUNK) else { return };
+        let mut fresh = Chunk {
+            text: String::with_capacity(chunk.text.len()),
+            ends: Vec::with_capacity(CHUNK),
+        };
+        for place in 0..chunk.ends.len() {
+            match chunk.get(place) {
+                Some(_) if place == at % CHUNK => fresh.push(name),
+                Some(kept) => fresh.push(kept),
+                None => {}
+            }
+        }
+        *chunk = Arc::new(fresh);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_and_can_be_replaced() {
+        let mut names = Names::default();
+        let texts: Vec<String> = (0..700).map(|at| format!("db-{at}")).collect();
+        for text in &texts {
+            names.push(DbName { db: text, suffix: ".17" });
+        }
+        let copy = names.clone();
+        names.replace(300, DbName { db: "a longer name than before", suffix: "" });
+        for (at, text) in texts.iter().enumerate() {
+            let kept = DbName { db: text, suffix: ".17" };
+            assert_eq!(copy.get(at), Some(kept));
+            if at != 300 {
+                assert_eq!(names.get(at), Some(kept));
+            }
+        }
+        assert_eq!(
+            names.get(300).map(|name| name.to_string()),
+            Some("a longer name than before".into())
+        );
+        assert_eq!(names.get(700), None);
+        assert_eq!(names.len(), 700);
+    }
+}

@@ -1,0 +1,82 @@
+//! Nodes, as far as they were seen.
+
+use crate::{clock::Moment, version::Version};
+use std::sync::Arc;
+
+/// A node's place in the snapshot's list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIx(pub(super) u16);
+
+impl NodeIx {
+    /// The pseudo node of what belongs to the whole cluster.
+    pub const CLUSTER: Self = Self(0);
+
+    /// As an index.
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
+    /// From an index; `None` beyond what a cluster can have.
+    #[must_use]
+    pub fn from_usize(at: usize) -> Option<Self> {
+        u16::try_from(at).ok().map(Self)
+    }
+}
+
+/// One node of the cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// CouchDB's name for it, `couchdb@host`.
+    pub name: Arc<str>,
+    /// Whether it answered when last asked; absent before.
+    pub up: Option<bool>,
+    /// Whether the cluster still counts it among its nodes.
+    pub member: bool,
+    /// Its CouchDB version, where its own address is known.
+    pub version: Option<Version>,
+    /// Whether it is asked at its own address rather than through another node.
+    pub own_address: bool,
+    /// When a pass over its targets last ended with none of them unread.
+    pub last_success: Option<Moment>,
+    /// What its own daemon says.
+    pub smoosh: SmooshSeen,
+}
+
+/// What is known of smoosh on a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum SmooshSeen {
+    /// Not asked yet, or the node has no address of its own to ask at.
+    #[default]
+    Unasked,
+    /// The server is older than 3.4 and shows nothing over HTTP.
+    NotOffered,
+    /// It was asked and did not answer.
+    Failed,
+    /// It answered: channels by name.
+    Channels(Vec<SmooshChannel>),
+}
+
+/// One of smoosh's own channels on a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SmooshChannel {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Jobs it runs.
+    pub active: u64,
+    /// Jobs it is about to run.
+    pub starting: u64,
+    /// Objects that wait.
+    pub waiting: u64,
+    /// Smallest and largest priority of what waits, as smoosh quantises it.
+    pub priority: Option<WaitingPriority>,
+}
+
+/// Smallest and largest priority in one of smoosh's queues.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaitingPriority {
+    /// The smallest.
+    pub min: f64,
+    /// The largest; infinity for what was saved over a restart.
+    pub max: f64,
+}

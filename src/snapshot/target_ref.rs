@@ -1,0 +1,160 @@
+//! One target as readers see it.
+
+use super::{DbMap, DbName, Ix, NodeIx, Row, Snapshot, View, totals::Contribution};
+use crate::{
+    estimate,
+    facts::Facts,
+    target::{CLUSTER, Kind, Range, ShardName, State, TargetId},
+};
+
+/// One target of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetRef<'a> {
+    snapshot: &'a Snapshot,
+    row: &'a Row,
+    ix: Ix,
+    kind: Kind,
+}
+
+impl<'a> TargetRef<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, ix: Ix) -> Option<Self> {
+        let row = snapshot.rows.get(ix.as_usize())?;
+        Some(Self { snapshot, row, ix, kind: row.kind? })
+    }
+
+    /// Its place in the snapshot.
+    #[must_use]
+    pub const fn ix(self) -> Ix {
+        self.ix
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// How it stands to the shard map.
+    #[must_use]
+    pub const fn state(self) -> State {
+        self.row.state
+    }
+
+    /// What was measured, per file.
+    #[must_use]
+    pub const fn facts(self) -> &'a Facts {
+        &self.row.facts
+    }
+
+    /// The place of its node.
+    #[must_use]
+    pub const fn node_ix(self) -> NodeIx {
+        self.row.node
+    }
+
+    /// Its node's name, or that of the pseudo node.
+    #[must_use]
+    pub fn node(self) -> &'a str {
+        self.snapshot.node(self.row.node).map_or(CLUSTER, |node| &node.name)
+    }
+
+    /// The database's place: equal for all targets of one database instance.
+    #[must_use]
+    pub const fn db_place(self) -> usize {
+        self.row.db as usize
+    }
+
+    /// The database instance's name.
+    #[must_use]
+    pub fn db_name(self) -> DbName<'a> {
+        self.snapshot.names.get(self.db_place()).unwrap_or(DbName { db: "", suffix: "" })
+    }
+
+    /// What the shard map says of its database.
+    #[must_use]
+    pub fn map(self) -> DbMap {
+        self.snapshot.maps.get(self.db_place()).copied().unwrap_or_default()
+    }
+
+    /// A db target's shard range; none for node-local databases and stray files.
+    #[must_use]
+    pub fn range(self) -> Option<Range> {
+        let at = (self.kind == Kind::Db).then_some(self.row.extra)?.checked_sub(1)?;
+        self.snapshot.ranges.get(at as usize).copied()
+    }
+
+    /// A db target's file, as CouchDB names the shard: `shards/<range>/<db><suffix>`.
+    #[must_use]
+    pub fn shard_name(self) -> Option<String> {
+        let name = self.db_name();
+        match (self.kind, self.range()) {
+            (Kind::Db, Some(range)) => {
+                Some(ShardName { range, db: name.db, suffix: name.suffix }.to_string())
+            }
+            (Kind::Db, None) => Some(name.to_string()),
+            (Kind::View | Kind::Cleanup, _) => None,
+        }
+    }
+
+    /// A view's attributes.
+    #[must_use]
+    pub fn view(self) -> Option<&'a View> {
+        let at = (self.kind == Kind::View).then_some(self.row.extra)?;
+        self.snapshot.views.get(at as usize).map(AsRef::as_ref)
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn id(self) -> TargetId {
+        match (self.kind, self.view()) {
+            (Kind::View, Some(view)) => TargetId::View {
+                node: self.node().to_owned(),
+                db: self.db_name().to_string(),
+                signature: view.signature,
+            },
+            (Kind::Cleanup, _) => TargetId::Cleanup { db: self.db_name().db.to_owned() },
+            (Kind::Db | Kind::View, _) => TargetId::Db {
+                node: self.node().to_owned(),
+                shard: self.shard_name().unwrap_or_default(),
+            },
+        }
+    }
+
+    /// How many files one compaction of it rewrites: a view of the whole cluster has one on
+    /// every copy of every range.
+    #[must_use]
+    pub fn copies(self) -> u32 {
+        match self.kind {
+            Kind::View if self.row.node == NodeIx::CLUSTER => self.map().copies.max(1),
+            Kind::Db | Kind::View | Kind::Cleanup => 1,
+        }
+    }
+
+    /// Bytes on disk of a fact kept per file.
+    #[must_use]
+    pub fn on_disk(self, per_file: Option<u64>) -> Option<u64> {
+        per_file.map(|bytes| bytes.saturating_mul(u64::from(self.copies())))
+    }
+
+    /// Bytes on disk after a compaction, as the estimator predicts.
+    #[must_use]
+    pub fn predicted(self) -> Option<u64> {
+        self.on_disk(estimate::predicted(self.kind, self.facts()))
+    }
+
+    /// Bytes on disk a compaction would free, as the estimator predicts.
+    #[must_use]
+    pub fn reclaimable(self) -> Option<u64> {
+        self.contribution().reclaimable()
+    }
+
+    pub(super) fn contribution(self) -> Contribution {
+        Contribution {
+            node: self.row.node,
+            kind: self.kind,
+            state: self.row.state,
+            facts: self.row.facts,
+            copies: self.copies(),
+        }
+    }
+}

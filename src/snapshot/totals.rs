@@ -1,0 +1,129 @@
+//! Totals, kept up with every change rather than summed at scrape.
+
+use super::NodeIx;
+use crate::{
+    estimate,
+    facts::{Facts, Known},
+    target::{Kind, State},
+};
+
+/// A sum of which every summand is known, and how many were.
+///
+/// Without any known summand the sum is unknown, not zero, unless there was nothing to sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    total: u128,
+    known: u64,
+    unknown: u64,
+}
+
+impl Sum {
+    fn add(&mut self, value: Known, times: u64) {
+        match value.get() {
+            Some(value) => {
+                self.total = self.total.saturating_add(u128::from(value) * u128::from(times));
+                self.known += 1;
+            }
+            None => self.unknown += 1,
+        }
+    }
+
+    fn remove(&mut self, value: Known, times: u64) {
+        match value.get() {
+            Some(value) => {
+                self.total = self.total.saturating_sub(u128::from(value) * u128::from(times));
+                self.known = self.known.saturating_sub(1);
+            }
+            None => self.unknown = self.unknown.saturating_sub(1),
+        }
+    }
+
+    /// The sum of what is known; `None` where nothing is.
+    #[must_use]
+    pub const fn get(self) -> Option<f64> {
+        if self.known == 0 && self.unknown > 0 { None } else { Some(self.total as f64) }
+    }
+}
+
+/// Sums over the targets of one node and kind, in bytes on disk: a view over HTTP counts
+/// all its copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// How many targets, by state in the order of [`State::ALL`].
+    pub states: [u64; State::ALL.len()],
+    /// File bytes.
+    pub file: Sum,
+    /// Active bytes.
+    pub active: Sum,
+    /// External bytes.
+    pub external: Sum,
+    /// Bytes a compaction would free.
+    pub reclaimable: Sum,
+}
+
+/// What one target contributes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contribution {
+    pub(super) node: NodeIx,
+    pub(super) kind: Kind,
+    pub(super) state: State,
+    pub(super) facts: Facts,
+    pub(super) copies: u32,
+}
+
+impl Contribution {
+    /// Bytes on disk a compaction would free.
+    pub(super) fn reclaimable(&self) -> Option<u64> {
+        estimate::reclaimable(self.kind, &self.facts)
+            .map(|bytes| bytes.saturating_mul(u64::from(self.copies)))
+    }
+}
+
+/// Counts and bytes by node and kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    nodes: Vec<[Sums; Kind::ALL.len()]>,
+}
+
+impl Totals {
+    /// The sums of one node and kind.
+    #[must_use]
+    pub fn of(&self, node: NodeIx, kind: Kind) -> Sums {
+        self.nodes.get(node.as_usize()).map_or_else(Sums::default, |kinds| kinds[kind as usize])
+    }
+
+    pub(super) fn add(&mut self, target: &Contribution) {
+        self.change(target, Sum::add, |count| *count += 1);
+    }
+
+    pub(super) fn remove(&mut self, target: &Contribution) {
+        self.change(target, Sum::remove, |count| *count = count.saturating_sub(1));
+    }
+
+    fn change(
+        &mut self,
+        target: &Contribution,
+        sum: impl Fn(&mut Sum, Known, u64),
+        count: impl Fn(&mut u64),
+    ) {
+        let at = target.node.as_usize();
+        if self.nodes.len() <= at {
+            self.nodes.resize(at + 1, [Sums::default(); Kind::ALL.len()]);
+        }
+        let sums = &mut self.nodes[at][target.kind as usize];
+        count(&mut sums.states[target.state as usize]);
+        // What is not on disk has no bytes, known or unknown; a cleanup is no file.
+        if target.state == State::Missing || target.kind == Kind::Cleanup {
+            return;
+        }
+        let copies = u64::from(target.copies);
+        sum(&mut sums.file, target.facts.file, copies);
+        sum(&mut sums.active, target.facts.active, copies);
+        sum(&mut sums.external, target.facts.external, copies);
+        sum(
+            &mut sums.reclaimable,
+            Known::from(estimate::reclaimable(target.kind, &target.facts)),
+            copies,
+        );
+    }
+}
