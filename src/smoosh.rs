@@ -10,7 +10,7 @@ mod daemon;
 mod effective;
 mod finding;
 mod ignored;
-pub mod ini;
+mod ini;
 mod lint;
 mod merge;
 mod number;
@@ -19,10 +19,11 @@ mod term;
 mod version;
 
 pub use finding::{Finding, Severity};
+pub use ini::{Oddity, Problem};
 pub use merge::{Group, Imported};
 pub use source::{NodeConfig, Sections};
-pub use version::Version;
 
+use self::version::Version;
 use crate::pattern::PatternError;
 use jiff::tz::TimeZone;
 
@@ -84,7 +85,11 @@ pub fn import_daemon(nodes: &[NodeConfig], zone: &TimeZone) -> Result<Imported, 
 #[must_use]
 pub fn findings(node: &NodeConfig) -> Vec<Finding> {
     let reading = effective::read(node);
-    finding::gather([(reading.node, reading.remarks)])
+    let together = merge::together(std::slice::from_ref(&reading)).findings;
+    let mut findings = finding::gather([(reading.node, reading.remarks)]);
+    findings.extend(together);
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use self::rule::Rule;
 use super::{
     NodeConfig,
     clock_time::{Daily, daily},
-    effective::{Effective, Reading, unique_name},
+    effective::{Effective, Reading},
     finding::{Remarks, Severity},
     ignored::Ignored,
     lint,
@@ -59,7 +59,7 @@ pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> Reading {
                 (BTreeSet::from([name.clone()]), BTreeSet::new())
             };
             let section = RULES.to_owned();
-            let (floor_only, default_floor) = (false, false);
+            let (floor_only, unscored, default_floor) = (false, false, false);
             channels.push(Effective {
                 channel,
                 include,
@@ -67,6 +67,7 @@ pub(super) fn read(node: &NodeConfig, zone: &TimeZone) -> Reading {
                 section,
                 stopped,
                 floor_only,
+                unscored,
                 default_floor,
             });
         }
@@ -221,6 +222,12 @@ fn window(
         Daily::Always => None,
         Daily::Never => {
             channel.concurrency = 0;
+            remarks.add_key(
+                Severity::Warning,
+                RULES,
+                Some(name.to_owned()),
+                "its period never opens: the channel is written with concurrency 0",
+            );
             Some("its window never opens")
         }
         Daily::Within(window) => {
@@ -275,5 +282,7 @@ fn channel_name(db: &str, kind: Kind, used: &BTreeSet<String>) -> String {
         db.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
     };
     let ending = if kind == Kind::View { "views" } else { "dbs" };
-    unique_name(&format!("{base}_{ending}"), kind, used)
+    let first = format!("{base}_{ending}");
+    let more = (2_usize..).map(|at| format!("{base}_{at}_{ending}"));
+    std::iter::once(first.clone()).chain(more).find(|name| !used.contains(name)).unwrap_or(first)
 }

@@ -42,6 +42,8 @@ pub(super) struct Effective {
     pub(super) stopped: Option<&'static str>,
     /// Whether it takes nothing but files without live bytes.
     pub(super) floor_only: bool,
+    /// Whether that is because smoosh has no score for its priority.
+    pub(super) unscored: bool,
     /// Whether its least priority is the default.
     pub(super) default_floor: bool,
 }
@@ -137,7 +139,7 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
 }
 
 /// The channels of a kind, in the order smoosh tries them.
-pub(super) fn listed(
+fn listed(
     node: &NodeConfig,
     version: Version,
     key: &'static str,
@@ -168,7 +170,7 @@ pub(super) fn listed(
             "smoosh",
             key,
             format!(
-                "since CouchDB 3.3 this list adds to the built-in channels: {} stay, and the order is by name: {}",
+                "since CouchDB 3.3 this list adds to the built-in channels, which stay ({}), and channels are tried by name: {}",
                 missing.join(", "),
                 all.join(", ")
             ),
@@ -206,7 +208,10 @@ fn cleans_up(node: &NodeConfig, version: Version, remarks: &mut Remarks) -> bool
         return on;
     }
     match value {
-        Some("false") => return false,
+        Some("false") => {
+            remarks.add(Severity::Note, "smoosh", key, "is off, so no cleanup channel is written");
+            return false;
+        }
         Some("true") => {}
         Some(other) => remarks.add(
             Severity::Warning,
@@ -250,7 +255,7 @@ fn split(text: &str, version: Version) -> Vec<String> {
 }
 
 /// A channel's name in `recliner.yml`, where none may be empty or used twice.
-pub(super) fn unique_name(name: &str, kind: Kind, used: &BTreeSet<String>) -> String {
+fn unique_name(name: &str, kind: Kind, used: &BTreeSet<String>) -> String {
     let ending = match kind {
         Kind::Db => "dbs",
         Kind::View => "views",

@@ -5,7 +5,7 @@
 
 use super::{
     NodeConfig,
-    finding::{Remarks, Severity},
+    finding::{Finding, Remarks, Severity},
 };
 use crate::target::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,6 @@ const NODE_LOCAL: [&str; 2] = ["_dbs", "_nodes"];
 pub(super) struct Ignored {
     /// Names of db files.
     pub(super) files: BTreeSet<String>,
-    /// Clustered databases whose views are all on ignored shards.
-    pub(super) views_of: BTreeSet<String>,
     /// Clustered databases whose index files are not cleaned up.
     pub(super) cleanups_of: BTreeSet<String>,
 }
@@ -28,9 +26,7 @@ pub(super) struct Ignored {
 /// Reads a node's ignore list.
 pub(super) fn read(node: &NodeConfig, remarks: &mut Remarks) -> Ignored {
     let mut ignored = Ignored::default();
-    let Some(names) = node.sections.get(SECTION) else { return ignored };
-    let mut shards: BTreeMap<(&str, &str), Vec<Range>> = BTreeMap::new();
-    for (name, value) in names {
+    for (name, value) in node.sections.get(SECTION).into_iter().flatten() {
         let mut remark = |severity, message: &str| {
             remarks.add_key(severity, SECTION, Some(name.clone()), message);
         };
@@ -39,12 +35,9 @@ pub(super) fn read(node: &NodeConfig, remarks: &mut Remarks) -> Ignored {
                 if value == "false" { Severity::Note } else { Severity::Warning },
                 "does nothing: a name is ignored only where its value is exactly \"true\"",
             );
-        } else if let Some(shard) = ShardName::split(name) {
-            ignored.files.insert(name.clone());
-            shards.entry((shard.db, shard.suffix)).or_default().push(shard.range);
         } else if name.ends_with(".couch") {
             remark(Severity::Warning, "does nothing: smoosh knows files without the ending .couch");
-        } else if NODE_LOCAL.contains(&name.as_str()) {
+        } else if ShardName::split(name).is_some() || NODE_LOCAL.contains(&name.as_str()) {
             ignored.files.insert(name.clone());
         } else {
             ignored.cleanups_of.insert(name.clone());
@@ -54,13 +47,51 @@ pub(super) fn read(node: &NodeConfig, remarks: &mut Remarks) -> Ignored {
             );
         }
     }
-    for ((db, suffix), mut ranges) in shards {
+    ignored
+}
+
+/// What all nodes together ignore, as one list for all of them.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    pub(super) ignored: Ignored,
+    /// Clustered databases whose views are all on ignored shards.
+    pub(super) views_of: BTreeSet<String>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// One list for all nodes.
+///
+/// Nodes name the shards they hold, so a name that only some have is no difference in
+/// itself.
+pub(super) fn merge<'a>(nodes: impl Iterator<Item = (&'a str, &'a Ignored)> + Clone) -> Merged {
+    let mut merged = Merged::default();
+    let mut shards: BTreeMap<(&str, &str), (Vec<Range>, Vec<&str>)> = BTreeMap::new();
+    for (node, ignored) in nodes.clone() {
+        merged.ignored.files.extend(ignored.files.iter().cloned());
+        merged.ignored.cleanups_of.extend(ignored.cleanups_of.iter().cloned());
+        for shard in ignored.files.iter().filter_map(|name| ShardName::split(name)) {
+            let (ranges, named_by) = shards.entry((shard.db, shard.suffix)).or_default();
+            ranges.push(shard.range);
+            if !named_by.contains(&node) {
+                named_by.push(node);
+            }
+        }
+    }
+    let mut warn = |nodes: &[&str], key: Option<&String>, message: String| {
+        merged.findings.push(Finding {
+            severity: Severity::Warning,
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            section: SECTION.to_owned(),
+            key: key.cloned(),
+            message,
+        });
+    };
+    for ((db, suffix), (mut ranges, named_by)) in shards {
         if covers_all(&mut ranges) {
-            ignored.views_of.insert(db.to_owned());
+            merged.views_of.insert(db.to_owned());
         } else {
-            remarks.add(
-                Severity::Warning,
-                SECTION,
+            warn(
+                &named_by,
                 None,
                 format!(
                     "only some shards of {db}{suffix} are named: recliner leaves out those dbs, but where it compacts a view over the whole cluster, as over HTTP, the copies on these shards are compacted too"
@@ -68,7 +99,27 @@ pub(super) fn read(node: &NodeConfig, remarks: &mut Remarks) -> Ignored {
             );
         }
     }
-    ignored
+    let Ignored { files, cleanups_of } = &merged.ignored;
+    for name in files.union(cleanups_of) {
+        let names =
+            |ignored: &Ignored| ignored.files.contains(name) || ignored.cleanups_of.contains(name);
+        let with: Vec<_> = nodes.clone().filter(|(_, one)| names(one)).collect();
+        let without: Vec<_> = nodes.clone().filter(|(_, one)| !names(one)).collect();
+        if !without.is_empty() {
+            let on = |nodes: &[(&'a str, &'a Ignored)]| {
+                nodes.iter().map(|(node, _)| *node).collect::<Vec<_>>()
+            };
+            warn(
+                &on(&with),
+                Some(name),
+                format!(
+                    "is not named on {}, but written for all nodes: the same where those hold no copy of it",
+                    on(&without).join(", ")
+                ),
+            );
+        }
+    }
+    merged
 }
 
 /// Whether the ranges leave no hash out.

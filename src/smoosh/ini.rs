@@ -12,11 +12,11 @@ use std::{collections::BTreeMap, fmt};
 
 /// Ini files read one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ini {
+pub(super) struct Ini {
     /// Settings by section and key.
-    pub sections: Sections,
+    pub(super) sections: Sections,
     /// Lines that have no effect, or another one than they seem to.
-    pub problems: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
 }
 
 /// A line that has no effect, or another one than it seems to.
@@ -88,7 +88,7 @@ struct File {
 
 impl Ini {
     /// Reads one more file over those read before, by the rules of `version`.
-    pub fn add(&mut self, name: &str, bytes: &[u8], version: Version) {
+    pub(super) fn add(&mut self, name: &str, bytes: &[u8], version: Version) {
         let text = String::from_utf8_lossy(bytes);
         let mut file = File::default();
         for (line, text) in lines(&text) {

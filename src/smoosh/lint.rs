@@ -6,7 +6,7 @@ mod order;
 pub(super) use order::order;
 
 use super::{
-    NodeConfig, Version,
+    NodeConfig, Oddity, Version,
     effective::Effective,
     finding::{Remarks, Severity},
     number::integer,
@@ -22,7 +22,7 @@ const SCORED: [&str; 5] = ["priority", "min_priority", "max_priority", "min_size
 pub(super) fn lines(node: &NodeConfig, sections: &[&str], remarks: &mut Remarks) {
     for problem in &node.problems {
         let root = problem.section.split('.').next().unwrap_or_default();
-        if sections.contains(&root) || problem.kind == super::ini::Oddity::NotASection {
+        if sections.contains(&root) || problem.kind == Oddity::NotASection {
             let section = if problem.section.is_empty() { "no section" } else { &problem.section };
             remarks.add(Severity::Warning, section, None, problem.to_string());
         }
@@ -98,7 +98,7 @@ fn server_key(key: &str, value: &str, version: Version, remarks: &mut Remarks) {
         ),
         "wait_secs" => remark(
             Severity::Note,
-            "has no counterpart: recliner starts nothing before its first whole scan",
+            "has no counterpart: it is how long smoosh waits after CouchDB has started",
         ),
         "persist" if new => {
             remark(Severity::Note, "has no counterpart: recliner always keeps its state");
@@ -113,16 +113,16 @@ fn server_key(key: &str, value: &str, version: Version, remarks: &mut Remarks) {
 
 /// Defaults in force that CouchDB's documentation has wrong.
 pub(super) fn defaults(channels: &[Effective], version: Version, remarks: &mut Remarks) {
-    for (priority, value, documented) in [
-        (Priority::Ratio, version.min_ratio(), "5.0"),
-        (Priority::Slack, version.min_slack(), "16 MB"),
+    for (priority, value, documented, shown) in [
+        (Priority::Ratio, version.min_ratio(), 5.0, "5.0"),
+        (Priority::Slack, version.min_slack(), 16_777_216.0, "16 MB"),
     ] {
         let names: Vec<_> = channels
             .iter()
-            .filter(|one| one.default_floor && one.channel.priority == priority)
+            .filter(|one| one.default_floor && !one.unscored && one.channel.priority == priority)
             .map(|one| &*one.channel.name)
             .collect();
-        if names.is_empty() {
+        if names.is_empty() || value == documented {
             continue;
         }
         remarks.add(
@@ -130,7 +130,7 @@ pub(super) fn defaults(channels: &[Effective], version: Version, remarks: &mut R
             "smoosh",
             None,
             format!(
-                "min_priority is left out in {}: CouchDB {version} has {value} in its code, while the configuration reference says {documented} and \"at least\" (it is \"more than\")",
+                "min_priority is left out in {}: CouchDB {version} has {value} in its code, while its configuration reference says {shown} and \"at least\" (it is \"more than\")",
                 names.join(", ")
             ),
         );

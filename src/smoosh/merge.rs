@@ -7,7 +7,7 @@ use super::{
     Finding, ImportError, Severity,
     effective::{Effective, Reading},
     finding,
-    ignored::{Ignored, escaped},
+    ignored::{self, Merged, escaped},
 };
 use crate::{
     channel::{Channel, Channels},
@@ -75,7 +75,7 @@ impl Imported {
             })
             .collect();
         lines.push(format!(
-            "at most {} jobs at once on a node: limits.per_node below that is stricter than CouchDB",
+            "jobs at once on a node: at most {}; a lower limits.per_node is stricter than CouchDB",
             self.per_node
         ));
         lines.push(format!(
@@ -90,9 +90,10 @@ impl Imported {
 
 /// Brings the readings of all nodes together.
 pub(super) fn merge(readings: Vec<Reading>) -> Result<Imported, ImportError> {
+    let merged = together(&readings);
     let mut groups: Vec<Group> = Vec::new();
     for reading in readings.iter().filter(|reading| reading.runs_smoosh) {
-        let channels = channels(reading)
+        let channels = channels(reading, &merged)
             .map_err(|source| ImportError::Pattern { node: reading.node.clone(), source })?;
         let node = (reading.node.clone(), reading.version.clone());
         match groups.iter_mut().find(|group| group.channels == channels) {
@@ -102,6 +103,7 @@ pub(super) fn merge(readings: Vec<Reading>) -> Result<Imported, ImportError> {
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.nodes.len()));
     let mut findings = differences::between(&groups, &readings);
+    findings.extend(merged.findings);
     let remarks = readings.into_iter().map(|reading| (reading.node, reading.remarks));
     findings.extend(finding::gather(remarks));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -112,20 +114,24 @@ pub(super) fn merge(readings: Vec<Reading>) -> Result<Imported, ImportError> {
     Ok(Imported { channels, per_node, groups, findings })
 }
 
+/// What the nodes ignore together.
+pub(super) fn together(readings: &[Reading]) -> Merged {
+    ignored::merge(readings.iter().map(|reading| (reading.node.as_str(), &reading.ignored)))
+}
+
 /// One node's channels with their name patterns.
-fn channels(reading: &Reading) -> Result<Channels, crate::pattern::PatternError> {
-    let list: Result<_, _> =
-        reading.channels.iter().map(|one| channel(one, &reading.ignored)).collect();
-    let files: Vec<_> = reading.ignored.files.iter().map(|name| escaped(name)).collect();
+fn channels(reading: &Reading, merged: &Merged) -> Result<Channels, crate::pattern::PatternError> {
+    let list: Result<_, _> = reading.channels.iter().map(|one| channel(one, merged)).collect();
+    let files: Vec<_> = merged.ignored.files.iter().map(|name| escaped(name)).collect();
     Ok(Channels { list: list?, ignore: Patterns::new(&files)? })
 }
 
-fn channel(one: &Effective, ignored: &Ignored) -> Result<Channel, crate::pattern::PatternError> {
+fn channel(one: &Effective, merged: &Merged) -> Result<Channel, crate::pattern::PatternError> {
     let none = BTreeSet::new();
     let left_out = match one.channel.kind {
         Kind::Db => &none,
-        Kind::View => &ignored.views_of,
-        Kind::Cleanup => &ignored.cleanups_of,
+        Kind::View => &merged.views_of,
+        Kind::Cleanup => &merged.ignored.cleanups_of,
     };
     let patterns = |names: &mut dyn Iterator<Item = &String>| -> Vec<_> {
         names.map(|name| escaped(name)).collect()

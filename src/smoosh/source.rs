@@ -1,7 +1,7 @@
 //! What an import reads: one node's settings, from its configuration interface or from
 //! its ini files.
 
-use super::{Version, ini};
+use super::{Problem, Version, ini};
 use std::collections::BTreeMap;
 
 /// Settings by section and key, as `GET /_node/{node}/_config` answers them.
@@ -17,7 +17,7 @@ pub struct NodeConfig {
     /// Its settings.
     pub sections: Sections,
     /// Lines of its ini files that CouchDB does not read as one might expect.
-    pub problems: Vec<ini::Problem>,
+    pub problems: Vec<Problem>,
 }
 
 impl NodeConfig {

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A CouchDB version as `GET /` reports it, without what follows the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
+pub(super) struct Version {
     major: u32,
     minor: u32,
     patch: u32,
@@ -12,11 +12,10 @@ pub struct Version {
 
 impl Version {
     /// The newest version whose rules are known; newer ones are read by them.
-    pub const NEWEST: Self = Self { major: 3, minor: 5, patch: 2 };
+    pub(super) const NEWEST: Self = Self { major: 3, minor: 5, patch: 2 };
 
     /// Reads `3.3.3` or `3.5.0-5b2f1d7`; a missing patch is zero.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().splitn(3, '.');
         let mut next = || -> Option<u32> {
             let part = parts.next()?;

@@ -1,17 +1,17 @@
-//! The settings of one smoosh channel.
+//! The settings of one smoosh channel: what it takes and at what priority.
+
+mod starts;
 
 use super::Effective;
 use crate::{
     channel::{Channel, Priority},
     smoosh::{
         NodeConfig, Version,
-        clock_time::{DAY_BEGINS, DAY_ENDS, Daily, HourMinute, daily, hour_minute},
         finding::{Remarks, Severity},
         number::{Number, integer, number},
     },
     target::Kind,
 };
-use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
 /// A setting that makes smoosh fail on every object that comes to its channel.
@@ -19,27 +19,37 @@ pub(super) struct Broken {
     section: String,
     key: &'static str,
     value: String,
+    /// Databases with fewer changes never get as far as the setting, and go on to the
+    /// next channel.
+    min_changes: u64,
 }
 
 impl Broken {
     pub(super) fn remark(self, after: &[String], kind: Kind, remarks: &mut Remarks) {
-        let Self { section, key, value } = self;
-        let after = if after.is_empty() {
-            String::new()
-        } else {
-            format!(", and so do those tried after it: {}", after.join(", "))
-        };
+        let Self { section, key, value, min_changes } = self;
         let (what, numbers) = match key {
             "min_changes" => ("integer", "7"),
             _ => ("number", "2.5, 7, 1.0e9 (not 1e9) or infinity"),
         };
+        if min_changes > 0 && !after.is_empty() {
+            remarks.add(
+                Severity::Impossible,
+                &section,
+                key,
+                format!("databases with fewer than {min_changes} changes escape the failure and reach {}, which no channel can say: correct the setting", after.join(", ")),
+            );
+        }
         remarks.add(
             Severity::Warning,
             &section,
             key,
             format!(
-                "{value:?} is no {what} to smoosh, which reads {numbers}: it fails on every {} that comes this far, so this channel takes nothing and is left out{after}",
-                kind.label()
+                "{value:?} is no {what} to smoosh, which reads {numbers}: it fails on every {} that comes this far, so this channel takes nothing and is left out{}",
+                kind.label(),
+                match after {
+                    [] => String::new(),
+                    after => format!(", and so do those tried after it: {}", after.join(", ")),
+                }
             ),
         );
     }
@@ -82,14 +92,14 @@ pub(super) fn read(
         );
     }
     let reader = Reader { node, section: &section };
-    let mut channel = match kind {
-        Kind::Cleanup => Channel::with_defaults(unique, kind, Priority::Cleanup),
+    let (mut channel, unscored) = match kind {
+        Kind::Cleanup => (Channel::with_defaults(unique, kind, Priority::Cleanup), false),
         Kind::Db | Kind::View => reader.scored(version, name, unique, kind, remarks)?,
     };
     let mut stopped = None;
     reader.limits(&mut channel, &mut stopped, remarks);
     reader.window(&mut channel, &mut stopped, remarks);
-    let mut floor_only = channel.max_priority == channel.min_priority;
+    let mut floor_only = unscored;
     if reader.infinite_floor() && kind != Kind::Cleanup {
         floor_only = channel.priority != Priority::Upgrade;
         if version.adds_channels() {
@@ -102,7 +112,16 @@ pub(super) fn read(
     }
     let (include, exclude) = (BTreeSet::new(), BTreeSet::new());
     let default_floor = reader.value("min_priority").is_none();
-    Ok(Effective { channel, include, exclude, section, stopped, floor_only, default_floor })
+    Ok(Effective {
+        channel,
+        include,
+        exclude,
+        section,
+        stopped,
+        floor_only,
+        unscored,
+        default_floor,
+    })
 }
 
 struct Reader<'a> {
@@ -141,16 +160,23 @@ impl Reader<'_> {
         );
     }
 
-    fn number(&self, key: &'static str, default: Number) -> Result<Number, Broken> {
-        let Some(text) = self.value(key) else { return Ok(default) };
-        number(text).ok_or_else(|| Broken {
-            section: self.section.to_owned(),
-            key,
-            value: text.to_owned(),
-        })
+    fn broken(&self, key: &'static str, value: &str, min_changes: u64) -> Broken {
+        let (section, value) = (self.section.to_owned(), value.to_owned());
+        Broken { section, key, value, min_changes }
     }
 
-    /// What decides whether a db or a view is taken, and at what priority.
+    fn number(
+        &self,
+        key: &'static str,
+        default: Number,
+        min_changes: u64,
+    ) -> Result<Number, Broken> {
+        let Some(text) = self.value(key) else { return Ok(default) };
+        number(text).ok_or_else(|| self.broken(key, text, min_changes))
+    }
+
+    /// What decides whether a db or a view is taken, and at what priority; and whether
+    /// smoosh has no score for it.
     fn scored(
         &self,
         version: Version,
@@ -158,33 +184,33 @@ impl Reader<'_> {
         unique: &str,
         kind: Kind,
         remarks: &mut Remarks,
-    ) -> Result<Channel, Broken> {
+    ) -> Result<(Channel, bool), Broken> {
         let priority = self.priority(name, version, kind, remarks);
         let mut channel = Channel::with_defaults(unique, kind, priority.unwrap_or(Priority::Ratio));
         if kind == Kind::Db
             && let Some(text) = self.value("min_changes")
         {
-            let changes = integer(text).ok_or_else(|| Broken {
-                section: self.section.to_owned(),
-                key: "min_changes",
-                value: text.to_owned(),
-            })?;
+            let changes = integer(text).ok_or_else(|| self.broken("min_changes", text, 0))?;
             channel.min_changes = u64::try_from(changes.max(0)).unwrap_or(u64::MAX);
         }
-        channel.min_size = self.number("min_size", Number::Integer(1_048_576))?.min_bytes();
-        channel.max_size = self.number("max_size", Number::Infinity)?.max_bytes();
+        let changes = channel.min_changes;
+        channel.min_size =
+            self.number("min_size", Number::Integer(1_048_576), changes)?.min_bytes();
+        channel.max_size = self.number("max_size", Number::Infinity, changes)?.max_bytes();
         let floor = match priority {
             Some(Priority::Slack) => version.min_slack(),
             _ => version.min_ratio(),
         };
-        channel.min_priority = self.number("min_priority", Number::Float(floor))?.min_priority();
-        channel.max_priority = self.number("max_priority", Number::Infinity)?.max_priority();
+        channel.min_priority =
+            self.number("min_priority", Number::Float(floor), changes)?.min_priority();
+        channel.max_priority =
+            self.number("max_priority", Number::Infinity, changes)?.max_priority();
         if priority.is_none() {
             // Takes only what has no live bytes, at its least priority, as smoosh does:
             // every ratio is either not above the minimum or above the maximum.
             channel.max_priority = channel.min_priority;
         }
-        Ok(channel)
+        Ok((channel, priority.is_none()))
     }
 
     /// The priority in effect; `None` where it is zero for all that has live bytes.
@@ -252,118 +278,4 @@ impl Reader<'_> {
         }
         Some(Priority::Upgrade)
     }
-
-    /// Capacity and concurrency, which smoosh's channel reads as it enqueues and starts.
-    fn limits(
-        &self,
-        channel: &mut Channel,
-        stopped: &mut Option<&'static str>,
-        remarks: &mut Remarks,
-    ) {
-        if let Some(text) = self.value("capacity") {
-            match integer(text) {
-                Some(capacity) if capacity > 0 => channel.capacity = count(capacity),
-                _ => {
-                    *stopped = Some("its capacity makes it crash");
-                    remarks.add(
-                        Severity::Warning,
-                        self.section,
-                        "capacity",
-                        format!("{text:?} is no integer above 0: smoosh's channel crashes at whatever it is given"),
-                    );
-                }
-            }
-        }
-        if let Some(text) = self.value("concurrency") {
-            match integer(text) {
-                Some(concurrency) if concurrency > 0 => channel.concurrency = count(concurrency),
-                Some(_) => *stopped = Some("its concurrency is 0"),
-                None => {
-                    *stopped = Some("its concurrency makes it crash");
-                    remarks.add(
-                        Severity::Warning,
-                        self.section,
-                        "concurrency",
-                        format!("{text:?} is no integer: smoosh's channel crashes at whatever it is given"),
-                    );
-                }
-            }
-        }
-    }
-
-    fn time(&self, key: &'static str, default: HourMinute, remarks: &mut Remarks) -> HourMinute {
-        let Some(text) = self.value(key) else { return default };
-        hour_minute(text).unwrap_or_else(|| {
-            remarks.add(
-                Severity::Warning,
-                self.section,
-                key,
-                format!(
-                    "{text:?} is no time as HH:MM, so {:02}:{:02} applies",
-                    default.0, default.1
-                ),
-            );
-            default
-        })
-    }
-
-    fn window(
-        &self,
-        channel: &mut Channel,
-        stopped: &mut Option<&'static str>,
-        remarks: &mut Remarks,
-    ) {
-        let from = self.time("from", DAY_BEGINS, remarks);
-        let to = self.time("to", DAY_ENDS, remarks);
-        let daily = daily(from, to, &TimeZone::UTC);
-        let strict = self.value("strict_window");
-        channel.strict_window = strict == Some("true");
-        if let Some(other) = strict
-            && !["true", "false"].contains(&other)
-        {
-            remarks.add(
-                Severity::Warning,
-                self.section,
-                "strict_window",
-                format!("{other:?} is not exactly \"true\" and does nothing"),
-            );
-        }
-        match daily {
-            Daily::Always => {
-                if channel.strict_window {
-                    channel.strict_window = false;
-                    let why = "does nothing in a channel that is always open";
-                    remarks.add(Severity::Note, self.section, "strict_window", why);
-                }
-            }
-            Daily::Never => {
-                channel.strict_window = false;
-                *stopped = Some("its window never opens");
-            }
-            Daily::Within(window) => {
-                remarks.add(
-                    Severity::Note,
-                    self.section,
-                    "from",
-                    "the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
-                );
-                if channel.strict_window {
-                    remarks.add(
-                        Severity::Warning,
-                        self.section,
-                        "strict_window",
-                        "smoosh suspends running jobs when the window closes; nobody can over HTTP, so recliner holds back before the start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
-                    );
-                }
-                channel.windows = vec![window];
-            }
-        }
-    }
-}
-
-/// A count of jobs or places in a queue; more than four billion are as good as that.
-fn count(value: i128) -> usize {
-    u32::try_from(value).map_or(usize::try_from(u32::MAX).unwrap_or(usize::MAX), |value| {
-        usize::try_from(value).unwrap_or(usize::MAX)
-    })
 }

@@ -7,6 +7,7 @@ use crate::{
     smoosh::{
         effective::Effective,
         finding::{Remarks, Severity},
+        number::BEYOND,
     },
 };
 
@@ -57,6 +58,12 @@ fn nothing(one: &Effective) -> Option<String> {
     if !matches!(channel.priority, Priority::Ratio | Priority::Slack) {
         return None;
     }
+    if channel.min_size == BEYOND {
+        return Some(
+            "takes nothing: its min_size is more than any file has, and written as 4 EiB"
+                .to_owned(),
+        );
+    }
     if let Some(max) = channel.max_size
         && channel.min_size >= max
     {
@@ -65,11 +72,17 @@ fn nothing(one: &Effective) -> Option<String> {
             channel.min_size
         ));
     }
-    if one.floor_only {
+    if one.unscored {
         return None;
     }
     let floor =
         if channel.min_priority == 0.0 { "nothing" } else { "only files without live bytes" };
+    if one.floor_only {
+        return one
+            .stopped
+            .is_none()
+            .then(|| format!("takes {floor}: its min_priority is infinity"));
+    }
     if channel.min_priority >= channel.max_priority {
         return Some(format!(
             "takes {floor}: no priority is both more than min_priority, {}, and no more than max_priority, {}",

@@ -70,22 +70,6 @@ pub(super) fn between(groups: &[Group], readings: &[Reading]) -> Vec<Finding> {
     };
     let orders = groups.iter().map(|group| (order(group).join(", "), nodes(group))).collect();
     compare("smoosh", Some("order of channels"), orders);
-    let ignored: BTreeSet<&String> =
-        groups.iter().flat_map(|group| group.channels.ignore.texts()).collect();
-    for name in ignored {
-        let values = groups
-            .iter()
-            .map(|group| {
-                let word = if group.channels.ignore.texts().contains(name) {
-                    "ignored"
-                } else {
-                    "not ignored"
-                };
-                (word.to_owned(), nodes(group))
-            })
-            .collect();
-        compare("smoosh.ignore", Some(name), values);
-    }
     findings
 }
 
