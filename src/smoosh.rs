@@ -71,6 +71,8 @@ pub fn import(nodes: &[NodeConfig]) -> Result<Imported, ImportError> {
 /// The channels that follow the rules of CouchDB 2.x's compaction daemon on these nodes.
 ///
 /// `zone` is the time zone of the servers' clocks, which the daemon's `from` and `to` follow.
+/// Thresholds follow CouchDB's migration guide: N % of waste is a `min_priority` of
+/// 1/(1 - N/100).
 ///
 /// # Errors
 /// When there is no node to read.

@@ -59,21 +59,28 @@ pub(super) struct Merged {
     pub(super) findings: Vec<Finding>,
 }
 
+/// The ranges of one database that are named, and the nodes that name them.
+#[derive(Default)]
+struct Named<'a> {
+    ranges: Vec<Range>,
+    by: Vec<&'a str>,
+}
+
 /// One list for all nodes.
 ///
 /// Nodes name the shards they hold, so a name that only some have is no difference in
 /// itself.
 pub(super) fn merge<'a>(nodes: impl Iterator<Item = (&'a str, &'a Ignored)> + Clone) -> Merged {
     let mut merged = Merged::default();
-    let mut shards: BTreeMap<(&str, &str), (Vec<Range>, Vec<&str>)> = BTreeMap::new();
+    let mut shards: BTreeMap<(&str, &str), Named<'_>> = BTreeMap::new();
     for (node, ignored) in nodes.clone() {
         merged.ignored.files.extend(ignored.files.iter().cloned());
         merged.ignored.cleanups_of.extend(ignored.cleanups_of.iter().cloned());
         for shard in ignored.files.iter().filter_map(|name| ShardName::split(name)) {
-            let (ranges, named_by) = shards.entry((shard.db, shard.suffix)).or_default();
-            ranges.push(shard.range);
-            if !named_by.contains(&node) {
-                named_by.push(node);
+            let named = shards.entry((shard.db, shard.suffix)).or_default();
+            named.ranges.push(shard.range);
+            if !named.by.contains(&node) {
+                named.by.push(node);
             }
         }
     }
@@ -86,12 +93,12 @@ pub(super) fn merge<'a>(nodes: impl Iterator<Item = (&'a str, &'a Ignored)> + Cl
             message,
         });
     };
-    for ((db, suffix), (mut ranges, named_by)) in shards {
-        if covers_all(&mut ranges) {
+    for ((db, suffix), mut named) in shards {
+        if covers_all(&mut named.ranges) {
             merged.views_of.insert(db.to_owned());
         } else {
             warn(
-                &named_by,
+                &named.by,
                 None,
                 format!(
                     "only some shards of {db}{suffix} are named: recliner leaves out those dbs, but where it compacts a view over the whole cluster, as over HTTP, the copies on these shards are compacted too"

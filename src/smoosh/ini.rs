@@ -142,7 +142,7 @@ impl File {
             Line::Set(key, value) => {
                 let at = (self.section.clone(), key.to_owned());
                 self.last = Some(at.clone());
-                let Some(first) = self.set.insert(at.clone(), value) else { return None };
+                let first = self.set.insert(at.clone(), value)?;
                 if !version.trims_ini_lines() {
                     // The older parser hands its list over newest first, so that the
                     // first of two lines is stored last.

@@ -23,6 +23,9 @@ pub struct NodeConfig {
 impl NodeConfig {
     /// A node whose settings come from ini files, in the order CouchDB reads them:
     /// name and content of each.
+    ///
+    /// The version decides how lines are read; without one the newest rules apply, which
+    /// is wrong for 2.x, whose long `[compactions]` rules continue on further lines.
     #[must_use]
     pub fn from_ini<'a>(
         node: &str,

@@ -10,8 +10,8 @@ pub(super) enum Term {
     Text(String),
     Integer(i128),
     Float(f64),
-    Tuple(Vec<Term>),
-    List(Vec<Term>),
+    Tuple(Vec<Self>),
+    List(Vec<Self>),
 }
 
 /// The longest text that is read, in bytes.

@@ -83,9 +83,9 @@ fn time(key: &str, value: &Term) -> Result<HourMinute, String> {
 }
 
 fn truth(key: &str, value: &Term) -> Result<bool, String> {
-    match value {
-        Term::Atom(word) if word == "true" => Ok(true),
-        Term::Atom(word) if word == "false" => Ok(false),
-        _ => Err(format!("{key} is true or false without quotes")),
+    let word = |word: &str| *value == Term::Atom(word.to_owned());
+    if word("true") || word("false") {
+        return Ok(word("true"));
     }
+    Err(format!("{key} is true or false without quotes"))
 }

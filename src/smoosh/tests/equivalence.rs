@@ -68,7 +68,9 @@ impl Server<'_> {
     fn list(&self, kind: Kind) -> Vec<String> {
         let (key, builtin) = match kind {
             Kind::Db => ("db_channels", ["upgrade_dbs", "ratio_dbs", "slack_dbs"]),
-            _ => ("view_channels", ["upgrade_views", "ratio_views", "slack_views"]),
+            Kind::View | Kind::Cleanup => {
+                ("view_channels", ["upgrade_views", "ratio_views", "slack_views"])
+            }
         };
         let written = self.node.sections.get("smoosh").and_then(|keys| keys.get(key));
         let mut list: Vec<String> = match written {

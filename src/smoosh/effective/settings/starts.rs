@@ -123,7 +123,6 @@ impl Reader<'_> {
 
 /// A count of jobs or places in a queue; more than four billion are as good as that.
 fn count(value: i128) -> usize {
-    u32::try_from(value).map_or(usize::try_from(u32::MAX).unwrap_or(usize::MAX), |value| {
-        usize::try_from(value).unwrap_or(usize::MAX)
-    })
+    let value = u32::try_from(value).unwrap_or(u32::MAX);
+    usize::try_from(value).unwrap_or(usize::MAX)
 }
