@@ -17,6 +17,7 @@ pub mod report;
 pub mod scanner;
 pub mod score;
 pub mod size;
+pub mod smoosh;
 pub mod snapshot;
 pub mod target;
 pub mod version;

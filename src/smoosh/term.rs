@@ -1,0 +1,232 @@
+//! A small reader of Erlang terms: what `[compactions]` of CouchDB 2.x is written in.
+//!
+//! Owns atoms, strings, numbers, tuples and lists, and nothing else of the language.
+//! Bounded in length and depth; never panics.
+
+/// An Erlang term.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Term {
+    Atom(String),
+    Text(String),
+    Integer(i128),
+    Float(f64),
+    Tuple(Vec<Self>),
+    List(Vec<Self>),
+}
+
+/// The longest text that is read, in bytes.
+const LONGEST: usize = 64 * 1024;
+/// The deepest nesting that is read.
+const DEEPEST: usize = 16;
+
+/// Why a text is no term, at which letter from one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("letter {at}: {what}")]
+pub(super) struct TermError {
+    at: usize,
+    what: &'static str,
+}
+
+/// Reads one term; nothing but space and comments may follow it.
+pub(super) fn parse(text: &str) -> Result<Term, TermError> {
+    if text.len() > LONGEST {
+        return Err(TermError { at: LONGEST, what: "too long" });
+    }
+    let mut reader = Reader { letters: text.chars().collect(), at: 0 };
+    let term = reader.term(0)?;
+    reader.space();
+    match reader.peek() {
+        None => Ok(term),
+        Some(_) => reader.fail("something follows the term"),
+    }
+}
+
+struct Reader {
+    letters: Vec<char>,
+    at: usize,
+}
+
+impl Reader {
+    fn fail<T>(&self, what: &'static str) -> Result<T, TermError> {
+        Err(TermError { at: self.at + 1, what })
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.letters.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let letter = self.peek()?;
+        self.at += 1;
+        Some(letter)
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let found = self.peek() == Some(wanted);
+        if found {
+            self.at += 1;
+        }
+        found
+    }
+
+    fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> String {
+        let mut taken = String::new();
+        while let Some(letter) = self.peek().filter(|letter| wanted(*letter)) {
+            taken.push(letter);
+            self.at += 1;
+        }
+        taken
+    }
+
+    /// Skips blanks and comments, which run from `%` to the end of the line.
+    fn space(&mut self) {
+        loop {
+            self.take_while(char::is_whitespace);
+            if !self.take('%') {
+                return;
+            }
+            self.take_while(|letter| letter != '\n');
+        }
+    }
+
+    fn term(&mut self, depth: usize) -> Result<Term, TermError> {
+        if depth > DEEPEST {
+            return self.fail("nested too deeply");
+        }
+        self.space();
+        match self.peek() {
+            Some('[') => self.sequence(']', depth).map(Term::List),
+            Some('{') => self.sequence('}', depth).map(Term::Tuple),
+            Some('"') => {
+                let mut text = String::new();
+                // Strings side by side are one.
+                while self.peek() == Some('"') {
+                    text.push_str(&self.quoted('"')?);
+                    self.space();
+                }
+                Ok(Term::Text(text))
+            }
+            Some('\'') => self.quoted('\'').map(Term::Atom),
+            Some(letter) if letter.is_lowercase() => {
+                Ok(Term::Atom(self.take_while(|letter| {
+                    letter.is_alphanumeric() || letter == '_' || letter == '@'
+                })))
+            }
+            Some(letter) if letter.is_ascii_digit() || "+-".contains(letter) => self.number(),
+            Some(_) => self.fail("no term starts like this"),
+            None => self.fail("the term ends too early"),
+        }
+    }
+
+    fn sequence(&mut self, close: char, depth: usize) -> Result<Vec<Term>, TermError> {
+        self.at += 1;
+        let mut terms = Vec::new();
+        self.space();
+        if self.take(close) {
+            return Ok(terms);
+        }
+        loop {
+            terms.push(self.term(depth + 1)?);
+            self.space();
+            if self.take(close) {
+                return Ok(terms);
+            }
+            if !self.take(',') {
+                return self.fail(match close {
+                    ']' => "a comma or ] is missing",
+                    _ => "a comma or } is missing",
+                });
+            }
+        }
+    }
+
+    fn quoted(&mut self, quote: char) -> Result<String, TermError> {
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            match self.next() {
+                None => return self.fail("a quote is not closed"),
+                Some(letter) if letter == quote => return Ok(text),
+                Some('\\') => text.push(match self.next() {
+                    Some('n') => '\n',
+                    Some('t') => '\t',
+                    Some('s') => ' ',
+                    Some(letter) if !letter.is_alphanumeric() => letter,
+                    _ => return self.fail("this escape is not read here"),
+                }),
+                Some(letter) => text.push(letter),
+            }
+        }
+    }
+
+    fn number(&mut self) -> Result<Term, TermError> {
+        let mut text = String::new();
+        if let Some(sign) = self.peek().filter(|sign| "+-".contains(*sign)) {
+            text.push(sign);
+            self.at += 1;
+            self.space();
+        }
+        text += &self.take_while(|letter| letter.is_ascii_alphanumeric() || letter == '.');
+        match super::number::number(&text) {
+            Some(super::number::Number::Integer(value)) => Ok(Term::Integer(value)),
+            Some(super::number::Number::Float(value)) => Ok(Term::Float(value)),
+            Some(super::number::Number::Infinity) | None => self.fail("this is no number"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn terms_of_compaction_rules_are_read() {
+        let atom = |name: &str| Term::Atom(name.to_owned());
+        let text = |text: &str| Term::Text(text.to_owned());
+        let read = parse(
+            "[ {db_fragmentation,\"70%\"}, % why\n {'to', \"0\" \"6:00\"}, {strict_window, true}, {n, -5, 2.5}, [] ]",
+        );
+        assert_eq!(
+            read,
+            Ok(Term::List(vec![
+                Term::Tuple(vec![atom("db_fragmentation"), text("70%")]),
+                Term::Tuple(vec![atom("to"), text("06:00")]),
+                Term::Tuple(vec![atom("strict_window"), atom("true")]),
+                Term::Tuple(vec![atom("n"), Term::Integer(-5), Term::Float(2.5)]),
+                Term::List(vec![]),
+            ]))
+        );
+    }
+
+    #[test]
+    fn what_is_no_term_is_refused_with_its_place() {
+        for (text, error) in [
+            ("", "letter 1: the term ends too early"),
+            ("[{a, b]", "letter 7: a comma or } is missing"),
+            ("[a b]", "letter 4: a comma or ] is missing"),
+            ("[a,]", "letter 4: no term starts like this"),
+            ("[a].", "letter 4: something follows the term"),
+            ("\"a", "letter 3: a quote is not closed"),
+            ("Variable", "letter 1: no term starts like this"),
+            ("1e9", "letter 4: this is no number"),
+            ("<<1>>", "letter 1: no term starts like this"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), error, "{text}");
+        }
+        let deep = "[".repeat(100);
+        assert_eq!(parse(&deep).unwrap_err().to_string(), "letter 18: nested too deeply");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "[\\[\\]{},a-c\"'%0-9.\\\\ é-]{0,60}") {
+            drop(parse(&text));
+        }
+
+        #[test]
+        fn any_characters_are_read_or_refused(text in any::<String>()) {
+            drop(parse(&text));
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! What is said of one node's settings, beyond what is said where nothing is set.
+
+use super::*;
+
+#[track_caller]
+fn says(version: &str, ini: &str, expected: &[&str]) {
+    assert_eq!(said(version, ini), expected, "{version} {ini:?}");
+}
+
+#[test]
+fn a_number_smoosh_cannot_read_stops_its_channel_and_those_after_it() {
+    says(
+        "3.5.0",
+        "[smoosh]\ndb_channels = zz, big\n[smoosh.big]\nconcurrency = 0\nmin_size = 1e9\n",
+        &[
+            "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: big, ratio_dbs, slack_dbs, upgrade_dbs, zz",
+            "warning: [smoosh.big] min_size: \"1e9\" is no number to smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing and is left out, and so do those tried after it: ratio_dbs, slack_dbs, upgrade_dbs, zz",
+            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.slack_dbs]\nmin_changes = 5\nmin_size = x\n",
+        &[
+            "impossible: [smoosh.slack_dbs] min_size: databases with fewer than 5 changes escape the failure and reach upgrade_dbs, which no channel can say: correct the setting",
+            "warning: [smoosh.slack_dbs] min_size: \"x\" is no number to smoosh, which reads 2.5, 7, 1.0e9 (not 1e9) or infinity: it fails on every db that comes this far, so this channel takes nothing and is left out, and so do those tried after it: upgrade_dbs",
+            "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_dbs]\nmin_changes = 5.5\n",
+        &[
+            "warning: [smoosh.upgrade_dbs] min_changes: \"5.5\" is no integer to smoosh, which reads 7: it fails on every db that comes this far, so this channel takes nothing and is left out",
+        ],
+    );
+}
+
+#[test]
+fn a_channel_that_starts_nothing_still_takes_its_targets() {
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nconcurrency = 0\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes targets and never starts one, because its concurrency is below 1, and slack_dbs, upgrade_dbs never see them; it is written with concurrency 0 to the same effect",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_dbs]\nconcurrency = -1\n",
+        &[
+            "warning: [smoosh.upgrade_dbs]: takes targets and never starts one, because its concurrency is below 1; it is written with concurrency 0 to the same effect",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nfrom = 24:00\nto = 24:01\nstrict_window = true\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes targets and never starts one, because its window never opens, and slack_dbs, upgrade_dbs never see them; it is written with concurrency 0 to the same effect",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_views]\ncapacity = 0\n",
+        &[
+            "warning: [smoosh.ratio_views]: takes targets and never starts one, because its capacity makes it crash, and slack_views, upgrade_views never see them; it is written with concurrency 0 to the same effect",
+            "warning: [smoosh.ratio_views] capacity: \"0\" is no integer above 0: smoosh's channel crashes at whatever it is given",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.slack_views]\nconcurrency=x\n",
+        &[
+            "warning: [smoosh.slack_views]: takes targets and never starts one, because its concurrency makes it crash, and upgrade_views never see them; it is written with concurrency 0 to the same effect",
+            "warning: [smoosh.slack_views] concurrency: \"x\" is no integer: smoosh's channel crashes at whatever it is given",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nmin_priority = infinity\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes files without live bytes and never starts one, because its min_priority is infinity, which fails on what it takes, and slack_dbs, upgrade_dbs never see them; it is written with concurrency 0 to the same effect",
+            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+        ],
+    );
+}
+
+#[test]
+fn settings_that_do_nothing_are_named() {
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\npriority = slack\nfoo = 1\n[smoosh.nobody]\na=1\n",
+        &[
+            "warning: [smoosh.nobody]: does nothing: no list of channels in [smoosh] names this one",
+            "warning: [smoosh.ratio_dbs] foo: does nothing: smoosh reads no such key",
+            "warning: [smoosh.ratio_dbs] priority: \"slack\" does nothing: the priority of the built-in channel ratio_dbs is ratio",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_views]\nmin_changes = 5\n[smoosh.index_cleanup]\nmin_size = 1\ncapacity = 5\n",
+        &[
+            "warning: [smoosh.index_cleanup] min_size: does nothing: smoosh reads no such key",
+            "warning: [smoosh.ratio_views] min_changes: does nothing: smoosh counts the changes of databases alone",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\npersist=true\nwait_secs=5\nstaleness=1\ncompaction_log_level=info\nstate_dir=.\nbogus=1\n",
+        &[
+            "warning: [smoosh] bogus: does nothing: smoosh reads no such key",
+            "note: [smoosh] compaction_log_level: has no counterpart: set --log.level",
+            "note: [smoosh] persist: has no counterpart: recliner always keeps its state",
+            "note: [smoosh] staleness: has no counterpart: smoosh scores on writes, recliner at every scan.interval",
+            "note: [smoosh] wait_secs: has no counterpart: it is how long smoosh waits after CouchDB has started",
+        ],
+    );
+    says(
+        "3.2.2",
+        "[smoosh]\nwait_secs = x\nschema_channels = a\npersist=true\n",
+        &[
+            "impossible: [smoosh] wait_secs: is no number of seconds: smoosh's channels crash as they start, and nothing is compacted",
+            "warning: [smoosh] persist: does nothing: smoosh reads no such key",
+            "note: [smoosh] schema_channels: does nothing in CouchDB",
+        ],
+    );
+    says(
+        "3.2.2",
+        "[smoosh.ratio_dbs]\nmin_size  = 7\n",
+        &[
+            "warning: [smoosh.ratio_dbs] min_size : does nothing: CouchDB keeps the spaces around the key as part of it",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_dbs]\nstrict_window = true\n",
+        &[
+            "note: [smoosh.upgrade_dbs] strict_window: does nothing in a channel that is always open",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_dbs]\nfrom = 8pm\nto = x\nstrict_window = yes\n",
+        &[
+            "warning: [smoosh.upgrade_dbs] from: \"8pm\" is no time as HH:MM, so 00:00 applies",
+            "warning: [smoosh.upgrade_dbs] strict_window: \"yes\" is not exactly \"true\" and does nothing",
+            "warning: [smoosh.upgrade_dbs] to: \"x\" is no time as HH:MM, so 24:00 applies",
+        ],
+    );
+}
+
+#[test]
+fn a_window_says_what_recliner_does_otherwise() {
+    says(
+        "3.5.0",
+        "[smoosh.upgrade_dbs]\nfrom = 20:00\nto = 06:00\nstrict_window = true\n",
+        &[
+            "warning: [smoosh.upgrade_dbs] strict_window: smoosh suspends running jobs when the window closes; nobody can over HTTP, so recliner holds back before the start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
+            "note: [smoosh.upgrade_dbs] from: the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
+        ],
+    );
+}
+
+#[test]
+fn channel_lists_mean_different_things_by_version() {
+    says(
+        "3.5.0",
+        "[smoosh]\ndb_channels = upgrade_dbs,ratio_dbs,slack_dbs\n",
+        &[
+            "note: [smoosh] db_channels: the order written here is ignored; channels are tried by name: ratio_dbs, slack_dbs, upgrade_dbs",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\ndb_channels = zz_dbs\n[smoosh.zz_dbs]\npriority = upgrade\n",
+        &[
+            "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: ratio_dbs, slack_dbs, upgrade_dbs, zz_dbs",
+            "note: [smoosh.zz_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ],
+    );
+    says(
+        "3.2.2",
+        "[smoosh]\ndb_channels = zz_dbs\n[smoosh.zz_dbs]\npriority = upgrade\n",
+        &[
+            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is left out in slack_views: CouchDB 3.2.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh.zz_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\nview_channels = ratio_dbs\n",
+        &[
+            "impossible: [smoosh] view_channels: ratio_dbs is listed for more than one kind: smoosh gives both one queue and one concurrency, here the view part becomes ratio_dbs_views with its own: use two names in CouchDB",
+            "warning: [smoosh] view_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_views, ratio_views, slack_views), and channels are tried by name: ratio_dbs, ratio_views, slack_views, upgrade_views",
+            "warning: [smoosh.ratio_views]: takes nothing: ratio_dbs_views is tried before it and takes all of it",
+            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_dbs_views, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh.slack_views]: gets only what ratio_dbs_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\nview_channels = ,x\n",
+        &[
+            "warning: [smoosh]: an empty name in the list of view channels makes a ratio channel without a name; it becomes unnamed_views",
+            "warning: [smoosh] view_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_views, ratio_views, slack_views), and channels are tried by name: , ratio_views, slack_views, upgrade_views, x",
+            "warning: [smoosh.ratio_views]: takes nothing: unnamed_views is tried before it and takes all of it",
+            "warning: [smoosh.x]: takes nothing: unnamed_views is tried before it and takes all of it",
+            "note: [smoosh]: min_priority is left out in ratio_dbs, unnamed_views, ratio_views, x: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh.slack_views]: gets only what unnamed_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+        ],
+    );
+}
+
+#[test]
+fn the_cleanup_is_on_by_default_only_since_3_3() {
+    says(
+        "3.5.0",
+        "[smoosh]\ncleanup_channels = a_cleanup\n",
+        &[
+            "warning: [smoosh] cleanup_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (index_cleanup), and channels are tried by name: a_cleanup, index_cleanup",
+            "warning: [smoosh.index_cleanup]: takes nothing: a_cleanup is tried before it and takes all of it",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\ncleanup_index_files = no\n",
+        &[
+            "warning: [smoosh] cleanup_index_files: \"no\" is neither \"true\" nor \"false\" and counts as the default, which is on",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\ncleanup_index_files = false\n",
+        &["note: [smoosh] cleanup_index_files: is off, so no cleanup channel is written"],
+    );
+    says(
+        "3.2.2",
+        "[smoosh]\ncleanup_index_files = true\n",
+        &[
+            "note: [smoosh] cleanup_index_files: up to 3.2 smoosh cleans up as often as it compacts a view; recliner does where there is something to clean up",
+        ],
+    );
+}
+
+#[test]
+fn channels_that_take_nothing_are_named() {
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nmin_size = 10000000\nmax_size = 10000000\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes nothing: no file is both larger than min_size, 10000000 bytes, and no larger than max_size, 10000000 bytes",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nmin_size = infinity\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes nothing: its min_size is more than any file has, and written as 4 EiB",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nmax_priority = 1.5\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes only files without live bytes: no priority is both more than min_priority, 2, and no more than max_priority, 1.5",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nmin_priority = 0\nmax_priority = 0\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes nothing: no priority is both more than min_priority, 0, and no more than max_priority, 0",
+            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+        ],
+    );
+    says(
+        "3.2.2",
+        "[smoosh.ratio_dbs]\nmin_priority = infinity\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: takes only files without live bytes: its min_priority is infinity",
+            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.slack_views]\nmin_priority=1000000000\nmax_size=900000000\n",
+        &[
+            "warning: [smoosh.slack_views]: takes only files without live bytes: a file of at most max_size, 900000000 bytes, has no slack of more than min_priority, 1000000000 bytes",
+            "note: [smoosh]: min_priority is left out in slack_dbs: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=foo\nmin_priority=3\n",
+        &[
+            "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: a_dbs, ratio_dbs, slack_dbs, upgrade_dbs",
+            "warning: [smoosh.a_dbs] priority: \"foo\" is none of ratio, slack and upgrade: the channel takes only files without live bytes, and is written with equal min_priority and max_priority to the same effect",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[view_upgrade]\ncompact_on_collator_upgrade = false\n",
+        &[
+            "warning: [smoosh.upgrade_views]: takes nothing: ratio_views is tried before it and takes all of it",
+            "note: [smoosh.upgrade_views]: takes only files without live bytes, since [view_upgrade] compact_on_collator_upgrade is false",
+        ],
+    );
+}
+
+#[test]
+fn channels_that_others_stand_before_are_named() {
+    says(
+        "3.5.0",
+        "[smoosh.slack_dbs]\nmax_size = 600000000\n",
+        &[
+            "warning: [smoosh.slack_dbs]: takes nothing: ratio_dbs is tried before it and takes all of it",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=slack\nmin_priority=500000\n",
+        &[
+            "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: a_dbs, ratio_dbs, slack_dbs, upgrade_dbs",
+            "warning: [smoosh.ratio_dbs]: takes nothing: a_dbs is tried before it and takes all of it",
+            "warning: [smoosh.slack_dbs]: takes nothing: a_dbs is tried before it and takes all of it",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\nmin_size=20000000\n",
+        &[
+            "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: a_dbs, ratio_dbs, slack_dbs, upgrade_dbs",
+            "note: [smoosh]: min_priority is left out in a_dbs, ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+        ],
+    );
+    says(
+        "3.5.0",
+        "[smoosh.ratio_dbs]\nmin_priority = 4\n",
+        &[
+            "note: [smoosh]: min_priority is left out in ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 4, which for this much slack means files of 682.7 MiB and more",
+        ],
+    );
+}
+
+#[test]
+fn lines_of_ini_files_that_are_not_what_they_seem_are_named() {
+    says(
+        "3.4.0",
+        "[smoosh.ratio_dbs]\nmin_size =\nfoo\n[smoosh.x\n",
+        &[
+            "warning: [smoosh.ratio_dbs]: local.ini:2: gives min_size an empty value, which this version ignores: an earlier file's value stays",
+            "warning: [smoosh.ratio_dbs]: local.ini:3: is no setting: write key = value",
+            "warning: [smoosh.ratio_dbs]: local.ini:4: starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [smoosh.ratio_dbs]",
+        ],
+    );
+}
+
+#[test]
+fn ignored_names_are_shard_files() {
+    says(
+        "3.5.0",
+        "[smoosh.ignore]\nshards/00000000-7fffffff/db.1 = true\nshards/00000000-ffffffff/all.1 = true\n_dbs=true\nfoo=true\nshards/00000000-7fffffff/x.1 = True\nshards/00000000-7fffffff/y.1.couch = true\n_users = false\n",
+        &[
+            "warning: [smoosh.ignore] foo: names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
+            "warning: [smoosh.ignore] shards/00000000-7fffffff/x.1: does nothing: a name is ignored only where its value is exactly \"true\"",
+            "warning: [smoosh.ignore] shards/00000000-7fffffff/y.1.couch: does nothing: smoosh knows files without the ending .couch",
+            "warning: [smoosh.ignore]: only some shards of db.1 are named: recliner leaves out those dbs, but where it compacts a view over the whole cluster, as over HTTP, the copies on these shards are compacted too",
+            "note: [smoosh.ignore] _users: does nothing: a name is ignored only where its value is exactly \"true\"",
+        ],
+    );
+}
+
+#[test]
+fn where_nothing_is_set_the_defaults_in_force_are_named() {
+    let said = shown(&findings(&node("n", "3.5.0", "")));
+    assert_eq!(
+        said,
+        [
+            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.5.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ]
+    );
+    let said = shown(&findings(&node("n", "3.2.2", "")));
+    assert_eq!(
+        said,
+        [
+            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.2.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.2.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so no cleanup channel is written",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ]
+    );
+    let said = shown(&findings(&node("n", "3.1.2", "")));
+    assert_eq!(
+        said,
+        [
+            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.1.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so no cleanup channel is written",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 32.0 MiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 32.0 MiB and more",
+            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ]
+    );
+    let said = shown(&findings(&node("n", "3.0.0", "")));
+    assert_eq!(
+        said,
+        [
+            "note: [smoosh] cleanup_index_files: is off unless exactly \"true\" up to 3.2, so no cleanup channel is written",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 5, which for this much slack means files of 20.0 MiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 5, which for this much slack means files of 20.0 MiB and more",
+            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ]
+    );
+    let said = shown(&findings(&node("n", "2.3.1", "")));
+    assert_eq!(
+        said,
+        ["impossible: [smoosh]: CouchDB 2.3.1 has no smoosh: import compaction-daemon instead",]
+    );
+    let said = shown(&findings(&node("n", "", "")));
+    assert_eq!(
+        said,
+        [
+            "warning: [smoosh]: the CouchDB version \"\" cannot be read, so the rules of 3.5.2 are assumed",
+            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.5.2 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.5.2 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ]
+    );
+    let said = shown(&findings(&node("n", "3.9.x", "")));
+    assert_eq!(
+        said,
+        [
+            "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_views: CouchDB 3.9.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
+            "note: [smoosh]: min_priority is left out in slack_dbs, slack_views: CouchDB 3.9.0 has 536870912 in its code, while its configuration reference says 16 MB and \"at least\" (it is \"more than\")",
+            "note: [smoosh] cleanup_index_files: is left out and therefore on since CouchDB 3.3, though its documentation says off",
+            "note: [smoosh.slack_dbs]: gets only what ratio_dbs before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.slack_views]: gets only what ratio_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
+            "note: [smoosh.upgrade_dbs]: takes no database on CouchDB 3.x: older file formats read as the newest once opened",
+        ]
+    );
+}

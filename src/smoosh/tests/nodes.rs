@@ -1,0 +1,132 @@
+//! Nodes side by side.
+
+use super::*;
+
+#[test]
+fn nodes_that_differ_in_writing_alone_are_one_group() {
+    let a = node("a", "3.5.0", "[smoosh.ratio_dbs]\nmin_priority = 3.0\n");
+    let b = node(
+        "b",
+        "3.3.3",
+        "[smoosh.ratio_dbs]\nmin_priority = 3\npriority = ratio\n[smoosh]\nstaleness = 7\n",
+    );
+    let imported = import(&[a, b]).unwrap();
+    assert!(imported.is_equal());
+    assert_eq!(imported.per_node, 7);
+    assert_eq!(
+        imported.summary(),
+        [
+            "a (CouchDB 3.5.0), b (CouchDB 3.3.3): 7 channels: ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup",
+            "jobs at once on a node: at most 7; a lower limits.per_node is stricter than CouchDB",
+            "0 impossible, 0 warnings, 9 notes",
+        ]
+    );
+}
+
+#[test]
+fn what_differs_in_effect_is_impossible_and_named_by_node() {
+    let a = node("a", "3.5.0", "[smoosh]\ndb_channels = big\n[smoosh.big]\nmin_size = 5000000\n");
+    let b = node("b", "3.5.0", "[smoosh.ratio_dbs]\nmin_priority = 3.0\nfrom = 20:00\n");
+    let c = node("c", "3.3.3", "[smoosh.ratio_dbs]\nmin_priority = 3\nfrom = 20:00\n");
+    let d = node("d", "3.2.2", "[smoosh]\ncleanup_index_files = true\n");
+    let imported = import(&[a, b, c, d]).unwrap();
+    assert!(!imported.is_equal());
+    let groups: Vec<Vec<_>> = imported
+        .groups
+        .iter()
+        .map(|group| group.nodes.iter().map(|(node, _)| node.as_str()).collect())
+        .collect();
+    assert_eq!(groups, [vec!["b", "c"], vec!["a"], vec!["d"]]);
+    assert_eq!(imported.channels, imported.groups[0].channels);
+    let impossible: Vec<_> = imported
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Impossible)
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        impossible,
+        [
+            "impossible: [smoosh.big] (b, c, d, a): differs between nodes: missing on b, c, d; in use on a; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
+            "impossible: [smoosh.ratio_dbs] min_priority (b, c, a, d): differs between nodes: 3 on b, c; 2 on a, d; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
+            "impossible: [smoosh.ratio_dbs] window (b, c, a, d): differs between nodes: 20:00:00 to 00:00:00 UTC on b, c; always on a, d; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
+            "impossible: [smoosh] order of channels (b, c, a, d): differs between nodes: ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup on b, c, a; upgrade_dbs, ratio_dbs, slack_dbs, upgrade_views, ratio_views, slack_views, index_cleanup on d; one recliner.yml serves all its nodes, and this one follows b, c: make the settings equal, or run a recliner for each group with its own nodes",
+        ]
+    );
+}
+
+#[test]
+fn a_finding_names_every_node_it_holds_for_once() {
+    let ini = "[smoosh.ratio_dbs]\nfoo = 1\n";
+    let imported = import(&[node("a", "3.5.0", ini), node("b", "3.5.0", ini)]).unwrap();
+    let first = imported.findings.first().unwrap();
+    assert_eq!(
+        *first,
+        Finding {
+            severity: Severity::Warning,
+            nodes: vec!["a".to_owned(), "b".to_owned()],
+            section: "smoosh.ratio_dbs".to_owned(),
+            key: Some("foo".to_owned()),
+            message: "does nothing: smoosh reads no such key".to_owned(),
+        }
+    );
+}
+
+#[test]
+fn ignored_shards_of_all_nodes_are_one_list() {
+    let a = node("a", "3.5.0", "[smoosh.ignore]\nshards/00000000-7fffffff/x.1 = true\n");
+    let b =
+        node("b", "3.5.0", "[smoosh.ignore]\nshards/80000000-ffffffff/x.1 = true\nother = true\n");
+    let imported = import(&[a, b]).unwrap();
+    assert!(imported.is_equal());
+    assert_eq!(
+        imported.channels.ignore.texts(),
+        ["shards/00000000-7fffffff/x.1", "shards/80000000-ffffffff/x.1"]
+    );
+    let excluded: Vec<_> = imported
+        .channels
+        .list
+        .iter()
+        .map(|channel| (&*channel.name, channel.databases.texts().1.join(" ")))
+        .filter(|(_, names)| !names.is_empty())
+        .collect();
+    assert_eq!(
+        excluded,
+        [
+            ("ratio_views", "x"),
+            ("slack_views", "x"),
+            ("upgrade_views", "x"),
+            ("index_cleanup", "other")
+        ]
+        .map(|(name, excluded)| (name, excluded.to_owned()))
+    );
+    let warnings: Vec<_> = imported
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Warning)
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        warnings,
+        [
+            "warning: [smoosh.ignore] other (b): is not named on a, but written for all nodes: the same where those hold no copy of it",
+            "warning: [smoosh.ignore] shards/00000000-7fffffff/x.1 (a): is not named on b, but written for all nodes: the same where those hold no copy of it",
+            "warning: [smoosh.ignore] shards/80000000-ffffffff/x.1 (b): is not named on a, but written for all nodes: the same where those hold no copy of it",
+            "warning: [smoosh.ignore] other (b): names no shard file, so it keeps smoosh only from cleaning up the index files of that database (and from a database that this node alone has): name shards/RANGE/db.SUFFIX to ignore a shard",
+        ]
+    );
+}
+
+#[test]
+fn a_node_without_smoosh_is_left_out_and_alone_an_error() {
+    let old = || node("old", "2.3.1", "");
+    let imported = import(&[old(), node("new", "3.5.0", "")]).unwrap();
+    assert!(!imported.is_equal());
+    assert_eq!(imported.groups.len(), 1);
+    assert_eq!(imported.channels, Channels::default());
+    assert_eq!(
+        import(&[old()]).unwrap_err().to_string(),
+        "none of the nodes (old) runs smoosh, which came with CouchDB 3.0: import compaction-daemon instead"
+    );
+    assert!(matches!(import(&[]), Err(ImportError::NoNodes)));
+}
