@@ -3,6 +3,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod couch;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
