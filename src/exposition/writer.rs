@@ -275,7 +275,7 @@ fn push_value(out: &mut String, value: Value) {
 #[inline]
 pub(super) fn push_escaped(out: &mut String, text: &str) {
     // Without an early exit the compiler checks sixteen bytes at a time.
-    let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'\n' | b'\0');
+    let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'\n');
     if text.bytes().fold(false, |any, byte| any | special(byte)) {
         text.chars().for_each(|c| push_char(out, c, true));
     } else {
@@ -288,15 +288,14 @@ fn push_help(out: &mut String, text: &str) {
     text.chars().for_each(|c| push_char(out, c, false));
 }
 
-/// Appends a character. Prometheus's own reader takes NUL for the end of the scrape and
-/// neither format has an escape for it, so that it becomes U+FFFD.
+/// Appends a character. All others stand for themselves, NUL and line separators included:
+/// Prometheus reads them back in both formats.
 #[cold]
 fn push_char(out: &mut String, c: char, quoted: bool) {
     match c {
         '\\' => out.push_str("\\\\"),
         '\n' => out.push_str("\\n"),
         '"' if quoted => out.push_str("\\\""),
-        '\0' => out.push(char::REPLACEMENT_CHARACTER),
         c => out.push(c),
     }
 }
