@@ -69,8 +69,8 @@ fn specimen(format: Format) -> String {
     for name in ODD {
         files.sample(&["couchdb@a", "db", name, "00000000-7fffffff", "", ""], 1u32);
     }
-    let labels = Labels::of(&f::TARGET_FILE_BYTES, &["_cluster", "view", "db", "", "a\"b", "0f"]);
-    writer.family(&f::TARGET_ACTIVE_BYTES).rendered(&labels, 7usize);
+    let labels = ["_cluster", "view", "db", "", "a\"b", "0f"];
+    writer.family(&f::TARGET_ACTIVE_BYTES).sample(&labels, 7usize);
     write_gathered(&mut writer, &observed_registry().gather());
     writer.finish()
 }
@@ -134,27 +134,6 @@ fn a_gathered_family_never_stands_beside_one_of_the_same_name() {
     let once = writer.out.clone();
     write_gathered(&mut writer, &registry.gather());
     assert_eq!(writer.finish(), once);
-}
-
-#[test]
-fn rendered_labels_are_those_a_sample_writes() {
-    for format in Format::ALL {
-        for name in ODD {
-            let values = ["couchdb@a", "db", name, "", name, "0f"];
-            let mut one = Writer::new(format, String::new());
-            one.family(&f::TARGET_FILE_BYTES).sample(&values, 0.5);
-            let mut other = Writer::new(format, String::new());
-            let labels = Labels::of(&f::TARGET_FILE_BYTES, &values);
-            other.family(&f::TARGET_FILE_BYTES).rendered(&labels, 0.5);
-            assert_eq!(one.finish(), other.finish());
-        }
-        let mut one = Writer::new(format, String::new());
-        one.family(&f::CONFIG_LAST_RELOAD_SUCCESSFUL).sample(&[], true);
-        let mut other = Writer::new(format, String::new());
-        let labels = Labels::of(&f::CONFIG_LAST_RELOAD_SUCCESSFUL, &[]);
-        other.family(&f::CONFIG_LAST_RELOAD_SUCCESSFUL).rendered(&labels, true);
-        assert_eq!(one.finish(), other.finish());
-    }
 }
 
 #[test]
