@@ -27,7 +27,7 @@ pub use family::{Description, Family, MetricType, Unit};
 pub use negotiation::negotiate;
 pub use registry::write_gathered;
 pub use series::duplicate_series;
-pub use writer::{Labels, Samples, Value, Writer};
+pub use writer::{Samples, Value, Writer};
 
 /// A text format that Prometheus reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

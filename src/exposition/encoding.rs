@@ -25,8 +25,8 @@ pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     gzip > 0.0 && gzip >= identity.unwrap_or(0.0)
 }
 
-/// Compresses at the fastest level: metrics shrink to about a twentieth, and the next
-/// level that saves much costs five times the time.
+/// Compresses at the fastest level: metrics shrink to an eighth or less, and the default
+/// level costs five times the time.
 #[must_use]
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());

@@ -5,8 +5,8 @@
 //! family of [`super::families`] and, through `registry`, for those of `prometheus`.
 //!
 //! It is built for a hundred thousand series a scrape: what comes before and between the
-//! label values is put together once a family, numbers are formatted without `fmt`, and
-//! labels that several families share can be rendered once ([`Labels`]).
+//! label values is put together once a family, and numbers are formatted without `fmt`.
+//! Rendering the labels of a target once for its three families was tried and is slower.
 
 use super::{
     Format,
@@ -214,17 +214,6 @@ impl<const N: usize> Samples<'_, N> {
         push_value(out, value.into());
     }
 
-    /// Writes one sample whose labels were rendered before.
-    #[inline]
-    pub fn rendered(&mut self, labels: &Labels<N>, value: impl Into<Value>) {
-        if !self.is_open() {
-            return;
-        }
-        let out = &mut self.writer.out;
-        out.extend([self.header.name, &labels.text, " "]);
-        push_value(out, value.into());
-    }
-
     /// Whether samples may follow; the first that asks gets the header written.
     fn is_open(&mut self) -> bool {
         if self.state == State::Empty {
@@ -232,33 +221,6 @@ impl<const N: usize> Samples<'_, N> {
             self.state = State::Open;
         }
         self.state == State::Open
-    }
-}
-
-/// The labels of one series as text, for series of several families with the same labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Labels<const N: usize> {
-    text: Box<str>,
-}
-
-impl<const N: usize> Labels<N> {
-    /// Renders label values under the label names of `family`; to be used with families
-    /// that have the same ones.
-    #[must_use]
-    pub fn of(family: &Family<N>, values: &[&str; N]) -> Self {
-        let mut text =
-            String::with_capacity(2 + values.iter().map(|v| v.len() + 16).sum::<usize>());
-        for (place, (name, value)) in family.labels.iter().zip(values).enumerate() {
-            text.push(if place == 0 { '{' } else { ',' });
-            text.push_str(name);
-            text.push_str("=\"");
-            push_escaped(&mut text, value);
-            text.push('"');
-        }
-        if N > 0 {
-            text.push('}');
-        }
-        Self { text: text.into() }
     }
 }
 
@@ -275,7 +237,7 @@ fn push_value(out: &mut String, value: Value) {
 #[inline]
 pub(super) fn push_escaped(out: &mut String, text: &str) {
     // Without an early exit the compiler checks sixteen bytes at a time.
-    let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'\n' | b'\0');
+    let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'\n');
     if text.bytes().fold(false, |any, byte| any | special(byte)) {
         text.chars().for_each(|c| push_char(out, c, true));
     } else {
@@ -288,15 +250,14 @@ fn push_help(out: &mut String, text: &str) {
     text.chars().for_each(|c| push_char(out, c, false));
 }
 
-/// Appends a character. Prometheus's own reader takes NUL for the end of the scrape and
-/// neither format has an escape for it, so that it becomes U+FFFD.
+/// Appends a character. All others stand for themselves, NUL and line separators included:
+/// Prometheus reads them back in both formats.
 #[cold]
 fn push_char(out: &mut String, c: char, quoted: bool) {
     match c {
         '\\' => out.push_str("\\\\"),
         '\n' => out.push_str("\\n"),
         '"' if quoted => out.push_str("\\\""),
-        '\0' => out.push(char::REPLACEMENT_CHARACTER),
         c => out.push(c),
     }
 }

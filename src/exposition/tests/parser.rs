@@ -143,7 +143,6 @@ fn unescape(text: &str, quotes: bool) -> Result<String, String> {
                 other => return Err(format!("no such escape: {other:?}")),
             },
             '"' if quotes => return Err("a bare quote".to_owned()),
-            '\0' => return Err("a NUL".to_owned()),
             c => c,
         });
     }
