@@ -170,7 +170,8 @@ fn slack(file: u64, active: u64) -> f64 {
 fn weighed_rewrites(facts: &Facts) -> Option<f64> {
     let documents = facts.docs.get()?.saturating_add(facts.deleted_docs.get()?);
     let ever = facts.update_seq.get()?.saturating_sub(documents);
-    let rewrites = facts.changes()?.min(ever);
+    let since = u64::try_from(facts.changes()?).unwrap_or_default();
+    let rewrites = since.min(ever);
     if rewrites == 0 || documents == 0 {
         return Some(0.0);
     }

@@ -5,12 +5,14 @@
 //! applies them to its tables.
 
 mod designs;
+mod http;
 mod map;
 mod observation;
 mod stage;
 mod standing;
 
 pub use designs::{Design, DesignGroup, groups, served};
+pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{IndexSeen, Members, NodeSeen, Observation, TaskSeen, Unread, ViewSeen};
 pub use stage::{Lane, Source, Stage, ViewsOf};

@@ -85,6 +85,17 @@ impl Client {
         Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
     }
 
+    /// One database's document in the shard map, if it has one.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn shard_map_entry(&self, db: &str) -> Result<Option<wire::DbsDoc>, Error> {
+        let route = Route::ShardMap { from: Some(db), limit: 1 };
+        let page: wire::MapRows = self.get(route, Whom::Any, false).await?;
+        let row = page.rows.into_iter().next().filter(|row| row.id.as_deref() == Some(db));
+        Ok(row.and_then(|row| row.doc))
+    }
+
     /// One shard copy's facts, or those of a node-local database such as `_dbs`.
     ///
     /// `cold` says that the file was not read lately, so that the server may have to

@@ -2,10 +2,10 @@
 
 use super::{Sizes, loose};
 use crate::target::Signature;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
-/// A design document's shape: what tells whether it has an index and who builds it.
-/// Its code is not kept.
+/// A design document: what tells whether it has an index, who builds it, and which other
+/// documents share it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct DesignDoc {
@@ -18,9 +18,11 @@ pub struct DesignDoc {
     /// The language; CouchDB takes a missing one as `javascript`.
     #[serde(deserialize_with = "loose::loose")]
     pub language: Option<String>,
-    /// The names of its views; `None` where `views` is missing or no object.
-    #[serde(deserialize_with = "loose::keys")]
-    pub views: Option<Vec<String>>,
+    /// What it defines: equal texts in one language share an index, as far as their
+    /// [`options`](Self::options) are equal. `None` where `views` is missing or no object,
+    /// or has none.
+    #[serde(deserialize_with = "definition")]
+    pub views: Option<String>,
     /// Whether CouchDB may build the index by itself; missing means yes.
     #[serde(deserialize_with = "loose::loose")]
     pub autoupdate: Option<bool>,
@@ -34,7 +36,7 @@ impl DesignDoc {
     /// exist.
     #[must_use]
     pub fn has_views(&self) -> bool {
-        self.views.as_ref().is_some_and(|views| !views.is_empty())
+        self.views.is_some()
     }
 
     /// The language, with CouchDB's default.
@@ -42,6 +44,12 @@ impl DesignDoc {
     pub fn language(&self) -> &str {
         self.language.as_deref().unwrap_or("javascript")
     }
+}
+
+/// The text of an object that is not empty.
+fn definition<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let views = serde_json::Value::deserialize(from)?;
+    Ok(views.as_object().filter(|views| !views.is_empty()).map(|_| views.to_string()))
 }
 
 /// Options of a design document.

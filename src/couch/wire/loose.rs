@@ -186,25 +186,6 @@ impl<'de, T: Loose<'de>> Loose<'de> for BTreeMap<String, T> {
     }
 }
 
-/// The keys of an object.
-#[derive(Default)]
-struct Keys(Option<Vec<String>>);
-
-impl<'de> Loose<'de> for Keys {
-    fn of_map<A: MapAccess<'de>>(mut items: A) -> Result<Self, A::Error> {
-        let mut keys = Vec::new();
-        while let Some((key, IgnoredAny)) = items.next_entry()? {
-            keys.push(key);
-        }
-        Ok(Self(Some(keys)))
-    }
-}
-
-/// The keys of an object, or unknown.
-pub(super) fn keys<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<String>>, D::Error> {
-    loose(from).map(|Keys(keys)| keys)
-}
-
 /// A text of character codes, as Erlang's strings arrive, or a plain one.
 #[derive(Default)]
 struct Letters(Option<String>);

@@ -6,7 +6,7 @@
 use super::State;
 use crate::{
     channel::{Channel, Mode, Priority},
-    exposition::{Labels, Writer, families as f},
+    exposition::{Writer, families as f},
     facts::Source,
     plan::{Plan, QueueView},
     scanner::Status,
@@ -136,7 +136,7 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
 /// The targets with most to reclaim, by name.
 fn top(writer: &mut Writer, plan: &Plan) {
     let top = plan.snapshot.top();
-    let targets: Vec<(TargetRef<'_>, Labels<6>)> = Kind::ALL
+    let targets: Vec<(TargetRef<'_>, [String; 6])> = Kind::ALL
         .iter()
         .flat_map(|kind| top.of(*kind))
         .filter_map(|ix| plan.snapshot.target(*ix))
@@ -151,7 +151,7 @@ fn top(writer: &mut Writer, plan: &Plan) {
         let mut samples = writer.family(family);
         for (target, labels) in &targets {
             if let Some(bytes) = fact(*target) {
-                samples.rendered(labels, bytes);
+                samples.sample(&labels.each_ref().map(|label| &**label), bytes);
             }
         }
     }
@@ -164,7 +164,7 @@ fn top(writer: &mut Writer, plan: &Plan) {
     }
 }
 
-fn labels(target: TargetRef<'_>) -> Labels<6> {
+fn labels(target: TargetRef<'_>) -> [String; 6] {
     let range = target.range().map(|range| range.to_string()).unwrap_or_default();
     let view = target.view();
     let design = view.and_then(|view| view.designs.first()).map_or("", |design| design);
@@ -172,10 +172,14 @@ fn labels(target: TargetRef<'_>) -> Labels<6> {
     let name = target.db_name();
     // Two instances of one database name, an old one lying about, are two series.
     let db = if target.state() == TargetState::Ok { name.db.to_owned() } else { name.to_string() };
-    Labels::of(
-        &f::TARGET_FILE_BYTES,
-        &[target.node(), target.kind().label(), &db, &range, design, &signature],
-    )
+    [
+        target.node().to_owned(),
+        target.kind().label().to_owned(),
+        db,
+        range,
+        design.to_owned(),
+        signature,
+    ]
 }
 
 fn queues(writer: &mut Writer, plan: &Plan) {

@@ -1,0 +1,159 @@
+//! View indexes over HTTP: exact on the range that holds the design document.
+
+use super::{HttpSource, convert};
+use crate::{
+    couch::{Kind as Failed, wire},
+    facts::Facts,
+    inventory::{
+        Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, ViewsOf, doc_hash, groups,
+    },
+    snapshot::{Snapshot, TargetRef},
+};
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use std::sync::Arc;
+
+/// Databases whose views are read at a time: each costs a request to every range.
+const DATABASES: usize = 4;
+
+impl HttpSource {
+    /// Database by database.
+    pub(super) fn views(
+        self,
+        snapshot: Arc<Snapshot>,
+        dbs: Vec<ViewsOf>,
+    ) -> BoxStream<'static, Observation> {
+        stream::iter(dbs)
+            .map(move |db| {
+                let (this, snapshot) = (self.clone(), Arc::clone(&snapshot));
+                async move { this.views_of(&snapshot, &db).await }
+            })
+            .buffer_unordered(DATABASES)
+            .filter_map(std::future::ready)
+            .boxed()
+    }
+
+    async fn views_of(&self, snapshot: &Snapshot, db: &ViewsOf) -> Option<Observation> {
+        let copies: Vec<TargetRef<'_>> =
+            db.copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
+        let name = copies.first()?.db_name();
+        let views = match self.client.design_docs(name.db).await {
+            Ok(docs) => {
+                let designs = docs.iter().filter_map(design).collect();
+                let groups = groups(designs, &self.settings.languages);
+                let mut views = Vec::with_capacity(groups.len());
+                for group in groups {
+                    views.push(self.view(snapshot, name.db, &copies, group).await);
+                }
+                Ok(merged(views))
+            }
+            Err(error) => Err(Unread::from(error)),
+        };
+        Some(Observation::Views { db: name.db.to_owned(), suffix: name.suffix.to_owned(), views })
+    }
+
+    /// One index, asked for through the first of its documents that a request can carry.
+    async fn view(
+        &self,
+        snapshot: &Snapshot,
+        db: &str,
+        copies: &[TargetRef<'_>],
+        group: DesignGroup,
+    ) -> ViewSeen {
+        let mut asked = Err(Unread::nothing_to_ask());
+        for design in &group.ids {
+            asked = self.index(snapshot, db, copies, design).await;
+            if !is_unaddressable(&asked) {
+                break;
+            }
+        }
+        ViewSeen {
+            unaddressable: is_unaddressable(&asked),
+            index: asked,
+            designs: group.ids,
+            language: group.language,
+        }
+    }
+
+    async fn index(
+        &self,
+        snapshot: &Snapshot,
+        db: &str,
+        copies: &[TargetRef<'_>],
+        design: &str,
+    ) -> Result<IndexSeen, Unread> {
+        let hash = doc_hash(design);
+        let holders = copies.iter().filter(|copy| {
+            let up = snapshot.node(copy.node_ix()).is_some_and(|node| node.up == Some(true));
+            up && copy.range().is_some_and(|range| range.contains(hash))
+        });
+        // The same copy each time, the first by node, so that values do not jump between
+        // copies that were compacted at different times.
+        let holder = holders.min_by_key(|copy| copy.node());
+        if let Some((copy, shard)) = holder.and_then(|copy| Some((copy, copy.shard_name()?))) {
+            match self.client.shard_view_info(copy.node(), &shard, design, false).await {
+                Ok(info) => {
+                    let version = snapshot.node(copy.node_ix()).and_then(|node| node.version);
+                    let facts =
+                        convert::view_facts(&info.view_index, None, version, self.clock.now());
+                    return seen(db, info, facts, true);
+                }
+                // Another hash function, or a document that just moved: ask the cluster.
+                Err(error) if error.kind() == Failed::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let info = self.client.view_info(db, design).await?;
+        let ranges = copies.first().map_or(1, |copy| u64::from(copy.map().ranges));
+        let facts = convert::view_facts(&info.view_index, Some(ranges), None, self.clock.now());
+        seen(db, info, facts, false)
+    }
+}
+
+fn seen(
+    db: &str,
+    info: wire::ViewInfo,
+    facts: Facts,
+    exact_range: bool,
+) -> Result<IndexSeen, Unread> {
+    let signature = info.view_index.signature.ok_or_else(|| Unread {
+        reason: Failed::Garbage.label(),
+        message: format!("_info of a design document of {db} names no signature"),
+    })?;
+    let collators = info.view_index.collator_versions.unwrap_or_default();
+    Ok(IndexSeen { signature, facts, collators, exact_range })
+}
+
+fn is_unaddressable(asked: &Result<IndexSeen, Unread>) -> bool {
+    asked.as_ref().is_err_and(|unread| unread.reason == Failed::Unaddressable.label())
+}
+
+fn design(doc: &wire::DesignDoc) -> Option<Design> {
+    Some(Design {
+        id: doc.id.clone()?,
+        language: doc.language.clone(),
+        has_views: doc.has_views(),
+        definition: format!("{:?}{}", doc.options, doc.views.as_deref().unwrap_or_default()),
+    })
+}
+
+/// Definitions that differ in form may still share a signature: one target each.
+fn merged(views: Vec<ViewSeen>) -> Vec<ViewSeen> {
+    let mut merged: Vec<ViewSeen> = Vec::with_capacity(views.len());
+    for view in views {
+        let same = merged.iter_mut().find(|known| match (&known.index, &view.index) {
+            (Ok(known), Ok(index)) => known.signature == index.signature,
+            _ => false,
+        });
+        match same {
+            Some(known) => {
+                known.designs.extend(view.designs);
+                known.designs.sort_unstable();
+            }
+            None => merged.push(view),
+        }
+    }
+    merged
+}
