@@ -1,0 +1,70 @@
+//! `recliner explain`: why a target is or is not a candidate.
+
+use super::{Exit, Failure, args::{ExplainArgs, Format}, once, print, table};
+use crate::report::{self, Found, Target};
+use serde_json::{Value, json};
+
+pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
+    let (targets, memory) = match &args.recliner {
+        Some(url) => (asked(url, &args.target).await?, true),
+        None => (read(&args).await?, false),
+    };
+    match args.format {
+        Format::Json => {
+            let answer = json!({ "targets": targets, "memory": memory });
+            print(&format!("{answer}\n"))?;
+        }
+        Format::Table => {
+            let mut text = String::new();
+            for target in &targets {
+                text.push_str(&table::explained(target));
+                text.push('\n');
+            }
+            if !memory {
+                text.push_str("Read just now, without a memory: how long it waits is not known.\n");
+            }
+            print(&text)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Reads the cluster anew.
+async fn read(args: &ExplainArgs) -> Result<Vec<Value>, Failure> {
+    let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
+    once::start_log(&loaded.settings)?;
+    let look = once::look(&loaded.settings).await?;
+    let plan = &look.plan;
+    let found = match report::find(plan, &args.target) {
+        Found::One(ix) => vec![ix],
+        Found::Several(all) => all,
+        Found::None => {
+            once::warn_of(&look.status);
+            return Err(Failure::failed(format!("nothing is called {:?}", args.target)));
+        }
+    };
+    found
+        .into_iter()
+        .filter_map(|ix| plan.snapshot.target(ix))
+        .map(|target| serde_json::to_value(Target::of(plan, target)).map_err(Failure::failed))
+        .collect()
+}
+
+/// Asks a service that remembers.
+async fn asked(url: &str, target: &str) -> Result<Vec<Value>, Failure> {
+    let base = url.trim_end_matches('/');
+    let at = reqwest::Url::parse_with_params(
+        &format!("{base}/api/v1/explain"),
+        [("target", target), ("limit", "10000")],
+    )
+    .map_err(|why| Failure::usage(format!("--recliner.url {url:?} is not a URL: {why}")))?;
+    let refused = |why: String| Failure::failed(format!("cannot ask recliner at {base}: {why}"));
+    let answer = reqwest::get(at).await.map_err(|why| refused(why.to_string()))?;
+    let body = answer.bytes().await.map_err(|why| refused(why.to_string()))?;
+    let body: Value = serde_json::from_slice(&body).map_err(|why| refused(why.to_string()))?;
+    match (body["data"]["targets"].as_array(), body["error"].as_str()) {
+        (Some(targets), _) => Ok(targets.clone()),
+        (None, Some(why)) => Err(Failure::failed(why)),
+        (None, None) => Err(refused("it answered no JSON of recliner's".to_owned())),
+    }
+}

@@ -1,0 +1,138 @@
+//! Looking at a cluster once: for commands that read it, print and end.
+
+use super::{Failure, args::SourceArgs};
+use crate::{
+    clock::Clock,
+    config::{self, Flags, Loaded},
+    couch::{Kind, Transport},
+    log,
+    plan::Plan,
+    scanner::{Progress, Status},
+    service::{Tasks, Watch},
+    settings::Settings,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{
+    io::{IsTerminal, Write},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// What one look brought.
+pub(super) struct Look {
+    pub(super) plan: Arc<Plan>,
+    pub(super) status: Arc<Status>,
+}
+
+impl SourceArgs {
+    /// The flags as the configuration takes them.
+    pub(super) fn flags(&self) -> Flags {
+        let env = |name| std::env::var(name).ok();
+        Flags {
+            couchdb_urls: self.urls.clone(),
+            couchdb_username: self.username.clone(),
+            couchdb_password_file: self.password_file.clone(),
+            env_user: env("COUCHDB_USER"),
+            env_password: env("COUCHDB_PASSWORD").map(Into::into),
+            data_dir: self.data_dir.clone(),
+            view_index_dir: self.view_index_dir.clone(),
+            nodes: self.node.iter().cloned().collect(),
+            log_level: self.log.level.clone(),
+            log_format: self.log.format.clone(),
+            ..Flags::default()
+        }
+    }
+}
+
+/// Reads the configuration, from a file where one is named.
+pub(super) fn load(flags: &Flags, file: Option<&Path>) -> Result<Loaded, Failure> {
+    let bytes = file.map(config::read_file).transpose().map_err(Failure::usage)?;
+    let file = file.zip(bytes.as_deref()).map(|(name, bytes)| config::File { name, bytes });
+    config::load(flags, file).map_err(Failure::usage)
+}
+
+/// Starts logging as the settings say.
+pub(super) fn start_log(settings: &Settings) -> Result<(), Failure> {
+    log::init(settings.log.level, settings.log.format).map_err(Failure::failed)
+}
+
+/// Reads the cluster once.
+pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
+    let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
+    let registry = prometheus::Registry::new();
+    let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+    let mut watch = Watch::start(settings, transport, Clock::System, &registry, &mut tasks, &stop)
+        .map_err(Failure::usage)?;
+    let bar = progress_bar();
+    let status = loop {
+        let status = Arc::clone(&watch.scanner.status.borrow_and_update());
+        if status.sweeps > 0 {
+            break status;
+        }
+        show(&bar, status.progress);
+        tokio::select! {
+            changed = watch.scanner.status.changed() => if changed.is_err() {
+                return Err(Failure::failed("the scanner ended"));
+            },
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted.map_err(Failure::failed)?;
+                bar.finish_and_clear();
+                return Err(Failure::failed("interrupted"));
+            }
+        }
+    };
+    bar.finish_and_clear();
+    let version = watch.scanner.snapshots.borrow().version();
+    let planned = watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
+    let plan = Arc::clone(&planned.map_err(|_| Failure::failed("the planner ended"))?);
+    stop.cancel();
+    if let Some(problem) = &status.problem {
+        let refused = status.errors.keys().any(|(_, reason)| *reason == Kind::Login.label());
+        let hint = if refused { "; check the user and the password" } else { "" };
+        return Err(Failure::failed(format!("{problem}{hint}")));
+    }
+    Ok(Look { plan, status })
+}
+
+fn progress_bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Option<Progress>) {
+    let template = match progress.and_then(|progress| progress.total) {
+        Some(total) => {
+            bar.set_length(total as u64);
+            "reading {wide_bar} {pos}/{len} {eta}"
+        }
+        None => "{spinner} asking who is there",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_position(progress.map_or(0, |progress| progress.done as u64));
+}
+
+/// Says on standard error what could not be seen.
+pub(super) fn warn_of(status: &Status) {
+    let mut err = std::io::stderr().lock();
+    let mut say = |line: &str| {
+        // Nothing can be done when standard error is closed.
+        let _closed = writeln!(err, "recliner: {line}");
+    };
+    for right in &status.missing_rights {
+        say(right);
+    }
+    for ((node, reason), count) in &status.errors {
+        say(&format!("{node}: {count} could not be read ({})", reason.replace('_', " ")));
+    }
+    if let Some(last) = &status.last_error {
+        say(&format!("the last of them: {last}"));
+    }
+}

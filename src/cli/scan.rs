@@ -1,0 +1,40 @@
+//! `recliner scan`: read once, print, end.
+
+use super::{Exit, Failure, args::{Format, ScanArgs}, once, print, table};
+use crate::report::{self, Target};
+use serde_json::json;
+
+pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
+    let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
+    let mut settings = loaded.settings;
+    if args.no_pace {
+        settings.couchdb.cold_reads_per_second = 0;
+    }
+    once::start_log(&settings)?;
+    let look = once::look(&settings).await?;
+    let plan = &look.plan;
+    match args.format {
+        Format::Table => {
+            let width = table::width();
+            let parts = [
+                table::headline(plan, false),
+                table::nodes(plan, width),
+                table::queues(plan, width),
+                table::targets(plan, width),
+            ];
+            print(&parts.join("\n"))?;
+        }
+        Format::Json => {
+            let targets = plan.snapshot.targets().map(|target| Target::of(plan, target));
+            let answer = json!({
+                "generated_at": plan.snapshot.generated_at().rfc3339(),
+                "nodes": report::nodes(plan).collect::<Vec<_>>(),
+                "targets": targets.collect::<Vec<_>>(),
+            });
+            print(&format!("{answer}\n"))?;
+        }
+    }
+    once::warn_of(&look.status);
+    let unseen = !look.status.errors.is_empty();
+    Ok(if unseen { Exit::Unseen } else { Exit::Done })
+}

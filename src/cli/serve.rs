@@ -1,0 +1,73 @@
+//! `recliner serve`: watch a cluster until told to stop.
+
+use super::{Exit, Failure, args::{ServeArgs, WebArgs}, once};
+use crate::{
+    clock::Clock,
+    config::{Finding, Flags},
+    couch::Transport,
+    http::About,
+    service::{Ended, Reload, Service},
+};
+use std::path::PathBuf;
+
+/// What this build is.
+pub(super) fn about(simulated: bool) -> About {
+    About {
+        version: env!("CARGO_PKG_VERSION"),
+        revision: option_env!("RECLINER_REVISION").unwrap_or("unknown"),
+        simulated,
+    }
+}
+
+impl WebArgs {
+    /// Lays these flags over others.
+    pub(super) fn over(&self, flags: Flags) -> Flags {
+        Flags {
+            web_listen_address: self.listen.map(|address| address.to_string()),
+            web_enable_lifecycle: self.lifecycle,
+            ..flags
+        }
+    }
+}
+
+pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
+    let flags = Flags {
+        mode: args.mode.clone(),
+        storage_path: args.storage.clone(),
+        ..args.web.over(args.source.flags())
+    };
+    let file = args.source.config_file;
+    let loaded = once::load(&flags, file.as_deref())?;
+    once::start_log(&loaded.settings)?;
+    tell(&loaded.findings);
+    let settings = loaded.settings;
+    let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
+    let service = Service::start(settings, transport, about(false), Clock::System)
+        .await
+        .map_err(Failure::failed)?;
+    tracing::info!(address = %service.address(), "serving");
+    ended(service.run(again(flags, file)).await)
+}
+
+/// Reads the same file with the same flags again.
+fn again(flags: Flags, file: Option<PathBuf>) -> Reload {
+    Box::new(move || {
+        let loaded = once::load(&flags, file.as_deref()).map_err(|failure| failure.why)?;
+        tell(&loaded.findings);
+        Ok(loaded)
+    })
+}
+
+fn tell(findings: &[Finding]) {
+    for finding in findings {
+        tracing::warn!("{finding}");
+    }
+}
+
+/// How the process ends when the service has.
+pub(super) fn ended(how: Result<Ended, crate::service::StartError>) -> Result<Exit, Failure> {
+    match how.map_err(Failure::failed)? {
+        Ended::Told => Ok(Exit::Done),
+        Ended::Died(task) => Err(Failure::failed(format!("the {task} ended by itself"))),
+    }
+}

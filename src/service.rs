@@ -1,0 +1,231 @@
+//! The service: everything wired together, in one place and in order.
+//!
+//! Owns the start, the reload and the end. [`Watch`] is what sees a cluster: client,
+//! scanner and planner; commands that look once use it alone. [`Service`] adds the web
+//! surface, signals and orders. A task that ends by itself ends the process.
+
+mod orders;
+mod watch;
+
+pub use watch::{Tasks, Watch};
+
+use crate::{
+    clock::Clock,
+    config::{self, Loaded},
+    couch::{ConnectError, Transport},
+    http::{self, About, ConfigStatus, Order},
+    settings::Settings,
+};
+use orders::Signals;
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch as latest},
+    time,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long tasks may take to end.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Orders over HTTP: one at a time, and one that waits.
+const ORDERS: usize = 1;
+
+/// Reads the configuration again.
+pub type Reload = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}: {source}; --web.listen-address names another")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Signals cannot be received.
+    #[error("cannot receive signals: {0}")]
+    Signals(io::Error),
+    /// The client cannot be set up.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Two metrics have one name.
+    #[error("cannot register metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// Why the service ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    Told,
+    /// A task ended that never should; this one.
+    Died(&'static str),
+}
+
+/// A service that runs.
+#[derive(Debug)]
+pub struct Service {
+    address: SocketAddr,
+    watch: Watch,
+    tasks: Tasks,
+    stop: CancellationToken,
+    settings: Settings,
+    config: latest::Sender<Arc<ConfigStatus>>,
+    orders: mpsc::Receiver<Order>,
+    clock: Clock,
+}
+
+impl Service {
+    /// Starts everything: listens first, so that a taken port costs CouchDB nothing.
+    ///
+    /// # Errors
+    /// When the address cannot be had or the client cannot be set up.
+    pub async fn start(
+        settings: Settings,
+        transport: Transport,
+        about: About,
+        clock: Clock,
+    ) -> Result<Self, StartError> {
+        let address = settings.web.listen_address;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| StartError::Listen { address, source })?;
+        let address = listener.local_addr().unwrap_or(address);
+        let registry = prometheus::Registry::new();
+        registry.register(Box::new(
+            prometheus::process_collector::ProcessCollector::for_self(),
+        ))?;
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new();
+        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop)?;
+        let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
+        let (orders_tx, orders) = mpsc::channel(ORDERS);
+        let state = http::State {
+            plan: watch.planner.plan.clone(),
+            scanner: watch.scanner.clone(),
+            about: Arc::new(about),
+            config: config_rx,
+            registry,
+            orders: settings.web.enable_lifecycle.then_some(orders_tx),
+        };
+        let ended = stop.clone();
+        tasks.spawn(async move {
+            let served = axum::serve(listener, http::router(state))
+                .with_graceful_shutdown(ended.cancelled_owned())
+                .await;
+            if let Err(why) = served {
+                tracing::error!(%why, "the web server failed");
+            }
+            "web server"
+        });
+        Ok(Self { address, watch, tasks, stop, settings, config, orders, clock })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What sees the cluster.
+    #[must_use]
+    pub const fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Stops it, as a signal would.
+    #[must_use]
+    pub fn stopper(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Serves until a signal, an order, or a task that ends by itself.
+    ///
+    /// # Errors
+    /// When signals cannot be received.
+    pub async fn run(mut self, mut reload: Reload) -> Result<Ended, StartError> {
+        let mut signals = Signals::new().map_err(StartError::Signals)?;
+        let ended = loop {
+            // Every arm is cancel-safe, and no arm's body awaits.
+            tokio::select! {
+                () = self.stop.cancelled() => break Ended::Told,
+                signal = signals.next() => match signal {
+                    orders::Signal::Stop => break Ended::Told,
+                    orders::Signal::Reload => {
+                        if let Err(why) = self.reload(&mut reload) {
+                            tracing::error!(why, "the configuration was not reloaded");
+                        }
+                    }
+                },
+                Some(order) = self.orders.recv() => match order {
+                    Order::Quit => break Ended::Told,
+                    Order::Reload(answer) => {
+                        // Whoever asked may have gone; the reload counts all the same.
+                        let _gone = answer.send(self.reload(&mut reload));
+                    }
+                },
+                Some(name) = self.tasks.next_ended() => break Ended::Died(name),
+            }
+        };
+        self.stop.cancel();
+        tracing::info!("stopping");
+        let grace = time::sleep(GRACE);
+        tokio::pin!(grace);
+        loop {
+            tokio::select! {
+                () = &mut grace => {
+                    tracing::warn!("some tasks did not end in time");
+                    break;
+                }
+                orders::Signal::Stop = signals.next() => break,
+                ended = self.tasks.next_ended() => if ended.is_none() { break },
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Reads the configuration again: a good one takes effect as a whole, a bad one not at
+    /// all.
+    fn reload(&mut self, read: &mut Reload) -> Result<(), String> {
+        let loaded = match read() {
+            Ok(loaded) => loaded,
+            Err(why) => {
+                self.config.send_modify(|config| {
+                    Arc::make_mut(config).reload_successful = false;
+                });
+                return Err(why);
+            }
+        };
+        let changes = config::changes(&self.settings, &loaded.settings);
+        let needs_restart: Vec<String> = changes
+            .iter()
+            .filter(|change| change.when == config::When::Restart)
+            .map(|change| change.key.to_string())
+            .collect();
+        if !needs_restart.is_empty() {
+            tracing::warn!(keys = needs_restart.join(" "), "these wait for a restart");
+        }
+        if let Err(why) = self.watch.reconfigure(&self.settings, &loaded.settings, &mut self.tasks) {
+            self.config.send_modify(|config| Arc::make_mut(config).reload_successful = false);
+            return Err(why.to_string());
+        }
+        self.settings = loaded.settings;
+        let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
+        self.config.send_replace(Arc::new(status));
+        tracing::info!(changed = changes.len(), "the configuration was reloaded");
+        Ok(())
+    }
+}
+
+fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
+    ConfigStatus {
+        shown: config::shown(settings),
+        mode: settings.mode,
+        reload_successful: true,
+        loaded_at: clock.now(),
+        needs_restart: Vec::new(),
+    }
+}
