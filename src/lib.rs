@@ -3,6 +3,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod couch;
 pub mod facts;
 pub mod pattern;
 pub mod size;

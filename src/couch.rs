@@ -1,0 +1,28 @@
+//! The CouchDB HTTP client, the reading half.
+//!
+//! Owns every URL that is sent to CouchDB, the login and its gate, the way to each
+//! node, limits on what is in flight, and the shape of every answer. It sends GET and
+//! nothing else; it never decides what to ask or what an answer means for a
+//! compaction. The inventory and the commands ask here.
+//!
+//! [`Client::connect`] gives a [`Client`], cheap to clone, and a [`Task`] that has to
+//! run as long as the client is used: it proves the login and learns addresses.
+
+mod address;
+mod client;
+
+mod error;
+
+mod metrics;
+mod route;
+mod settings;
+mod transport;
+pub mod wire;
+
+pub use address::{Address, ParseAddressError};
+pub use client::{Client, ConnectError, MapPage, NodeAccess, Task};
+pub use error::{Asked, Error, Kind};
+pub use metrics::Metrics;
+pub use route::{Route, Unaddressable};
+pub use settings::{Login, LoginError, Settings, Tls};
+pub use transport::{TlsError, Transport, TransportError};

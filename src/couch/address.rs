@@ -1,0 +1,218 @@
+//! Where a CouchDB server listens: a checked base URL without credentials.
+
+use reqwest::Url;
+use std::{fmt, net::Ipv6Addr, str::FromStr, sync::Arc};
+
+/// The base URL of one server: `http` or `https`, host, port, and for a proxy an
+/// optional path prefix. It never carries a user or a password.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The base without a slash at the end.
+    base: Arc<str>,
+    /// How much of `base` is scheme, host and port.
+    origin: usize,
+}
+
+impl Address {
+    /// The base URL, without a slash at the end.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.base
+    }
+
+    /// The path that stands before every route, such as `/couch`; mostly empty.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        self.base.get(self.origin..).unwrap_or("")
+    }
+
+    /// Scheme, host and port.
+    fn origin(&self) -> &str {
+        self.base.get(..self.origin).unwrap_or(&self.base)
+    }
+
+    /// Host and port, as the `Host` header carries them.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        self.origin().split_once("//").map_or("", |(_, authority)| authority)
+    }
+
+    /// The host of a node's name (`couchdb@host`) with this address's scheme and port.
+    ///
+    /// `None` when the name has no host, or one that no URL can carry.
+    #[must_use]
+    pub fn of_node(&self, node: &str) -> Option<Self> {
+        let (_, host) = node.split_once('@')?;
+        let (scheme, authority) = self.origin().split_once("://")?;
+        let port = authority
+            .rsplit_once(':')
+            .map(|(_, port)| port)
+            .filter(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if host.parse::<Ipv6Addr>().is_ok() {
+            return format!("{scheme}://[{host}]:{port}").parse().ok();
+        }
+        let named = !host.is_empty() && host.bytes().all(plain);
+        named.then(|| format!("{scheme}://{host}:{port}").parse().ok()).flatten()
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.base)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.base, out)
+    }
+}
+
+/// Why a text is not the address of a CouchDB server.
+///
+/// The text itself is shown only where it can hold no credentials.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ParseAddressError {
+    /// It is not a URL.
+    #[error(
+        "{shown} is not a URL: {reason}; write the address of a CouchDB server, such as http://couch-a:5984"
+    )]
+    Url {
+        /// The text, or a stand-in.
+        shown: String,
+        /// What the URL parser said.
+        reason: String,
+    },
+    /// The scheme is neither `http` nor `https`.
+    #[error("the CouchDB URL {shown} begins with neither http:// nor https://")]
+    Scheme {
+        /// The text, or a stand-in.
+        shown: String,
+    },
+    /// A user or a password is part of it.
+    #[error(
+        "the CouchDB URL for {host} carries a user or a password: give them as couchdb.username and couchdb.password_file (or COUCHDB_USER and COUCHDB_PASSWORD) instead"
+    )]
+    Login {
+        /// The host.
+        host: String,
+    },
+    /// It has a query or a fragment.
+    #[error("the CouchDB URL for {host} has a query or a fragment: leave out what follows ? or #")]
+    Query {
+        /// The host.
+        host: String,
+    },
+}
+
+/// The text where it can hold no credentials, else a stand-in.
+fn shown(text: &str) -> String {
+    if text.contains('@') {
+        "what was given (not shown, it may hold a password)".to_owned()
+    } else {
+        format!("{text:?}")
+    }
+}
+
+impl FromStr for Address {
+    type Err = ParseAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse(text.trim()).map_err(|reason| ParseAddressError::Url {
+            shown: shown(text),
+            reason: reason.to_string(),
+        })?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(ParseAddressError::Scheme { shown: shown(text) });
+        }
+        let host = url.host_str().unwrap_or_default().to_owned();
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(ParseAddressError::Login { host });
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(ParseAddressError::Query { host });
+        }
+        let port = url.port_or_known_default().unwrap_or_default();
+        let mut base = format!("{}://{host}:{port}", url.scheme());
+        let origin = base.len();
+        base.push_str(url.path().trim_end_matches('/'));
+        Ok(Self { base: base.into(), origin })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address(text: &str) -> Address {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_keep_scheme_host_port_and_prefix() {
+        for (text, base, prefix, authority) in [
+            ("http://couch-a:5984", "http://couch-a:5984", "", "couch-a:5984"),
+            ("http://couch-a:5984/", "http://couch-a:5984", "", "couch-a:5984"),
+            ("https://c.example/db/", "https://c.example:443/db", "/db", "c.example:443"),
+            ("http://[::1]:5984", "http://[::1]:5984", "", "[::1]:5984"),
+            ("HTTP://Couch", "http://couch:80", "", "couch:80"),
+        ] {
+            let address = address(text);
+            assert_eq!(
+                (address.as_str(), address.prefix(), address.authority()),
+                (base, prefix, authority),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_in_words() {
+        for (text, says) in [
+            ("", "is not a URL"),
+            ("couch-a:5984", "begins with neither http:// nor https://"),
+            ("http://", "is not a URL"),
+            ("ftp://couch-a", "begins with neither"),
+            ("http://adm@couch-a:5984", "carries a user or a password"),
+            ("http://couch-a:5984/?x=1", "has a query"),
+            ("http://couch-a:99999", "is not a URL"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_nodes_host_takes_the_first_urls_port() {
+        let first = address("https://in.example:6984/proxy");
+        for (node, base) in [
+            ("couchdb@10.0.0.7", Some("https://10.0.0.7:6984")),
+            ("couchdb@couch-b.internal", Some("https://couch-b.internal:6984")),
+            ("couchdb@fe80::1", Some("https://[fe80::1]:6984")),
+            ("nonode", None),
+            ("couchdb@", None),
+            ("couchdb@a/b", None),
+            ("couchdb@user:secret@host", None),
+        ] {
+            let found = first.of_node(node);
+            assert_eq!(found.as_ref().map(Address::as_str), base, "{node}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_refused_url_never_repeats_its_password(
+            scheme in "(http|https|ftp|x y|)",
+            password in "[a-zA-Z0-9:/?#%]{0,6}q9zsecretz9q[a-zA-Z0-9:/?#%]{0,6}",
+            rest in "[a-z:0-9/?#\\[]{0,12}",
+        ) {
+            let text = format!("{scheme}://adm:{password}@{rest}");
+            if let Err(error) = text.parse::<Address>() {
+                prop_assert!(!error.to_string().contains("secret"), "{error}");
+                prop_assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What can be read, one method a route.
+
+use super::{Client, Whom};
+use crate::couch::{Error, Kind, Route, wire};
+
+/// Design documents asked for at once; halved where a page is too large.
+const DESIGN_PAGE: usize = 200;
+
+/// One page of the shard map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapPage {
+    /// The databases' documents, by name.
+    pub docs: Vec<wire::DbsDoc>,
+    /// What to give as `after` for the next page; `None` at the end.
+    pub next: Option<String>,
+}
+
+impl Client {
+    /// Who the login is: `/_session`.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn session(&self) -> Result<wire::Session, Error> {
+        self.get(Route::Session, Whom::Any, false).await
+    }
+
+    /// Connected and expected nodes, as one live server sees them.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn membership(&self) -> Result<wire::Membership, Error> {
+        self.get(Route::Membership, Whom::Any, false).await
+    }
+
+    /// Version and vendor of whichever server answers; what anyone may read.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn welcome(&self) -> Result<wire::Welcome, Error> {
+        self.get(Route::Welcome, Whom::Any, false).await
+    }
+
+    /// Version and vendor of `node`.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn node_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
+        self.get(Route::NodeWelcome { node }, Whom::Node(node), false).await
+    }
+
+    /// Versions of what `node` is built of, since 3.2; [`Kind::NotFound`] before.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn versions(&self, node: &str) -> Result<wire::Versions, Error> {
+        self.get(Route::NodeVersions { node }, Whom::Node(node), false).await
+    }
+
+    /// Every database file on `node`'s disk, in or out of the shard map.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn node_files(&self, node: &str) -> Result<wire::Names, Error> {
+        self.get(Route::NodeFiles { node }, Whom::Node(node), false).await
+    }
+
+    /// One page of the shard map: up to `limit` databases that come behind `after`.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn shard_map_page(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<MapPage, Error> {
+        // One more than asked for, because the first may be `after` itself. Skipping one
+        // by number would lose a database when `after` has just been deleted.
+        let asked = limit.saturating_add(1);
+        let route = Route::ShardMap { from: after, limit: asked };
+        let page: wire::MapRows = self.get(route, Whom::Any, false).await?;
+        let full = page.rows.len() >= asked;
+        let last = page.rows.last().and_then(|row| row.id.clone());
+        let next = last.filter(|last| full && Some(last.as_str()) != after);
+        let docs = page.rows.into_iter().filter(|row| row.id.as_deref() != after);
+        Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
+    }
+
+    /// One shard copy's facts, or those of a node-local database such as `_dbs`.
+    ///
+    /// `cold` says that the file was not read lately, so that the server may have to
+    /// open it: such reads are paced.
+    ///
+    /// # Errors
+    /// As [`Error`] says; [`Kind::Garbage`] also where the answer is about another
+    /// database or tells nothing.
+    pub async fn shard_info(
+        &self,
+        node: &str,
+        shard: &str,
+        cold: bool,
+    ) -> Result<wire::ShardInfo, Error> {
+        self.get(Route::Shard { node, shard }, Whom::Node(node), cold).await
+    }
+
+    /// The view index of one shard copy; [`Kind::NotFound`] on every range but the one
+    /// that holds the design document. `cold` as for [`Self::shard_info`].
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn shard_view_info(
+        &self,
+        node: &str,
+        shard: &str,
+        ddoc: &str,
+        cold: bool,
+    ) -> Result<wire::ViewInfo, Error> {
+        self.get(Route::ShardViewInfo { node, shard, ddoc }, Whom::Node(node), cold).await
+    }
+
+    /// The clustered database: sums over one copy of each range.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn database(&self, db: &str) -> Result<wire::ShardInfo, Error> {
+        self.get(Route::Database { db }, Whom::Any, false).await
+    }
+
+    /// Every design document of a database, without their code.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn design_docs(&self, db: &str) -> Result<Vec<wire::DesignDoc>, Error> {
+        let mut docs = Vec::new();
+        let mut from: Option<String> = None;
+        let mut limit = DESIGN_PAGE;
+        loop {
+            let route =
+                Route::DesignDocs { db, from: from.as_deref(), limit: limit.saturating_add(1) };
+            let rows = match self.get::<wire::DesignRows>(route, Whom::Any, false).await {
+                Ok(page) => page.rows,
+                Err(error) if error.kind() == Kind::TooLarge && limit > 1 => {
+                    limit /= 2;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let full = rows.len() > limit;
+            let last = rows.last().and_then(|row| row.id.clone());
+            let fresh = rows.into_iter().filter(|row| row.id.is_none() || row.id != from);
+            docs.extend(fresh.filter_map(|row| row.doc));
+            match last {
+                Some(last) if full && Some(&last) != from.as_ref() => from = Some(last),
+                _ => return Ok(docs),
+            }
+        }
+    }
+
+    /// A view index over the cluster: sums over one copy of each range. It makes CouchDB
+    /// create an index that was never built, so it is asked sparingly.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn view_info(&self, db: &str, ddoc: &str) -> Result<wire::ViewInfo, Error> {
+        self.get(Route::ViewInfo { db, ddoc }, Whom::Any, false).await
+    }
+
+    /// The range and the nodes that hold a document.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn doc_shards(&self, db: &str, doc: &str) -> Result<wire::DocShards, Error> {
+        self.get(Route::DocShards { db, doc }, Whom::Any, false).await
+    }
+
+    /// The built-in compaction of `node`, asked at its own address; `None` where CouchDB
+    /// is older than 3.4 and tells nothing.
+    ///
+    /// # Errors
+    /// As [`Error`] says; [`Kind::NoOwnAddress`] where the address is not known.
+    pub async fn smoosh_status(&self, node: &str) -> Result<Option<wire::SmooshStatus>, Error> {
+        match self.get(Route::SmooshStatus, Whom::Own(node), false).await {
+            Ok(status) => Ok(Some(status)),
+            // Before 3.4 the words are taken for a database's name, which is refused.
+            Err(Error::NotFound { .. } | Error::Status { status: 400, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One section of `node`'s configuration; empty where there is none.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn config_section(
+        &self,
+        node: &str,
+        section: &str,
+    ) -> Result<wire::ConfigSection, Error> {
+        self.get(Route::ConfigSection { node, section }, Whom::Node(node), false).await
+    }
+
+    /// `node`'s whole configuration.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn config(&self, node: &str) -> Result<wire::Config, Error> {
+        self.get(Route::Config { node }, Whom::Node(node), false).await
+    }
+
+    /// What runs on `node`.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn active_tasks(&self, node: &str) -> Result<Vec<wire::ActiveTask>, Error> {
+        self.get(Route::ActiveTasks { node }, Whom::Node(node), false).await
+    }
+
+    /// Erlang's numbers of `node`.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn system(&self, node: &str) -> Result<wire::System, Error> {
+        self.get(Route::System { node }, Whom::Node(node), false).await
+    }
+
+    /// Shards being split, over the cluster.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn reshard_jobs(&self) -> Result<Vec<wire::ReshardJob>, Error> {
+        let all: wire::ReshardJobs = self.get(Route::ReshardJobs, Whom::Any, false).await?;
+        Ok(all.jobs)
+    }
+}

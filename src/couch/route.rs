@@ -1,0 +1,417 @@
+//! Every URL this program can send, from typed parts.
+//!
+//! A name reaches the server as one percent-encoded segment, or it is refused here: a
+//! URL library folds `.` and `..`, even percent-encoded, into another path.
+
+use crate::target::encode_part;
+use std::fmt::Write as _;
+
+/// One thing to read from CouchDB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route<'a> {
+    /// `/`: version, uuid, vendor of the server that is asked.
+    Welcome,
+    /// `/_node/{node}`: the same of any node.
+    NodeWelcome {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_up`: whether the server is in maintenance.
+    Up,
+    /// `/_session`: who the login is.
+    Session,
+    /// `/_node/{node}/_session`: who the login is on the node behind the entry.
+    NodeSession {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_membership`: connected and expected nodes.
+    Membership,
+    /// `/_node/_local`: the name of the server that is asked.
+    LocalName,
+    /// `/_node/{node}/_versions`: Erlang, ICU, JavaScript engine.
+    NodeVersions {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_node/{node}/_all_dbs`: every database file on that node's disk.
+    NodeFiles {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_node/_local/_dbs/_all_docs`: one page of the shard map.
+    ShardMap {
+        /// The key to begin with, itself included.
+        from: Option<&'a str>,
+        /// The number of rows.
+        limit: usize,
+    },
+    /// `/_node/{node}/{shard}`: one shard copy's facts.
+    Shard {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name, or that of a node-local database.
+        shard: &'a str,
+    },
+    /// `/_node/{node}/{shard}/_design/{name}/_info`: one copy's view index; exists only
+    /// on the range that holds the design document.
+    ShardViewInfo {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name.
+        shard: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// `/{db}`: the clustered database; one copy of each range, summed.
+    Database {
+        /// The database.
+        db: &'a str,
+    },
+    /// `/{db}/_design_docs`: one page of design documents.
+    DesignDocs {
+        /// The database.
+        db: &'a str,
+        /// The id to begin with, itself included.
+        from: Option<&'a str>,
+        /// The number of rows.
+        limit: usize,
+    },
+    /// `/{db}/_design/{name}/_info`: a view index over the cluster; one copy of each
+    /// range, summed.
+    ViewInfo {
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// `/{db}/_shards/{doc}`: the range and the nodes that hold a document.
+    DocShards {
+        /// The database.
+        db: &'a str,
+        /// The document's id.
+        doc: &'a str,
+    },
+    /// `/_node/_local/_smoosh/status`: the built-in compaction of the server that is
+    /// asked. CouchDB ignores a node's name here (`chttpd_node:handle_node_req/1`).
+    SmooshStatus,
+    /// `/_node/{node}/_config/{section}`.
+    ConfigSection {
+        /// The node.
+        node: &'a str,
+        /// The section, such as `smoosh.ratio_dbs`.
+        section: &'a str,
+    },
+    /// `/_node/{node}/_config`: every section.
+    Config {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_node/{node}/_active_tasks`: running tasks of one node.
+    ActiveTasks {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_node/{node}/_system`: Erlang's own numbers.
+    System {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_reshard/jobs`: shards being split.
+    ReshardJobs,
+}
+
+/// A name that no request can carry safely.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Unaddressable {
+    /// A path segment would be empty, `.` or `..`.
+    #[error(
+        "{whole:?} cannot be addressed: a URL cannot carry {segment:?} as a path segment, so it is never sent"
+    )]
+    Segment {
+        /// The segment.
+        segment: String,
+        /// The name it is part of.
+        whole: String,
+    },
+    /// A design document's id does not begin with `_design/`.
+    #[error("{0:?} is not the id of a design document: it does not begin with _design/")]
+    NotADesignDocument(String),
+    /// The URL library would send another path than the one intended.
+    #[error("{intended:?} cannot be addressed: it would be sent as {sent:?}, so it is never sent")]
+    Rewritten {
+        /// The path that was meant.
+        intended: String,
+        /// The path that would be sent.
+        sent: String,
+    },
+}
+
+/// A mebibyte, for limits on bodies.
+const MIB: usize = 1 << 20;
+
+/// A path of percent-encoded segments, with a query.
+struct Path(String);
+
+impl Path {
+    /// The path below `/_node/{node}`.
+    fn node(node: &str) -> Result<Self, Unaddressable> {
+        let mut path = Self(String::with_capacity(128));
+        path.0.push_str("/_node");
+        path.push(node, node)?;
+        Ok(path)
+    }
+
+    /// The path of a clustered database.
+    fn db(db: &str) -> Result<Self, Unaddressable> {
+        let mut path = Self(String::with_capacity(128));
+        path.push(db, db)?;
+        Ok(path)
+    }
+
+    /// Adds `segment`, which is or is part of the name `whole`.
+    fn push(&mut self, segment: &str, whole: &str) -> Result<(), Unaddressable> {
+        if matches!(segment, "" | "." | "..") {
+            return Err(Unaddressable::Segment {
+                segment: segment.to_owned(),
+                whole: whole.to_owned(),
+            });
+        }
+        self.0.push('/');
+        self.0.push_str(&encode_part(segment));
+        Ok(())
+    }
+
+    fn and(mut self, segment: &str) -> Result<Self, Unaddressable> {
+        self.push(segment, segment)?;
+        Ok(self)
+    }
+
+    fn fixed(mut self, text: &'static str) -> Self {
+        self.0.push_str(text);
+        self
+    }
+
+    /// Adds `_design` and the name of the design document as one segment.
+    fn design(mut self, ddoc: &str) -> Result<Self, Unaddressable> {
+        let name = ddoc
+            .strip_prefix("_design/")
+            .ok_or_else(|| Unaddressable::NotADesignDocument(ddoc.to_owned()))?;
+        self.0.push_str("/_design");
+        self.push(name, ddoc)?;
+        Ok(self)
+    }
+
+    /// Adds paging to a listing; `from` goes as a JSON string, as CouchDB wants keys.
+    fn page(mut self, from: Option<&str>, limit: usize) -> Self {
+        // Writing to a String cannot fail.
+        let _written = write!(self.0, "?include_docs=true&limit={limit}");
+        if let Some(from) = from {
+            let key = serde_json::Value::from(from).to_string();
+            self.0.push_str("&startkey=");
+            self.0.push_str(&encode_part(&key));
+        }
+        self
+    }
+}
+
+impl<'a> Route<'a> {
+    /// Every label that [`Self::label`] gives.
+    pub const LABELS: [&'static str; 21] = [
+        "welcome",
+        "node_welcome",
+        "up",
+        "session",
+        "node_session",
+        "membership",
+        "local_name",
+        "node_versions",
+        "node_files",
+        "shard_map",
+        "shard",
+        "shard_view_info",
+        "database",
+        "design_docs",
+        "view_info",
+        "doc_shards",
+        "smoosh_status",
+        "config",
+        "active_tasks",
+        "system",
+        "reshard_jobs",
+    ];
+
+    /// The metric label: closed, see [`Self::LABELS`].
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Welcome => "welcome",
+            Self::NodeWelcome { .. } => "node_welcome",
+            Self::Up => "up",
+            Self::Session => "session",
+            Self::NodeSession { .. } => "node_session",
+            Self::Membership => "membership",
+            Self::LocalName => "local_name",
+            Self::NodeVersions { .. } => "node_versions",
+            Self::NodeFiles { .. } => "node_files",
+            Self::ShardMap { .. } => "shard_map",
+            Self::Shard { .. } => "shard",
+            Self::ShardViewInfo { .. } => "shard_view_info",
+            Self::Database { .. } => "database",
+            Self::DesignDocs { .. } => "design_docs",
+            Self::ViewInfo { .. } => "view_info",
+            Self::DocShards { .. } => "doc_shards",
+            Self::SmooshStatus => "smoosh_status",
+            Self::ConfigSection { .. } | Self::Config { .. } => "config",
+            Self::ActiveTasks { .. } => "active_tasks",
+            Self::System { .. } => "system",
+            Self::ReshardJobs => "reshard_jobs",
+        }
+    }
+
+    /// The largest body to accept, in bytes, after decompression.
+    #[must_use]
+    pub const fn body_limit(&self) -> usize {
+        match self {
+            // A million shards with names of 70 bytes are 75 MB.
+            Self::NodeFiles { .. } => 512 * MIB,
+            // Documents of a page; a design document may hold megabytes of code.
+            Self::ShardMap { .. } | Self::DesignDocs { .. } => 64 * MIB,
+            // A task for every running job.
+            Self::ActiveTasks { .. } | Self::ReshardJobs => 64 * MIB,
+            Self::Config { .. } | Self::ConfigSection { .. } => 8 * MIB,
+            Self::System { .. } | Self::SmooshStatus | Self::Membership => 4 * MIB,
+            Self::Welcome
+            | Self::NodeWelcome { .. }
+            | Self::Up
+            | Self::Session
+            | Self::NodeSession { .. }
+            | Self::LocalName
+            | Self::NodeVersions { .. }
+            | Self::Shard { .. }
+            | Self::ShardViewInfo { .. }
+            | Self::Database { .. }
+            | Self::ViewInfo { .. }
+            | Self::DocShards { .. } => MIB,
+        }
+    }
+
+    /// Whether CouchDB answers this to a server admin alone. Of the rest some are open
+    /// and some want a member of the database.
+    #[must_use]
+    pub const fn needs_admin(&self) -> bool {
+        match self {
+            Self::Welcome
+            | Self::Up
+            | Self::Session
+            // Role `_metrics` suffices since 3.0.
+            | Self::System { .. }
+            | Self::Database { .. }
+            | Self::DesignDocs { .. }
+            | Self::ViewInfo { .. }
+            | Self::DocShards { .. } => false,
+            Self::NodeWelcome { .. }
+            | Self::NodeSession { .. }
+            | Self::Membership
+            | Self::LocalName
+            | Self::NodeVersions { .. }
+            | Self::NodeFiles { .. }
+            | Self::ShardMap { .. }
+            | Self::Shard { .. }
+            | Self::ShardViewInfo { .. }
+            | Self::SmooshStatus
+            | Self::ConfigSection { .. }
+            | Self::Config { .. }
+            | Self::ActiveTasks { .. }
+            | Self::ReshardJobs => true,
+        }
+    }
+
+    /// Whether answering may make the server open a file that was closed, with an fsync
+    /// (`couch_bt_engine:init_state`).
+    #[must_use]
+    pub const fn opens_a_shard(&self) -> bool {
+        matches!(
+            self,
+            Self::Shard { .. }
+                | Self::ShardViewInfo { .. }
+                | Self::Database { .. }
+                | Self::ViewInfo { .. }
+                | Self::DesignDocs { .. }
+        )
+    }
+
+    /// The node this is about; `None` for what any server answers for the cluster and
+    /// for what a server says of itself.
+    #[must_use]
+    pub const fn node(&self) -> Option<&'a str> {
+        match self {
+            Self::NodeWelcome { node }
+            | Self::NodeSession { node }
+            | Self::NodeVersions { node }
+            | Self::NodeFiles { node }
+            | Self::Shard { node, .. }
+            | Self::ShardViewInfo { node, .. }
+            | Self::ConfigSection { node, .. }
+            | Self::Config { node }
+            | Self::ActiveTasks { node }
+            | Self::System { node } => Some(node),
+            Self::Welcome
+            | Self::Up
+            | Self::Session
+            | Self::Membership
+            | Self::LocalName
+            | Self::ShardMap { .. }
+            | Self::Database { .. }
+            | Self::DesignDocs { .. }
+            | Self::ViewInfo { .. }
+            | Self::DocShards { .. }
+            | Self::SmooshStatus
+            | Self::ReshardJobs => None,
+        }
+    }
+
+    /// Path and query as they are sent, below an address's prefix.
+    ///
+    /// # Errors
+    /// When a name cannot be carried: nothing of it is sent.
+    pub fn path(&self) -> Result<String, Unaddressable> {
+        let fixed = |text: &str| Ok(Path(text.to_owned()));
+        let path = match *self {
+            Self::Welcome => fixed("/"),
+            Self::NodeWelcome { node } => Path::node(node),
+            Self::Up => fixed("/_up"),
+            Self::Session => fixed("/_session"),
+            Self::NodeSession { node } => Ok(Path::node(node)?.fixed("/_session")),
+            Self::Membership => fixed("/_membership"),
+            Self::LocalName => fixed("/_node/_local"),
+            Self::NodeVersions { node } => Ok(Path::node(node)?.fixed("/_versions")),
+            Self::NodeFiles { node } => Ok(Path::node(node)?.fixed("/_all_dbs")),
+            Self::ShardMap { from, limit } => {
+                Ok(Path("/_node/_local/_dbs/_all_docs".to_owned()).page(from, limit))
+            }
+            Self::Shard { node, shard } => Path::node(node)?.and(shard),
+            Self::ShardViewInfo { node, shard, ddoc } => {
+                Ok(Path::node(node)?.and(shard)?.design(ddoc)?.fixed("/_info"))
+            }
+            Self::Database { db } => Path::db(db),
+            Self::DesignDocs { db, from, limit } => {
+                Ok(Path::db(db)?.fixed("/_design_docs").page(from, limit))
+            }
+            Self::ViewInfo { db, ddoc } => Ok(Path::db(db)?.design(ddoc)?.fixed("/_info")),
+            Self::DocShards { db, doc } => Path::db(db)?.fixed("/_shards").and(doc),
+            Self::SmooshStatus => fixed("/_node/_local/_smoosh/status"),
+            Self::ConfigSection { node, section } => {
+                Path::node(node)?.fixed("/_config").and(section)
+            }
+            Self::Config { node } => Ok(Path::node(node)?.fixed("/_config")),
+            Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
+            Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
+            Self::ReshardJobs => fixed("/_reshard/jobs"),
+        };
+        path.map(|Path(text)| text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

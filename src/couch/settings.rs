@@ -1,0 +1,146 @@
+//! What the client is told: addresses, login, limits.
+
+use super::Address;
+use secrecy::{ExposeSecret as _, SecretString};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// Checked settings of a client.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Ways into the cluster; at least one.
+    pub urls: Vec<Address>,
+    /// Nodes' own addresses; each is used once the server there says that name.
+    pub nodes: BTreeMap<String, Address>,
+    /// The login.
+    pub login: Login,
+    /// Trust and client certificate.
+    pub tls: Tls,
+    /// The longest wait for one whole answer.
+    pub timeout: Duration,
+    /// Requests in flight for each node: through it as an entry, and about it.
+    pub requests_in_flight: usize,
+    /// Cold reads a second for each node; 0 means unpaced.
+    pub cold_reads_per_second: u32,
+}
+
+impl Settings {
+    /// The defaults, with these ways in.
+    #[must_use]
+    pub fn new(urls: Vec<Address>) -> Self {
+        Self {
+            urls,
+            nodes: BTreeMap::new(),
+            login: Login::None,
+            tls: Tls::default(),
+            timeout: Duration::from_secs(30),
+            requests_in_flight: 8,
+            cold_reads_per_second: 50,
+        }
+    }
+}
+
+/// Where the login comes from. A password is never shown by `Debug`.
+#[derive(Clone, Debug, Default)]
+pub enum Login {
+    /// Requests carry no login.
+    #[default]
+    None,
+    /// A fixed password.
+    Password {
+        /// The user.
+        username: String,
+        /// The password.
+        password: SecretString,
+    },
+    /// A password in a file, read again when it changes; a line's end behind it is not
+    /// part of it.
+    File {
+        /// The user.
+        username: String,
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Login {
+    /// A fixed password.
+    ///
+    /// # Errors
+    /// When Basic authentication cannot carry the user name.
+    pub fn password(username: &str, password: &str) -> Result<Self, LoginError> {
+        Ok(Self::Password { username: checked(username)?, password: password.into() })
+    }
+
+    /// A password file.
+    ///
+    /// # Errors
+    /// When Basic authentication cannot carry the user name.
+    pub fn file(username: &str, path: impl Into<PathBuf>) -> Result<Self, LoginError> {
+        Ok(Self::File { username: checked(username)?, path: path.into() })
+    }
+
+    /// The user, where there is a login.
+    #[must_use]
+    pub fn username(&self) -> Option<&str> {
+        match self {
+            Self::None => None,
+            Self::Password { username, .. } | Self::File { username, .. } => Some(username),
+        }
+    }
+
+    /// Reads the password as it is now; `None` without a login.
+    pub(super) async fn read(&self) -> Result<Option<SecretString>, LoginError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Password { password, .. } => {
+                Ok(Some(SecretString::from(password.expose_secret())))
+            }
+            Self::File { path, .. } => {
+                let refused = |reason| LoginError::File { path: path.clone(), reason };
+                let text = tokio::fs::read_to_string(path)
+                    .await
+                    .map_err(|error| refused(error.to_string()))?;
+                let password = text.trim_end_matches(['\r', '\n']);
+                if password.is_empty() {
+                    return Err(refused("it is empty".to_owned()));
+                }
+                Ok(Some(password.into()))
+            }
+        }
+    }
+}
+
+fn checked(username: &str) -> Result<String, LoginError> {
+    let carried =
+        !username.is_empty() && !username.contains(':') && !username.contains(char::is_control);
+    if carried { Ok(username.to_owned()) } else { Err(LoginError::Username(username.to_owned())) }
+}
+
+/// Why there is no login to use.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum LoginError {
+    /// Basic authentication cannot carry the user name.
+    #[error(
+        "couchdb.username {0:?} cannot be used: it must not be empty or hold a colon or control characters"
+    )]
+    Username(String),
+    /// The password file cannot be used.
+    #[error("the password file {} cannot be used: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Files for TLS, in PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Authorities to trust, and no others; the system's where not given.
+    pub ca_file: Option<PathBuf>,
+    /// The client's certificate chain; only with `key_file`.
+    pub cert_file: Option<PathBuf>,
+    /// The client's private key.
+    pub key_file: Option<PathBuf>,
+}

@@ -1,0 +1,88 @@
+//! Whom to trust, and who we are.
+
+use crate::couch::Tls;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read as PEM.
+    #[error("{key} {} cannot be used: {reason}", path.display())]
+    File {
+        /// The setting that names the file.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A certificate without its key, or the other way round.
+    #[error("couchdb.tls.cert_file and couchdb.tls.key_file go together: give both or none")]
+    Half,
+    /// The library refused what it was given.
+    #[error("couchdb.tls cannot be used")]
+    Refused(#[source] rustls::Error),
+}
+
+fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let refused = |reason: String| TlsError::File { key, path: path.to_owned(), reason };
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| refused(error.to_string()))?;
+    if found.is_empty() {
+        return Err(refused("it holds no certificate in PEM".to_owned()));
+    }
+    Ok(found)
+}
+
+/// Trust in the given authorities and no others; else in the system's, and where it has
+/// none in those that are built in.
+fn roots(tls: &Tls) -> Result<RootCertStore, TlsError> {
+    const KEY: &str = "couchdb.tls.ca_file";
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = &tls.ca_file {
+        for certificate in certificates(KEY, path)? {
+            roots.add(certificate).map_err(|error| TlsError::File {
+                key: KEY,
+                path: path.clone(),
+                reason: error.to_string(),
+            })?;
+        }
+        return Ok(roots);
+    }
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    Ok(roots)
+}
+
+/// The client's side of TLS. The provider is named here, so that none has to be
+/// installed for the process.
+pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Refused)?
+        .with_root_certificates(roots(tls)?);
+    match (&tls.cert_file, &tls.key_file) {
+        (None, None) => Ok(builder.with_no_client_auth()),
+        (Some(cert), Some(key)) => {
+            let chain = certificates("couchdb.tls.cert_file", cert)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
+                key: "couchdb.tls.key_file",
+                path: key.clone(),
+                reason: error.to_string(),
+            })?;
+            builder.with_client_auth_cert(chain, key).map_err(TlsError::Refused)
+        }
+        _ => Err(TlsError::Half),
+    }
+}

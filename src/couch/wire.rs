@@ -1,0 +1,37 @@
+//! The shape of CouchDB's answers.
+//!
+//! Owns parsing and nothing else. Every field may be missing, null or of another type
+//! than expected: then it is unknown (`None`), never zero. Unknown fields are passed
+//! over. What is not JSON, or not an object where one is due, is an error of the
+//! request.
+
+mod cluster;
+mod design;
+mod loose;
+mod map;
+mod names;
+mod shard;
+mod tasks;
+
+pub use cluster::{
+    DocShards, LocalName, Membership, Refusal, Session, System, UserContext, Vendor, Versions,
+    Welcome,
+};
+pub(crate) use design::DesignRows;
+pub use design::{DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo};
+pub(crate) use map::MapRows;
+pub use map::{Change, DbsDoc};
+pub use names::Names;
+pub use shard::{ShardInfo, Sizes};
+pub use tasks::{ActiveTask, ReshardJob, ReshardJobs, SmooshChannel, SmooshStatus, SmooshWaiting};
+
+use std::collections::BTreeMap;
+
+/// One section of a node's configuration: key to value.
+pub type ConfigSection = BTreeMap<String, String>;
+
+/// A node's whole configuration: section to its keys.
+pub type Config = BTreeMap<String, ConfigSection>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Design documents and their view indexes.
+
+use super::{Sizes, loose};
+use crate::target::Signature;
+use serde::Deserialize;
+
+/// A design document's shape: what tells whether it has an index and who builds it.
+/// Its code is not kept.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct DesignDoc {
+    /// The id, with `_design/`.
+    #[serde(rename = "_id", deserialize_with = "loose::loose")]
+    pub id: Option<String>,
+    /// The revision.
+    #[serde(rename = "_rev", deserialize_with = "loose::loose")]
+    pub rev: Option<String>,
+    /// The language; CouchDB takes a missing one as `javascript`.
+    #[serde(deserialize_with = "loose::loose")]
+    pub language: Option<String>,
+    /// The names of its views; `None` where `views` is missing or no object.
+    #[serde(deserialize_with = "loose::keys")]
+    pub views: Option<Vec<String>>,
+    /// Whether CouchDB may build the index by itself; missing means yes.
+    #[serde(deserialize_with = "loose::loose")]
+    pub autoupdate: Option<bool>,
+    /// Options that change the index.
+    #[serde(deserialize_with = "loose::loose")]
+    pub options: DesignOptions,
+}
+
+impl DesignDoc {
+    /// Whether it has views; on one without, `_info` tells of an index that does not
+    /// exist.
+    #[must_use]
+    pub fn has_views(&self) -> bool {
+        self.views.as_ref().is_some_and(|views| !views.is_empty())
+    }
+
+    /// The language, with CouchDB's default.
+    #[must_use]
+    pub fn language(&self) -> &str {
+        self.language.as_deref().unwrap_or("javascript")
+    }
+}
+
+/// Options of a design document.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct DesignOptions {
+    /// Whether the index is partitioned.
+    #[serde(deserialize_with = "loose::loose")]
+    pub partitioned: Option<bool>,
+    /// Whether views see the sequence.
+    #[serde(deserialize_with = "loose::loose")]
+    pub local_seq: Option<bool>,
+    /// Whether views see design documents.
+    #[serde(deserialize_with = "loose::loose")]
+    pub include_design: Option<bool>,
+}
+
+/// A page of `/{db}/_design_docs?include_docs=true`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DesignRows {
+    #[serde(deserialize_with = "loose::loose")]
+    pub(crate) rows: Vec<DesignRow>,
+}
+
+/// One row of it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DesignRow {
+    #[serde(deserialize_with = "loose::loose")]
+    pub(crate) id: Option<String>,
+    #[serde(deserialize_with = "loose::loose")]
+    pub(crate) doc: Option<DesignDoc>,
+}
+
+/// `_info` of a view index, of one copy or of the cluster.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct ViewInfo {
+    /// The design document's name, without `_design/`.
+    #[serde(deserialize_with = "loose::loose")]
+    pub name: Option<String>,
+    /// The index.
+    #[serde(deserialize_with = "loose::loose")]
+    pub view_index: ViewIndex,
+}
+
+/// A view index.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct ViewIndex {
+    /// The signature that names its file.
+    #[serde(deserialize_with = "loose::loose")]
+    pub signature: Option<Signature>,
+    /// The language of its views.
+    #[serde(deserialize_with = "loose::loose")]
+    pub language: Option<String>,
+    /// Sizes in bytes: of one file, or the sum of one copy a range.
+    #[serde(deserialize_with = "loose::loose")]
+    pub sizes: Sizes,
+    /// The database's sequence up to which it is built.
+    #[serde(deserialize_with = "loose::seq")]
+    pub update_seq: Option<u64>,
+    /// The last purge it has taken in.
+    #[serde(deserialize_with = "loose::seq")]
+    pub purge_seq: Option<u64>,
+    /// Versions of ICU's collator that built it (3.3+); on cluster routes the union over
+    /// nodes.
+    #[serde(deserialize_with = "loose::loose")]
+    pub collator_versions: Option<Vec<String>>,
+    /// Whether a compaction runs.
+    #[serde(deserialize_with = "loose::loose")]
+    pub compact_running: Option<bool>,
+    /// Whether it is being built.
+    #[serde(deserialize_with = "loose::loose")]
+    pub updater_running: Option<bool>,
+    /// Whether changes wait to be synced.
+    #[serde(deserialize_with = "loose::loose")]
+    pub waiting_commit: Option<bool>,
+    /// Requests that wait for it.
+    #[serde(deserialize_with = "loose::loose")]
+    pub waiting_clients: Option<u64>,
+    /// Sequences one copy is behind its database.
+    #[serde(deserialize_with = "loose::loose")]
+    pub pending_updates: Option<u64>,
+    /// The same over the copies that answered for the cluster.
+    #[serde(deserialize_with = "loose::loose")]
+    pub updates_pending: Option<UpdatesPending>,
+}
+
+/// Sequences an index is behind, over the copies that answered.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct UpdatesPending {
+    /// Of the best copy of each range.
+    #[serde(deserialize_with = "loose::loose")]
+    pub minimum: Option<u64>,
+    /// Of the preferred copies among them.
+    #[serde(deserialize_with = "loose::loose")]
+    pub preferred: Option<u64>,
+    /// Of all of them.
+    #[serde(deserialize_with = "loose::loose")]
+    pub total: Option<u64>,
+}
+
+impl loose::Object for DesignDoc {}
+impl loose::Object for DesignOptions {}
+impl loose::Object for DesignRow {}
+impl loose::Object for ViewIndex {}
+impl loose::Object for UpdatesPending {}
