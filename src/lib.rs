@@ -3,9 +3,11 @@
 
 pub mod channel;
 pub mod clock;
+pub mod config;
 pub mod couch;
 pub mod facts;
 pub mod pattern;
+pub mod settings;
 pub mod size;
 pub mod target;
 pub mod window;
