@@ -3,6 +3,7 @@
 
 pub mod channel;
 pub mod clock;
+pub mod config;
 pub mod couch;
 pub mod estimate;
 pub mod exposition;
@@ -17,6 +18,7 @@ pub mod queue;
 pub mod report;
 pub mod scanner;
 pub mod score;
+pub mod settings;
 pub mod size;
 pub mod smoosh;
 pub mod snapshot;

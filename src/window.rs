@@ -1,19 +1,25 @@
 //! Windows of time in which a channel may start jobs.
 //!
 //! Owns the question "is it open at this moment, and until when", across midnight,
-//! week days and daylight saving. Pure: the moment comes in as an argument.
+//! week days and daylight saving, and the notation of days, times and zones. Pure: the
+//! moment comes in as an argument. `plan` asks, `config` reads and writes.
+
+mod days;
+mod parse;
+
+pub use days::{DAY_NAMES, Days, ParseDaysError};
+pub use parse::{Edge, ParseTimeError, ParseZoneError, shown_time, time, zone, zone_name};
 
 use crate::clock::Moment;
-use jiff::{Timestamp, civil, tz::TimeZone};
+use jiff::{
+    Timestamp,
+    civil::{self, DateTime},
+    tz::{AmbiguousOffset, TimeZone},
+};
 
-/// Days of the week, Monday first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Days([bool; 7]);
-
-impl Days {
-    /// Every day.
-    pub const ALL: Self = Self([true; 7]);
-}
+/// How far ahead a change is looked for: every state of a weekly rule shows within it,
+/// also where daylight saving swallows one opening.
+const HORIZON_DAYS: u64 = 15;
 
 /// One window: from a time of day to another, on the days it begins on, in a time zone.
 ///
@@ -35,11 +41,9 @@ impl Window {
     /// Whether it is open at `now`.
     #[must_use]
     pub fn open_at(&self, now: Moment) -> bool {
-        let Ok(stamp) = Timestamp::from_second(i64::try_from(now.unix()).unwrap_or(i64::MAX))
-        else {
+        let Some(local) = self.local(now) else {
             return false;
         };
-        let local = stamp.to_zoned(self.zone.clone()).datetime();
         let today = self.days.has(local.date().weekday());
         let time = local.time();
         if self.from < self.to {
@@ -49,13 +53,84 @@ impl Window {
             local.date().yesterday().is_ok_and(|yesterday| self.days.has(yesterday.weekday()));
         (today && time >= self.from) || (began_yesterday && time < self.to)
     }
-}
 
-impl Days {
-    /// Whether `day` is among them.
+    /// Whether it is open at every moment.
     #[must_use]
-    pub fn has(self, day: civil::Weekday) -> bool {
-        let at = usize::try_from(day.to_monday_zero_offset()).unwrap_or_default();
-        self.0.get(at).copied().unwrap_or_default()
+    pub fn never_closes(&self) -> bool {
+        self.days == Days::ALL && self.from == self.to
+    }
+
+    fn local(&self, now: Moment) -> Option<DateTime> {
+        let stamp = Timestamp::from_second(i64::try_from(now.unix()).ok()?).ok()?;
+        Some(self.zone.to_datetime(stamp))
+    }
+
+    /// Every moment after `now`, up to the horizon, at which its state may change: its ends
+    /// on each day, and the zone's own jumps.
+    fn edges(&self, now: Moment, out: &mut Vec<Moment>) {
+        let Some(local) = self.local(now) else {
+            return;
+        };
+        let mut push = |stamp: Timestamp| {
+            if let Ok(second) = u64::try_from(stamp.as_second()) {
+                let moment = Moment::from_unix(second);
+                if moment > now {
+                    out.push(moment);
+                }
+            }
+        };
+        let mut date = local.date();
+        for _ in 0..HORIZON_DAYS {
+            for time in [self.from, self.to] {
+                let at = date.to_datetime(time);
+                let offsets = match self.zone.to_ambiguous_timestamp(at).offset() {
+                    AmbiguousOffset::Unambiguous { offset } => [Some(offset), None],
+                    AmbiguousOffset::Fold { before, after } => [Some(before), Some(after)],
+                    // The clock jumps over it: the jump itself is an edge, seen below.
+                    AmbiguousOffset::Gap { .. } => [None, None],
+                };
+                for offset in offsets.into_iter().flatten() {
+                    if let Ok(stamp) = offset.to_timestamp(at) {
+                        push(stamp);
+                    }
+                }
+            }
+            match date.tomorrow() {
+                Ok(tomorrow) => date = tomorrow,
+                Err(_) => break,
+            }
+        }
+        let horizon = now.plus(std::time::Duration::from_secs(86_400 * HORIZON_DAYS));
+        if let Ok(start) = Timestamp::from_second(i64::try_from(now.unix()).unwrap_or(i64::MAX)) {
+            for jump in self.zone.following(start) {
+                if jump.timestamp().as_second() > i64::try_from(horizon.unix()).unwrap_or(i64::MAX)
+                {
+                    break;
+                }
+                push(jump.timestamp());
+            }
+        }
     }
 }
+
+/// Whether any of `windows` is open at `now`; without windows it is always open.
+#[must_use]
+pub fn open_at(windows: &[Window], now: Moment) -> bool {
+    windows.is_empty() || windows.iter().any(|window| window.open_at(now))
+}
+
+/// When the answer of [`open_at`] changes next: where it is open its closing, else its next
+/// opening. `None` when it stays as it is for the next two weeks, which is for ever.
+#[must_use]
+pub fn next_change(windows: &[Window], now: Moment) -> Option<Moment> {
+    let open = open_at(windows, now);
+    let mut edges = Vec::new();
+    for window in windows {
+        window.edges(now, &mut edges);
+    }
+    edges.sort_unstable();
+    edges.into_iter().find(|at| open_at(windows, *at) != open)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! What the client is told: addresses, login, limits.
 
+mod same;
+
 use super::Address;
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};

@@ -1,0 +1,108 @@
+//! From flags and `recliner.yml` to checked [`Settings`], whole or not at all.
+//!
+//! Owns the shape of the file, what each value may be, precedence between flags and file,
+//! what a reload can change, and the way back to YAML and JSON. Collects every problem
+//! with its place and key before anything starts. Never starts anything and never opens
+//! what the settings name: only [`read_file`] touches the disk. The commands call it at
+//! start, the service at reload.
+
+mod changes;
+mod flags;
+mod problem;
+mod read;
+mod section;
+mod tree;
+mod value;
+pub mod write;
+
+pub use changes::{Change, When, changes};
+pub use flags::Flags;
+pub use problem::{Finding, FindingKind, Place, Problem, Problems};
+pub use write::{shown, to_yaml};
+
+use crate::settings::Settings;
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+/// The longest file that is read, in bytes.
+pub const MAX_FILE: usize = 1 << 20;
+
+/// A configuration file's content.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// Its path as it was given; what is relative in it is relative to its directory.
+    pub name: &'a Path,
+    /// What it holds, in UTF-8.
+    pub bytes: &'a [u8],
+}
+
+/// Settings that can be started with.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub settings: Settings,
+    /// What is worth knowing about them, in the order in which it is written.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads a configuration file, up to one byte more than [`MAX_FILE`], so that [`load`]
+/// can say when it is too long.
+///
+/// # Errors
+/// When it cannot be opened or read.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(MAX_FILE).unwrap_or(u64::MAX).saturating_add(1);
+    std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(
+        |why| {
+            let says = format!("the configuration cannot be read: {why}; --config.file names it");
+            Problems::of_file(&path.display().to_string(), says)
+        },
+    )?;
+    Ok(bytes)
+}
+
+/// Makes settings from flags and a file, or says everything that is wrong with both.
+///
+/// An explicit flag wins over the file, the environment's login too; `--mode=advise` is a
+/// ceiling by the same rule, for no file is asked then.
+///
+/// # Errors
+/// Every problem, sorted by place.
+pub fn load(flags: &Flags, file: Option<File<'_>>) -> Result<Loaded, Problems> {
+    let mut report = section::Report::default();
+    let mut from_file = read::FromFile::default();
+    if let Some(file) = file {
+        let name = file.name.display().to_string();
+        let tree = tree::read(&name, text_of(&name, file.bytes)?)?;
+        report.file = name;
+        report.base = file.name.parent().map(PathBuf::from).unwrap_or_default();
+        from_file = read::document(&mut report, &tree);
+    }
+    let settings = flags.complete(from_file, &mut report);
+    if report.problems.is_empty() {
+        report.findings.sort();
+        return Ok(Loaded { settings, findings: report.findings });
+    }
+    Err(Problems::new(report.problems))
+}
+
+fn text_of<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Problems> {
+    if bytes.len() > MAX_FILE {
+        return Err(Problems::of_file(name, "longer than 1 MiB; nothing sound is".to_owned()));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|why| {
+        let before = bytes.get(..why.valid_up_to()).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Problems::of_file(
+            name,
+            format!("not UTF-8 text: line {line} holds a byte that is not; save the file as UTF-8"),
+        )
+    })?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests;

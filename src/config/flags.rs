@@ -1,0 +1,247 @@
+//! The flags that say what a file may say too, and those that only flags say.
+
+use super::{
+    problem::{Finding, FindingKind, Place, Problem, quoted},
+    read::{FromFile, NOT_YET},
+    section::Report,
+    value,
+};
+use crate::{
+    channel::Mode,
+    couch::{Login, LoginError},
+    settings::{
+        Nodes, Settings,
+        service::{Format, Level},
+    },
+};
+use secrecy::{ExposeSecret, SecretString};
+use std::path::PathBuf;
+
+/// What the command line and the environment say, as it was written; what is absent was
+/// not given.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--couchdb.url`, repeatable.
+    pub couchdb_urls: Vec<String>,
+    /// `--couchdb.username`.
+    pub couchdb_username: Option<String>,
+    /// `--couchdb.password-file`.
+    pub couchdb_password_file: Option<PathBuf>,
+    /// `COUCHDB_USER`.
+    pub env_user: Option<String>,
+    /// `COUCHDB_PASSWORD`.
+    pub env_password: Option<SecretString>,
+    /// `--mode`.
+    pub mode: Option<String>,
+    /// `--data-dir`.
+    pub data_dir: Option<PathBuf>,
+    /// `--view-index-dir`.
+    pub view_index_dir: Option<PathBuf>,
+    /// `--node`, repeatable.
+    pub nodes: Vec<String>,
+    /// `--storage.path`.
+    pub storage_path: Option<PathBuf>,
+    /// `--web.listen-address`.
+    pub web_listen_address: Option<String>,
+    /// `--web.config.file`.
+    pub web_config_file: Option<PathBuf>,
+    /// `--web.enable-lifecycle`.
+    pub web_enable_lifecycle: bool,
+    /// `--web.enable-admin-api`.
+    pub web_enable_admin_api: bool,
+    /// `--log.level`.
+    pub log_level: Option<String>,
+    /// `--log.format`.
+    pub log_format: Option<String>,
+}
+
+impl Report {
+    /// Reads what a flag says; what is wrong with it is a problem of the flag.
+    fn flag<T>(
+        &mut self,
+        name: &'static str,
+        text: &str,
+        read: impl FnOnce(&str) -> value::Read<T>,
+    ) -> Option<T> {
+        read(text).map_err(|text| self.refuse_flag(name, text)).ok()
+    }
+
+    fn refuse_flag(&mut self, name: &'static str, text: impl Into<String>) {
+        self.problems.push(Problem { place: Place::Flag(name), text: text.into() });
+    }
+}
+
+impl Flags {
+    /// The file's settings with what the flags say laid over them, and the rules that look
+    /// at both.
+    pub(super) fn complete(&self, file: FromFile, report: &mut Report) -> Settings {
+        let Self {
+            couchdb_urls,
+            couchdb_username: _,
+            couchdb_password_file: _,
+            env_user: _,
+            env_password: _,
+            mode,
+            data_dir,
+            view_index_dir,
+            nodes,
+            storage_path,
+            web_listen_address,
+            web_config_file,
+            web_enable_lifecycle,
+            web_enable_admin_api,
+            log_level,
+            log_format,
+        } = self;
+        let login = self.login(&file, report);
+        let mut settings = file.settings;
+        settings.couchdb.login = login;
+
+        if !couchdb_urls.is_empty() {
+            let server = value::url("a CouchDB server", "http://couch-a:5984");
+            let read = |url: &String| report.flag("--couchdb.url", url, &server);
+            settings.couchdb.urls = couchdb_urls.iter().filter_map(read).collect();
+        }
+        if !nodes.is_empty() {
+            let read = |name: &String| report.flag("--node", name, value::node_name);
+            settings.nodes = Nodes::Named(nodes.iter().filter_map(read).collect());
+        }
+        settings.files.data_dir = data_dir.clone().or(settings.files.data_dir);
+        settings.files.view_index_dir = view_index_dir.clone().or(settings.files.view_index_dir);
+        let files_alone = settings.files.data_dir.is_some();
+        if settings.files.view_index_dir.is_some() && !files_alone {
+            report.refuse_flag("--view-index-dir", "the directory of views is known, but not that of databases; --data-dir or files.data_dir names it");
+        }
+        if settings.couchdb.urls.is_empty() && couchdb_urls.is_empty() && !files_alone {
+            report.refuse_flag("--couchdb.url", "no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984");
+        }
+
+        let flagged = mode.as_ref().map(|mode| {
+            report.flag("--mode", mode, value::one_of(Mode::ALL, Mode::label)).unwrap_or_default()
+        });
+        settings.mode =
+            flagged.or_else(|| file.mode.as_ref().map(|found| found.value)).unwrap_or_default();
+        if settings.mode == Mode::Enforce {
+            match (flagged, &file.mode) {
+                (None, Some(found)) => {
+                    report.note(found.at, &found.path, FindingKind::NotInForce, NOT_YET);
+                }
+                _ => report.findings.push(Finding {
+                    place: Place::Flag("--mode"),
+                    kind: FindingKind::NotInForce,
+                    text: NOT_YET.to_owned(),
+                }),
+            }
+        }
+
+        if let Some(path) = storage_path {
+            settings.storage_path.clone_from(path);
+        }
+        let web = &mut settings.web;
+        if let Some(address) = web_listen_address
+            && let Some(address) =
+                report.flag("--web.listen-address", address, value::listen_address)
+        {
+            web.listen_address = address;
+        }
+        web.config_file.clone_from(web_config_file);
+        web.enable_lifecycle = *web_enable_lifecycle;
+        web.enable_admin_api = *web_enable_admin_api;
+        if settings.mode == Mode::Enforce
+            && web.enable_admin_api
+            && !web.listen_address.ip().is_loopback()
+            && web.config_file.is_none()
+        {
+            let says = format!(
+                "anyone who reaches {} could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce",
+                web.listen_address
+            );
+            report.refuse_flag("--web.enable-admin-api", says);
+        }
+        let log = &mut settings.log;
+        if let Some(level) = log_level
+            && let Some(level) =
+                report.flag("--log.level", level, value::one_of(Level::ALL, Level::label))
+        {
+            log.level = level;
+        }
+        if let Some(format) = log_format
+            && let Some(format) =
+                report.flag("--log.format", format, value::one_of(Format::ALL, Format::label))
+        {
+            log.format = format;
+        }
+        settings
+    }
+
+    /// Who asks CouchDB: by flag, else by environment, else by file, the name and the
+    /// password each on its own.
+    fn login(&self, file: &FromFile, report: &mut Report) -> Login {
+        let username = self
+            .couchdb_username
+            .clone()
+            .or_else(|| self.env_user.clone().filter(|name| !name.is_empty()))
+            .or_else(|| file.username.as_ref().map(|found| found.value.clone()));
+        let given = self.env_password.as_ref().filter(|secret| !secret.expose_secret().is_empty());
+        let in_file = file.password_file.as_ref().map(|found| &found.value);
+        let asks_for = "give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD";
+        let names = "give --couchdb.username, couchdb.username or COUCHDB_USER";
+        let Some(username) = username else {
+            if let Some(found) = &file.password_file {
+                report.refuse(
+                    found.at,
+                    &found.path,
+                    format!("there is a password, but no user; {names}"),
+                );
+            } else if self.couchdb_password_file.is_some() {
+                report.refuse_flag(
+                    "--couchdb.password-file",
+                    format!("there is a password, but no user; {names}"),
+                );
+            } else if given.is_some() {
+                report.refuse_flag(
+                    "COUCHDB_PASSWORD",
+                    format!("there is a password, but no user; {names}"),
+                );
+            }
+            return Login::None;
+        };
+        let login = match (&self.couchdb_password_file, given, in_file) {
+            (Some(path), _, _) | (None, None, Some(path)) => Login::file(&username, path),
+            (None, Some(secret), _) => Login::password(&username, secret.expose_secret()),
+            (None, None, None) => {
+                self.refuse_user(
+                    file,
+                    report,
+                    format!("there is a user, but no password; {asks_for}"),
+                );
+                return Login::None;
+            }
+        };
+        match login {
+            Ok(login) => login,
+            Err(LoginError::Username(name)) => {
+                let says = format!(
+                    "found {}, but a user's name holds no colon and no control character, for no login can carry them",
+                    quoted(&name)
+                );
+                self.refuse_user(file, report, says);
+                Login::None
+            }
+            Err(why @ LoginError::File { .. }) => {
+                self.refuse_user(file, report, why.to_string());
+                Login::None
+            }
+        }
+    }
+
+    /// Adds a problem where the user's name in force is written.
+    fn refuse_user(&self, file: &FromFile, report: &mut Report, says: String) {
+        let in_env = self.env_user.as_ref().is_some_and(|name| !name.is_empty());
+        match &file.username {
+            _ if self.couchdb_username.is_some() => report.refuse_flag("--couchdb.username", says),
+            Some(found) if !in_env => report.refuse(found.at, &found.path, says),
+            _ => report.refuse_flag("COUCHDB_USER", says),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What is wrong with a configuration, and what is only worth knowing.
+
+use std::fmt;
+
+/// Where something is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A flag or an environment variable, by its name.
+    Flag(&'static str),
+    /// The whole of a file.
+    File(String),
+    /// A place in a file.
+    At {
+        /// The file, as it was named.
+        file: String,
+        /// Counted from one.
+        line: usize,
+        /// Counted from one, in characters.
+        column: usize,
+        /// The path of keys, such as `channels[2].min_size`; empty for the whole document.
+        key: String,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => out.write_str(name),
+            Self::File(file) => out.write_str(file),
+            Self::At { file, line, column, key } if key.is_empty() => {
+                write!(out, "{file}:{line}:{column}")
+            }
+            Self::At { file, line, column, key } => write!(out, "{file}:{line}:{column}: {key}"),
+        }
+    }
+}
+
+/// One thing that keeps the program from starting.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Where.
+    pub place: Place,
+    /// What was found, what is allowed, and what was perhaps meant.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.place, self.text)
+    }
+}
+
+/// Everything that is wrong, in the order in which it is written: flags first, then by
+/// line and column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    /// These problems, sorted, each once.
+    pub(super) fn new(mut problems: Vec<Problem>) -> Self {
+        problems.sort();
+        problems.dedup();
+        Self(problems)
+    }
+
+    /// One problem of a whole file.
+    pub(super) fn of_file(file: &str, text: String) -> Self {
+        Self(vec![Problem { place: Place::File(file.to_owned()), text }])
+    }
+
+    /// Each of them; at least one.
+    #[must_use]
+    pub fn all(&self) -> &[Problem] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            if at > 0 {
+                out.write_str("\n")?;
+            }
+            problem.fmt(out)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Why something in a sound configuration is worth knowing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FindingKind {
+    /// It is understood and checked, and this version does nothing with it yet.
+    NotInForce,
+    /// It can have no effect where it stands.
+    NoEffect,
+    /// It is allowed, and probably not what is wanted.
+    Doubtful,
+}
+
+impl FindingKind {
+    /// The word in `check-config`'s output.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NotInForce => "not_in_force",
+            Self::NoEffect => "no_effect",
+            Self::Doubtful => "doubtful",
+        }
+    }
+}
+
+/// Something worth knowing about a sound configuration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Where.
+    pub place: Place,
+    /// Of what sort.
+    pub kind: FindingKind,
+    /// What it is.
+    pub text: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.place, self.text)
+    }
+}
+
+/// A text as a message may repeat it: quoted, short, and without what may be the user and
+/// the password of a URL, also of one that is misspelt.
+pub(super) fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let hidden =
+        text.rsplit_once('@').filter(|(before, _)| before.contains(':')).map(|(before, host)| {
+            match before.split_once("://") {
+                Some((scheme, _)) => format!("{scheme}://<secret>@{host}"),
+                None => format!("<secret>@{host}"),
+            }
+        });
+    let text = hidden.as_deref().unwrap_or(text);
+    if text.chars().count() > LONGEST {
+        let start: String = text.chars().take(LONGEST).collect();
+        return format!("{start:?}…");
+    }
+    format!("{text:?}")
+}
+
+/// `a, b or c`.
+pub(super) fn alternatives<S: AsRef<str>>(words: &[S]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", first.join(", "), last.as_ref())
+        }
+    }
+}
+
+/// `; did you mean x?`, where one of `known` is near enough to what was written.
+pub(super) fn suggestion<S: AsRef<str>>(written: &str, known: &[S]) -> String {
+    let written = written.to_lowercase();
+    known
+        .iter()
+        .map(|known| (strsim::jaro_winkler(&written, &known.as_ref().to_lowercase()), known))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, known)| format!("; did you mean {}?", known.as_ref()))
+        .unwrap_or_default()
+}

@@ -1,0 +1,251 @@
+//! The typed visitor over a document's tree.
+//!
+//! Owns how keys are taken from a mapping, how unknown ones are named and where each
+//! problem is put. Never knows a particular key.
+
+use super::{
+    problem::{Finding, FindingKind, Place, Problem, alternatives, quoted, suggestion},
+    tree::{At, Key, Node, Value},
+};
+use std::path::PathBuf;
+
+/// What has been found so far, in one file.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// The file's name.
+    pub(super) file: String,
+    /// Its directory.
+    pub(super) base: PathBuf,
+    pub(super) problems: Vec<Problem>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// A value and where it is written, for rules that look at two of them.
+#[derive(Clone, Debug)]
+pub(super) struct Spanned<T> {
+    pub(super) value: T,
+    pub(super) at: At,
+    pub(super) path: String,
+}
+
+impl Report {
+    fn place(&self, at: At, path: &str) -> Place {
+        let At { line, column } = at;
+        Place::At { file: self.file.clone(), line, column, key: path.to_owned() }
+    }
+
+    /// Keeps the program from starting.
+    pub(super) fn refuse(&mut self, at: At, path: &str, text: impl Into<String>) {
+        let place = self.place(at, path);
+        self.problems.push(Problem { place, text: text.into() });
+    }
+
+    /// Is only worth knowing.
+    pub(super) fn note(&mut self, at: At, path: &str, kind: FindingKind, text: impl Into<String>) {
+        let place = self.place(at, path);
+        self.findings.push(Finding { place, kind, text: text.into() });
+    }
+}
+
+/// A mapping whose keys are being taken.
+#[derive(Debug)]
+pub(super) struct Section<'r, 'n> {
+    pub(super) report: &'r mut Report,
+    pub(super) at: At,
+    pub(super) path: String,
+    entries: Vec<(&'n Key, &'n Node)>,
+    known: Vec<&'static str>,
+}
+
+impl<'r, 'n> Section<'r, 'n> {
+    /// The mapping `node`; one that is empty takes every default. Anything else is a
+    /// problem, and read as empty.
+    pub(super) fn open(report: &'r mut Report, node: &'n Node, path: &str) -> (Self, bool) {
+        let (entries, is_mapping) = match &node.value {
+            Value::Map(entries) => (entries.iter().map(|(key, node)| (key, node)).collect(), true),
+            Value::Nothing => (Vec::new(), true),
+            Value::Text(_) | Value::List(_) => {
+                let found = node.found();
+                report.refuse(
+                    node.at,
+                    path,
+                    format!("found {found}, but keys and values belong here (key: value)"),
+                );
+                (Vec::new(), false)
+            }
+        };
+        let section =
+            Self { report, at: node.at, path: path.to_owned(), entries, known: Vec::new() };
+        (section, is_mapping)
+    }
+
+    /// The path of a key of this section.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Where a key is written, if it is.
+    pub(super) fn key_at(&self, key: &str) -> Option<At> {
+        self.entries.iter().find(|(found, _)| found.text == key).map(|(found, _)| found.at)
+    }
+
+    /// Names a key that people expect here and that is set elsewhere.
+    pub(super) fn refuse_key(&mut self, key: &str, says: &str) {
+        if let Some(at) = self.entries.iter().position(|(found, _)| found.text == key) {
+            let (found, _) = self.entries.swap_remove(at);
+            let path = self.path_of(key);
+            self.report.refuse(found.at, &path, says);
+        }
+    }
+
+    /// Takes a key's node.
+    pub(super) fn node(&mut self, key: &'static str) -> Option<&'n Node> {
+        self.known.push(key);
+        let at = self.entries.iter().position(|(found, _)| found.text == key)?;
+        Some(self.entries.swap_remove(at).1)
+    }
+
+    /// Takes a key's value as `read` understands it; `read` says what is allowed.
+    pub(super) fn spanned<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<Spanned<T>> {
+        let node = self.node(key)?;
+        let path = self.path_of(key);
+        let value = scalar(self.report, node, &path, read)?;
+        Some(Spanned { value, at: node.at, path })
+    }
+
+    /// The same, where its place does not matter.
+    pub(super) fn value<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        self.spanned(key, read).map(|found| found.value)
+    }
+
+    /// Takes a list, each item by `read` with its own path; `None` when the key is absent.
+    pub(super) fn list<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Report, &'n Node, &str) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let node = self.node(key)?;
+        let path = self.path_of(key);
+        let Value::List(items) = &node.value else {
+            let found = node.found();
+            self.report.refuse(
+                node.at,
+                &path,
+                format!("found {found}, but a list belongs here; leave the key out for the default, or write [] for none"),
+            );
+            return None;
+        };
+        let read_items = items
+            .iter()
+            .enumerate()
+            .filter_map(|(at, item)| read(self.report, item, &format!("{path}[{at}]")));
+        Some(read_items.collect())
+    }
+
+    /// Takes a list of scalars.
+    pub(super) fn values<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<Spanned<T>>> {
+        self.list(key, |report, node, path| {
+            let value = scalar(report, node, path, &read)?;
+            Some(Spanned { value, at: node.at, path: path.to_owned() })
+        })
+    }
+
+    /// Takes a mapping as a section of its own; an absent one is `None`.
+    pub(super) fn section<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Section<'_, 'n>) -> T,
+    ) -> Option<T> {
+        let node = self.node(key)?;
+        let path = self.path_of(key);
+        let (mut section, is_mapping) = Section::open(self.report, node, &path);
+        let value = read(&mut section);
+        section.close(is_mapping);
+        Some(value)
+    }
+
+    /// Takes a mapping whose keys are free, such as names of nodes.
+    pub(super) fn free<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Report, &'n Key, &'n Node, &str) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let node = self.node(key)?;
+        let path = self.path_of(key);
+        let (section, _) = Section::open(self.report, node, &path);
+        let Section { report, entries, .. } = section;
+        Some(
+            entries
+                .into_iter()
+                .filter_map(|(key, node)| {
+                    read(report, key, node, &format!("{path}[{}]", quoted(&key.text)))
+                })
+                .collect(),
+        )
+    }
+
+    /// Adds a problem at this section's own place.
+    pub(super) fn refuse(&mut self, text: impl Into<String>) {
+        self.report.refuse(self.at, &self.path, text);
+    }
+
+    /// Names every key that nobody took.
+    pub(super) fn close(self, is_mapping: bool) {
+        if !is_mapping {
+            return;
+        }
+        for (key, _) in &self.entries {
+            let path = self.path_of(&quoted(&key.text).replace('"', ""));
+            let near = suggestion(&key.text, &self.known);
+            let near = if near.is_empty() {
+                format!("; allowed here: {}", alternatives(&self.known))
+            } else {
+                near
+            };
+            self.report.refuse(key.at, &path, format!("unknown key{near}"));
+        }
+    }
+}
+
+/// Reads one scalar; a list, a mapping or nothing is a problem.
+pub(super) fn scalar<T>(
+    report: &mut Report,
+    node: &Node,
+    path: &str,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Option<T> {
+    match &node.value {
+        Value::Text(text) => match read(text) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                report.refuse(node.at, path, why);
+                None
+            }
+        },
+        Value::Nothing => {
+            report.refuse(
+                node.at,
+                path,
+                "found nothing; write a value, or leave the key out for its default",
+            );
+            None
+        }
+        Value::List(_) | Value::Map(_) => {
+            let found = node.found();
+            report.refuse(node.at, path, format!("found {found}, but one value belongs here"));
+            None
+        }
+    }
+}

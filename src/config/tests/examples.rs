@@ -1,0 +1,101 @@
+//! Files under `tests/data/config`, each with what is said about it in its last lines.
+
+use super::*;
+use proptest::prelude::*;
+
+/// What the comments at a file's end expect.
+fn expected(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.strip_prefix("# says: ")).collect()
+}
+
+fn files(folder: &str) -> Vec<(String, String)> {
+    let mut files: Vec<_> = fs::read_dir(data().join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension() == Some(OsStr::new("yml")))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+#[test]
+fn every_bad_file_says_all_that_is_wrong_and_where() {
+    let mut wrong = Vec::new();
+    for (name, text) in files("bad") {
+        let file = File { name: Path::new(&name), bytes: text.as_bytes() };
+        let said: Vec<String> = match load(&flags(), Some(file)) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.all().iter().map(ToString::to_string).collect(),
+        };
+        assert!(!said.iter().any(|said| said.contains("hunter2")), "{name} tells a secret");
+        if said.is_empty() || said != expected(&text) {
+            wrong.push(format!("{name}\n{}", said.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn every_sound_file_says_what_is_worth_knowing() {
+    let mut wrong = Vec::new();
+    for (name, text) in files("noted") {
+        let file = File { name: Path::new(&name), bytes: text.as_bytes() };
+        let said: Vec<String> = match load(&flags(), Some(file)) {
+            Ok(loaded) => loaded
+                .findings
+                .iter()
+                .map(|finding| format!("{} {finding}", finding.kind.label()))
+                .collect(),
+            Err(problems) => vec![problems.to_string()],
+        };
+        if said != expected(&text) {
+            wrong.push(format!("{name}\n{}", said.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn no_mutilated_example_panics() {
+    let full = fs::read_to_string(data().join("full.yml")).unwrap();
+    for end in (0..full.len()).step_by(7) {
+        let cut = full.get(..end).unwrap();
+        if let Err(problems) = load_text(&Flags::default(), cut) {
+            assert!(!problems.to_string().is_empty());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let file = File { name: Path::new("x.yml"), bytes: &bytes };
+        let loaded = load(&flags(), Some(file));
+        prop_assert!(loaded.is_ok() || !loaded.unwrap_err().all().is_empty());
+    }
+
+    #[test]
+    fn no_yaml_like_text_panics(
+        text in "([-?:,\\[\\]{}#&*!|>'\"%@` \n\ta-z0-9~.]|- |: |\n  |<<|&a |\\*a )*",
+    ) {
+        let loaded = load_text(&flags(), &text);
+        prop_assert!(loaded.is_ok() || !loaded.unwrap_err().all().is_empty());
+    }
+
+    #[test]
+    fn no_value_of_any_key_panics(
+        key in prop::sample::select(vec![
+            "poll", "nodes", "peers", "mode", "channels", "ignore", "couchdb", "scan",
+            "headroom", "pressure", "journal", "warmer",
+        ]),
+        value in "[ -~]{0,40}",
+    ) {
+        let loaded = load_text(&flags(), &format!("{key}: {value}\n"));
+        prop_assert!(loaded.is_ok() || !loaded.unwrap_err().all().is_empty());
+    }
+}

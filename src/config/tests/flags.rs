@@ -1,0 +1,198 @@
+//! Flags over files, logins, and what only flags say.
+
+use super::*;
+use crate::{
+    channel::Mode,
+    couch::Login,
+    settings::{
+        Nodes,
+        service::{Format, Level, Log, Web},
+    },
+};
+
+fn said(flags: &Flags, text: &str) -> Vec<String> {
+    match load_text(flags, text) {
+        Ok(_) => Vec::new(),
+        Err(problems) => problems.all().iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn the_more_careful_mode_is_a_ceiling_where_a_flag_sets_it() {
+    for (flag, file, mode) in [
+        (None, "", Mode::Advise),
+        (None, "mode: enforce", Mode::Enforce),
+        (Some("advise"), "mode: enforce", Mode::Advise),
+        (Some("enforce"), "mode: advise", Mode::Enforce),
+        (Some("enforce"), "", Mode::Enforce),
+    ] {
+        let flags = Flags { mode: flag.map(str::to_owned), ..flags() };
+        assert_eq!(load_text(&flags, file).unwrap().settings.mode, mode, "{flag:?} {file:?}");
+    }
+}
+
+#[test]
+fn explicit_flags_win_over_the_file() {
+    let text = "couchdb: {urls: [http://file:5984]}\nnodes: [couchdb@file]\n\
+                files: {data_dir: /file, view_index_dir: /file/views}\n";
+    let flags = Flags {
+        couchdb_urls: vec!["http://a:5984".to_owned(), "https://b".to_owned()],
+        data_dir: Some(PathBuf::from("flag")),
+        nodes: vec!["couchdb@flag".to_owned()],
+        storage_path: Some(PathBuf::from("state")),
+        web_listen_address: Some(":9999".to_owned()),
+        web_config_file: Some(PathBuf::from("web.yml")),
+        web_enable_lifecycle: true,
+        web_enable_admin_api: true,
+        log_level: Some("debug".to_owned()),
+        log_format: Some("json".to_owned()),
+        ..Flags::default()
+    };
+    let found = load_text(&flags, text).unwrap().settings;
+    let urls: Vec<String> = found.couchdb.urls.iter().map(ToString::to_string).collect();
+    assert_eq!(urls, ["http://a:5984", "https://b:443"]);
+    assert_eq!(found.files.data_dir, Some(PathBuf::from("flag")));
+    assert_eq!(found.files.view_index_dir, Some(PathBuf::from("/file/views")));
+    assert_eq!(found.nodes, Nodes::Named(["couchdb@flag".to_owned()].into()));
+    assert_eq!(found.storage_path, PathBuf::from("state"));
+    assert_eq!(
+        found.web,
+        Web {
+            listen_address: "[::]:9999".parse().unwrap(),
+            config_file: Some(PathBuf::from("web.yml")),
+            enable_lifecycle: true,
+            enable_admin_api: true,
+        }
+    );
+    assert_eq!(found.log, Log { level: Level::Debug, format: Format::Json });
+}
+
+#[test]
+fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
+    let flags = Flags {
+        couchdb_urls: vec!["http://adm:hunter2@a:5984".to_owned()],
+        mode: Some("enforced".to_owned()),
+        view_index_dir: Some(PathBuf::from("views")),
+        nodes: vec!["b".to_owned()],
+        web_listen_address: Some("here".to_owned()),
+        log_level: Some("loud".to_owned()),
+        log_format: Some("xml".to_owned()),
+        ..Flags::default()
+    };
+    assert_eq!(
+        said(&flags, "poll: soon"),
+        [
+            "--couchdb.url: found a URL with a user or a password in it, but the URL of a CouchDB server is written without, such as http://couch-a:5984",
+            "--log.format: found \"xml\", but logfmt or json belongs here",
+            "--log.level: found \"loud\", but error, warn, info, debug or trace belongs here",
+            "--mode: found \"enforced\", but advise or enforce belongs here; did you mean enforce?",
+            "--node: found \"b\", but the name of a node belongs here as CouchDB writes it, such as couchdb@couch-a",
+            "--view-index-dir: the directory of views is known, but not that of databases; --data-dir or files.data_dir names it",
+            "--web.listen-address: found \"here\", but an address and a port belong here, such as 127.0.0.1:10984 or :10984",
+            "x.yml:1:7: poll: found \"soon\", but a duration belongs here, such as 500ms, 30s, 5m or 1h 30m",
+        ]
+    );
+}
+
+#[test]
+fn without_any_couchdb_nothing_starts() {
+    assert_eq!(
+        load(&Flags::default(), None).unwrap_err().to_string(),
+        "--couchdb.url: no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984"
+    );
+    let files = Flags { data_dir: Some(PathBuf::from("/data")), ..Flags::default() };
+    assert_eq!(load(&files, None).unwrap().settings.couchdb.urls, []);
+}
+
+#[test]
+fn a_login_is_taken_from_flags_then_environment_then_file() {
+    let file = "couchdb: {username: file, password_file: secret}\n";
+    let in_env = |user: Option<&str>, password: Option<&str>| Flags {
+        env_user: user.map(str::to_owned),
+        env_password: password.map(Into::into),
+        ..flags()
+    };
+    let by_flag = Flags {
+        couchdb_username: Some("flag".to_owned()),
+        couchdb_password_file: Some(PathBuf::from("flagged")),
+        ..in_env(Some("env"), Some("hunter2"))
+    };
+    for (flags, text, login) in [
+        (in_env(None, None), "", Login::None),
+        (in_env(Some(""), Some("")), "", Login::None),
+        (in_env(None, None), file, Login::file("file", "secret").unwrap()),
+        (in_env(Some("env"), Some("hunter2")), file, Login::password("env", "hunter2").unwrap()),
+        (in_env(None, Some("hunter2")), file, Login::password("file", "hunter2").unwrap()),
+        (by_flag, file, Login::file("flag", "flagged").unwrap()),
+    ] {
+        let found = load_text(&flags, text).unwrap().settings.couchdb.login;
+        assert!(found == login, "{found:?} is not {login:?}");
+    }
+    assert_eq!(
+        said(&in_env(Some("env"), None), ""),
+        [
+            "COUCHDB_USER: there is a user, but no password; give --couchdb.password-file, couchdb.password_file or COUCHDB_PASSWORD"
+        ]
+    );
+    assert_eq!(
+        said(&in_env(None, Some("hunter2")), ""),
+        [
+            "COUCHDB_PASSWORD: there is a password, but no user; give --couchdb.username, couchdb.username or COUCHDB_USER"
+        ]
+    );
+    assert_eq!(
+        said(&in_env(Some("a:b"), Some("hunter2")), ""),
+        [
+            "COUCHDB_USER: found \"a:b\", but a user's name holds no colon and no control character, for no login can carry them"
+        ]
+    );
+}
+
+#[test]
+fn strangers_cannot_be_let_in_to_start_compactions() {
+    let flags = |mode: &str, address: &str| Flags {
+        mode: Some(mode.to_owned()),
+        web_listen_address: Some(address.to_owned()),
+        web_enable_admin_api: true,
+        ..flags()
+    };
+    assert_eq!(said(&flags("enforce", "localhost:10984"), ""), [""; 0]);
+    assert_eq!(said(&flags("advise", ":10984"), ""), [""; 0]);
+    let users = Flags { web_config_file: Some(PathBuf::from("web.yml")), ..flags("enforce", ":1") };
+    assert_eq!(said(&users, ""), [""; 0]);
+    assert_eq!(
+        said(&flags("enforce", ":10984"), ""),
+        [
+            "--web.enable-admin-api: anyone who reaches [::]:10984 could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce"
+        ]
+    );
+}
+
+#[test]
+fn files_that_are_no_text_are_refused() {
+    let load = |bytes: &[u8]| {
+        load(&flags(), Some(File { name: Path::new("x.yml"), bytes }))
+            .map_err(|why| why.to_string())
+    };
+    assert_eq!(
+        load(b"poll: 5s\nmode: \xff\n").unwrap_err(),
+        "x.yml: not UTF-8 text: line 2 holds a byte that is not; save the file as UTF-8"
+    );
+    assert_eq!(
+        load(&vec![b'#'; MAX_FILE + 1]).unwrap_err(),
+        "x.yml: longer than 1 MiB; nothing sound is"
+    );
+    assert!(load(&vec![b'#'; MAX_FILE]).is_ok());
+    assert_eq!(load("\u{feff}poll: 9s".as_bytes()).unwrap().settings.poll.as_secs(), 9);
+    let says = read_file(&data().join("nowhere.yml")).unwrap_err().to_string();
+    assert!(says.contains("nowhere.yml: the configuration cannot be read: "), "{says}");
+}
+
+#[test]
+fn relative_paths_start_at_the_files_directory() {
+    let text = b"couchdb: {tls: {ca_file: ca.pem}, username: a, password_file: /etc/p}\n";
+    let file = File { name: Path::new("/etc/recliner/recliner.yml"), bytes: text };
+    let found = load(&flags(), Some(file)).unwrap().settings.couchdb;
+    assert_eq!(found.tls.ca_file, Some(PathBuf::from("/etc/recliner/ca.pem")));
+    assert!(found.login == Login::file("a", "/etc/p").unwrap());
+}

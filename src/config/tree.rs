@@ -1,0 +1,272 @@
+//! A YAML document as a tree that remembers where everything is written.
+//!
+//! Owns what is accepted as a document: one, of bounded depth and size, keys that are
+//! texts and unique. Scalars keep their text, for the key says what it must be: `0123` is
+//! never read as a number where a password belongs.
+
+use super::problem::{Place, Problem, Problems, quoted};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The deepest nesting; the deepest sound key lies six levels down.
+const DEEPEST: usize = 32;
+/// The most nodes that aliases may add up to.
+const MOST_NODES: usize = 100_000;
+
+/// A place in the text, both counted from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+impl From<Marker> for At {
+    fn from(marker: Marker) -> Self {
+        Self { line: marker.line().max(1), column: marker.col() + 1 }
+    }
+}
+
+/// One node and where it begins.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) at: At,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// Nothing is written, or `~` or `null`.
+    Nothing,
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) at: At,
+    pub(super) text: String,
+}
+
+impl Node {
+    /// What was found, for a sentence.
+    pub(super) fn found(&self) -> String {
+        match &self.value {
+            Value::Nothing => "nothing".to_owned(),
+            Value::Text(text) => quoted(text),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        match &self.value {
+            Value::Nothing | Value::Text(_) => 1,
+            Value::List(items) => items.iter().map(Self::size).sum::<usize>() + 1,
+            Value::Map(entries) => entries.iter().map(|(_, node)| node.size()).sum::<usize>() + 1,
+        }
+    }
+
+    fn depth(&self) -> usize {
+        match &self.value {
+            Value::Nothing | Value::Text(_) => 1,
+            Value::List(items) => items.iter().map(Self::depth).max().unwrap_or(0) + 1,
+            Value::Map(entries) => {
+                entries.iter().map(|(_, node)| node.depth()).max().unwrap_or(0) + 1
+            }
+        }
+    }
+}
+
+/// A collection that is being read.
+struct Open {
+    at: At,
+    anchor: usize,
+    parts: Parts,
+}
+
+enum Parts {
+    List(Vec<Node>),
+    Map { entries: Vec<(Key, Node)>, key: Option<Key>, seen: BTreeSet<String> },
+}
+
+struct Reader<'a> {
+    file: &'a str,
+    open: Vec<Open>,
+    anchors: BTreeMap<usize, Node>,
+    nodes: usize,
+    root: Option<Node>,
+    documents: usize,
+    problems: Vec<Problem>,
+}
+
+/// Reads the one document of `text`; an empty one is an empty mapping.
+///
+/// # Errors
+/// Every duplicate key, or the one place beyond which the text makes no sense.
+pub(super) fn read(file: &str, text: &str) -> Result<Node, Problems> {
+    let mut reader = Reader {
+        file,
+        open: Vec::new(),
+        anchors: BTreeMap::new(),
+        nodes: 0,
+        root: None,
+        documents: 0,
+        problems: Vec::new(),
+    };
+    let mut parser = Parser::new_from_str(text);
+    while let Some(event) = parser.next_event() {
+        let step = match event {
+            Ok((event, span)) => reader.take(event, span),
+            Err(error) => {
+                let says = error.info();
+                reader.refuse(
+                    At::from(*error.marker()),
+                    format!("cannot be read as YAML: {says}; check indentation, brackets and quotes just before this place"),
+                );
+                Err(Stop)
+            }
+        };
+        if step.is_err() {
+            break;
+        }
+    }
+    if !reader.problems.is_empty() {
+        return Err(Problems::new(reader.problems));
+    }
+    let start = At { line: 1, column: 1 };
+    Ok(reader.root.unwrap_or(Node { at: start, value: Value::Nothing }))
+}
+
+/// Nothing after this place can be understood.
+struct Stop;
+
+impl Reader<'_> {
+    fn refuse(&mut self, at: At, text: String) {
+        let At { line, column } = at;
+        let place = Place::At { file: self.file.to_owned(), line, column, key: String::new() };
+        self.problems.push(Problem { place, text });
+    }
+
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Stop> {
+        let at = At::from(span.start);
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    self.refuse(at, "a second document begins here; one is allowed".to_owned());
+                    return Err(Stop);
+                }
+                Ok(())
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_tag(at, tag.is_some())?;
+                let nothing = style == ScalarStyle::Plain
+                    && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                let value = if nothing { Value::Nothing } else { Value::Text(text.into_owned()) };
+                self.put(Node { at, value }, anchor)
+            }
+            Event::Alias(anchor) => {
+                let Some(node) = self.anchors.get(&anchor).cloned() else {
+                    self.refuse(at, "this alias stands inside what it names".to_owned());
+                    return Err(Stop);
+                };
+                self.nodes = self.nodes.saturating_add(node.size());
+                let too_deep = self.open.len().saturating_add(node.depth()) > DEEPEST;
+                if self.nodes > MOST_NODES || too_deep {
+                    self.refuse(at, "aliases make this document too large".to_owned());
+                    return Err(Stop);
+                }
+                self.put(node, 0)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.refuse_tag(at, tag.is_some())?;
+                self.begin(Open { at, anchor, parts: Parts::List(Vec::new()) })
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.refuse_tag(at, tag.is_some())?;
+                let parts = Parts::Map { entries: Vec::new(), key: None, seen: BTreeSet::new() };
+                self.begin(Open { at, anchor, parts })
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(Open { at, anchor, parts }) = self.open.pop() else {
+                    return Err(Stop);
+                };
+                let value = match parts {
+                    Parts::List(items) => Value::List(items),
+                    Parts::Map { entries, .. } => Value::Map(entries),
+                };
+                self.put(Node { at, value }, anchor)
+            }
+        }
+    }
+
+    fn refuse_tag(&mut self, at: At, tagged: bool) -> Result<(), Stop> {
+        if tagged {
+            self.refuse(at, "a tag (!) stands here; values are written without".to_owned());
+            return Err(Stop);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, open: Open) -> Result<(), Stop> {
+        // A key that is a collection is refused here, before anything is put into it.
+        if let Some(Open { parts: Parts::Map { key: None, .. }, .. }) = self.open.last() {
+            self.refuse(
+                open.at,
+                "a list or a mapping stands where a key belongs; keys are words".to_owned(),
+            );
+            return Err(Stop);
+        }
+        if self.open.len() >= DEEPEST {
+            self.refuse(open.at, format!("nested more than {DEEPEST} levels deep"));
+            return Err(Stop);
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    /// Puts a complete node where it belongs.
+    fn put(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        let Some(parent) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        let mut twice = None;
+        match &mut parent.parts {
+            Parts::List(items) => items.push(node),
+            Parts::Map { entries, key, seen } => match key.take() {
+                Some(key) => {
+                    if seen.insert(key.text.clone()) {
+                        entries.push((key, node));
+                    } else {
+                        let first = entries.iter().find(|(other, _)| other.text == key.text);
+                        twice = Some((key, first.map_or(0, |(other, _)| other.at.line)));
+                    }
+                }
+                None => match node.value {
+                    Value::Text(text) => *key = Some(Key { at: node.at, text }),
+                    Value::Nothing | Value::List(_) | Value::Map(_) => {
+                        let found = node.found();
+                        self.refuse(
+                            node.at,
+                            format!("{found} stands where a key belongs; keys are words"),
+                        );
+                        return Err(Stop);
+                    }
+                },
+            },
+        }
+        if let Some((key, line)) = twice {
+            self.refuse(
+                key.at,
+                format!("the key {} is written twice, first on line {line}", quoted(&key.text)),
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! A document to be written, and its two forms.
+
+use crate::config::value;
+use std::{fmt::Write as _, path::Path, time::Duration};
+
+/// A node that is to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Out {
+    Nothing,
+    Bool(bool),
+    /// A number, in digits.
+    Number(String),
+    Text(String),
+    List(Vec<Self>),
+    Map(Vec<(String, Self)>),
+}
+
+/// A text.
+pub(super) fn text(text: &str) -> Out {
+    Out::Text(text.to_owned())
+}
+
+/// A mapping, in this order.
+pub(super) fn map(entries: impl IntoIterator<Item = (&'static str, Out)>) -> Out {
+    Out::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+impl Out {
+    pub(super) fn number(number: impl ToString) -> Self {
+        Self::Number(number.to_string())
+    }
+
+    /// A duration in the notation that is read.
+    pub(super) fn span(span: Duration) -> Self {
+        Self::Text(humantime::format_duration(span).to_string())
+    }
+
+    /// Bytes, in the largest unit that says them exactly.
+    pub(super) fn bytes(bytes: u64) -> Self {
+        let text = value::exact_bytes(bytes);
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            Self::Number(text)
+        } else {
+            Self::Text(text)
+        }
+    }
+
+    /// A path. One that is not UTF-8 can be shown only approximately.
+    pub(super) fn path(path: &Path) -> Self {
+        Self::Text(path.to_string_lossy().into_owned())
+    }
+
+    pub(super) fn texts<S: AsRef<str>>(texts: &[S]) -> Self {
+        Self::List(texts.iter().map(|item| text(item.as_ref())).collect())
+    }
+
+    /// As JSON.
+    pub(super) fn json(self) -> serde_json::Value {
+        match self {
+            Self::Nothing => serde_json::Value::Null,
+            Self::Bool(value) => value.into(),
+            Self::Number(digits) => serde_json::from_str::<serde_json::Number>(&digits)
+                .map_or(serde_json::Value::String(digits), serde_json::Value::Number),
+            Self::Text(text) => text.into(),
+            Self::List(items) => items.into_iter().map(Self::json).collect(),
+            Self::Map(entries) => {
+                entries.into_iter().map(|(key, value)| (key, value.json())).collect()
+            }
+        }
+    }
+
+    /// As a YAML document in block style; every text quoted.
+    pub(super) fn yaml(&self) -> String {
+        let mut out = String::new();
+        self.block(0, false, &mut out);
+        out
+    }
+
+    fn block(&self, depth: usize, after_dash: bool, out: &mut String) {
+        match self {
+            Self::Map(entries) if !entries.is_empty() => {
+                for (at, (key, value)) in entries.iter().enumerate() {
+                    if at > 0 || !after_dash {
+                        indent(depth, out);
+                    }
+                    if plain(key) {
+                        out.push_str(key);
+                    } else {
+                        quote(key, out);
+                    }
+                    out.push(':');
+                    value.after_colon(depth, out);
+                }
+            }
+            Self::List(items) if !items.is_empty() => {
+                for item in items {
+                    indent(depth, out);
+                    out.push_str("- ");
+                    item.block(depth + 1, true, out);
+                }
+            }
+            Self::Nothing
+            | Self::Bool(_)
+            | Self::Number(_)
+            | Self::Text(_)
+            | Self::List(_)
+            | Self::Map(_) => {
+                self.scalar(out);
+                out.push('\n');
+            }
+        }
+    }
+
+    fn after_colon(&self, depth: usize, out: &mut String) {
+        match self {
+            Self::Map(entries) if !entries.is_empty() => {
+                out.push('\n');
+                self.block(depth + 1, false, out);
+            }
+            Self::List(items) if !items.is_empty() => {
+                let flow = items.iter().all(|item| !matches!(item, Self::Map(_) | Self::List(_)));
+                if flow {
+                    out.push_str(" [");
+                    for (at, item) in items.iter().enumerate() {
+                        if at > 0 {
+                            out.push_str(", ");
+                        }
+                        item.scalar(out);
+                    }
+                    out.push_str("]\n");
+                } else {
+                    out.push('\n');
+                    self.block(depth + 1, false, out);
+                }
+            }
+            Self::Nothing
+            | Self::Bool(_)
+            | Self::Number(_)
+            | Self::Text(_)
+            | Self::List(_)
+            | Self::Map(_) => {
+                out.push(' ');
+                self.scalar(out);
+                out.push('\n');
+            }
+        }
+    }
+
+    fn scalar(&self, out: &mut String) {
+        match self {
+            Self::Nothing => out.push_str("null"),
+            Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+            Self::Number(digits) => out.push_str(digits),
+            Self::Text(text) if plain(text) => out.push_str(text),
+            Self::Text(text) => quote(text, out),
+            // Only empty ones come here.
+            Self::List(_) => out.push_str("[]"),
+            Self::Map(_) => out.push_str("{}"),
+        }
+    }
+}
+
+fn indent(depth: usize, out: &mut String) {
+    for _ in 0..depth {
+        out.push_str("  ");
+    }
+}
+
+/// Whether a text is a word that no YAML, of version 1.1 either, takes for anything else:
+/// our own keys and labels. Everything else is quoted.
+fn plain(text: &str) -> bool {
+    const TAKEN: [&str; 10] =
+        ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "infinity"];
+    let word = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    word && !TAKEN.contains(&text)
+}
+
+/// A double-quoted scalar; what is not printable ASCII is escaped, so that no reader folds
+/// or drops it.
+fn quote(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            ' '..='~' => out.push(c),
+            _ => {
+                let code = u32::from(c);
+                let written = match code {
+                    0..=0xff => write!(out, "\\x{code:02x}"),
+                    0x100..=0xffff => write!(out, "\\u{code:04x}"),
+                    _ => write!(out, "\\U{code:08x}"),
+                };
+                debug_assert!(written.is_ok(), "a String takes whatever is written");
+            }
+        }
+    }
+    out.push('"');
+}

@@ -1,0 +1,165 @@
+use super::*;
+use proptest::prelude::*;
+
+fn at(text: &str) -> Moment {
+    let stamp: Timestamp = text.parse().unwrap();
+    Moment::from_unix(stamp.as_second().try_into().unwrap())
+}
+
+fn window(days: &str, from: &str, to: &str, zone_name: &str) -> Window {
+    Window {
+        days: days.split(", ").map(|day| day.parse().unwrap()).fold(Days::NONE, Days::and),
+        from: time(from, Edge::From).unwrap(),
+        to: time(to, Edge::To).unwrap(),
+        zone: zone(zone_name).unwrap(),
+    }
+}
+
+#[test]
+fn a_window_over_midnight_belongs_to_the_day_it_begins_on() {
+    let nights = window("mon-fri", "20:00", "06:00", "Europe/Berlin");
+    for (moment, open) in [
+        // Friday 20 November 2026, winter time: one hour ahead of UTC.
+        ("2026-11-20T18:59:59Z", false),
+        ("2026-11-20T19:00:00Z", true),
+        ("2026-11-20T23:30:00Z", true),
+        ("2026-11-21T04:59:59Z", true),
+        ("2026-11-21T05:00:00Z", false),
+        // Saturday evening begins no window, so Sunday and Monday mornings have none.
+        ("2026-11-21T20:00:00Z", false),
+        ("2026-11-22T03:00:00Z", false),
+        ("2026-11-23T03:00:00Z", false),
+        ("2026-11-23T19:00:00Z", true),
+    ] {
+        assert_eq!(nights.open_at(at(moment)), open, "{moment}");
+    }
+}
+
+#[test]
+fn changes_are_found_across_midnight_and_weekends() {
+    let nights = [window("mon-fri", "20:00", "06:00", "Europe/Berlin")];
+    for (moment, change) in [
+        ("2026-11-20T18:00:00Z", "2026-11-20T19:00:00Z"),
+        ("2026-11-20T19:00:00Z", "2026-11-21T05:00:00Z"),
+        ("2026-11-21T05:00:00Z", "2026-11-23T19:00:00Z"),
+    ] {
+        assert_eq!(next_change(&nights, at(moment)), Some(at(change)), "{moment}");
+    }
+}
+
+#[test]
+fn windows_that_touch_are_one() {
+    let two = [window("sat", "10:00", "24:00", "UTC"), window("sun", "00:00", "08:00", "UTC")];
+    assert_eq!(next_change(&two, at("2026-11-21T11:00:00Z")), Some(at("2026-11-22T08:00:00Z")));
+    let all_day = [window("mon-sun", "00:00", "24:00", "UTC")];
+    assert!(open_at(&all_day, at("2026-11-21T00:00:00Z")));
+    assert_eq!(next_change(&all_day, at("2026-11-21T11:00:00Z")), None);
+    assert!(open_at(&[], at("2026-11-21T11:00:00Z")));
+    assert_eq!(next_change(&[], at("2026-11-21T11:00:00Z")), None);
+}
+
+#[test]
+fn daylight_saving_moves_skips_and_repeats_a_window() {
+    let night = [window("mon-sun", "02:15", "02:45", "Europe/Berlin")];
+    // 29 March 2026: 02:00 becomes 03:00, so that night has no such time.
+    assert_eq!(next_change(&night, at("2026-03-28T12:00:00Z")), Some(at("2026-03-30T00:15:00Z")));
+    // 25 October 2026: 03:00 becomes 02:00, so the time comes twice.
+    assert_eq!(next_change(&night, at("2026-10-24T22:00:00Z")), Some(at("2026-10-25T00:15:00Z")));
+    assert_eq!(next_change(&night, at("2026-10-25T00:15:00Z")), Some(at("2026-10-25T00:45:00Z")));
+    assert_eq!(next_change(&night, at("2026-10-25T00:45:00Z")), Some(at("2026-10-25T01:15:00Z")));
+    // A window with an end inside the gap closes at the jump.
+    let early = [window("mon-sun", "01:00", "02:30", "Europe/Berlin")];
+    assert_eq!(next_change(&early, at("2026-03-29T00:30:00Z")), Some(at("2026-03-29T01:00:00Z")));
+}
+
+#[test]
+fn days_are_read_and_shown() {
+    for (texts, shown) in [
+        (&["mon-fri"][..], "mon-fri"),
+        (&["Mon", "TUE", "wed", "sun"], "mon-wed, sun"),
+        (&["fri-mon"], "mon, fri-sun"),
+        (&["sun"], "sun"),
+    ] {
+        let days = texts.iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::and);
+        assert_eq!(days.to_string(), shown, "{texts:?}");
+    }
+    for bad in ["", "monday", "mon-", "-", "mon-fri-sun", "1"] {
+        assert_eq!(
+            bad.parse::<Days>().unwrap_err().to_string(),
+            format!(
+                "{bad:?} is no day: write mon, tue, wed, thu, fri, sat or sun, or a range such as mon-fri"
+            )
+        );
+    }
+}
+
+#[test]
+fn times_are_read_strictly() {
+    assert_eq!(time("24:00", Edge::To), Ok(civil::Time::midnight()));
+    assert_eq!(shown_time(civil::Time::midnight(), Edge::To), "24:00");
+    assert_eq!(shown_time(civil::Time::midnight(), Edge::From), "00:00");
+    for bad in ["", "24:00", "7:00", "07:0", "25:00", "12:60", "+1:00", "12:00:00", "12", "ab:cd"] {
+        assert!(time(bad, Edge::From).is_err(), "{bad}");
+    }
+    assert!(time("24:01", Edge::To).is_err());
+}
+
+#[test]
+fn zones_are_known_by_name_and_the_nearest_is_named() {
+    assert_eq!(zone_name(&zone("europe/berlin").unwrap()), "Europe/Berlin");
+    assert_eq!(zone_name(&zone("UTC").unwrap()), "UTC");
+    assert_eq!(
+        zone("Europe/Berln").unwrap_err().to_string(),
+        "\"Europe/Berln\" is no time zone: write a name of the IANA database, such as Europe/Berlin"
+    );
+    assert!(zone("").is_err());
+    assert!(zone("../../etc/passwd").is_err());
+}
+
+prop_compose! {
+    fn any_window()(
+        bits in 1u8..128,
+        from in 0i8..48,
+        to in 0i8..48,
+        zone_name in prop::sample::select(vec![
+            "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata",
+        ]),
+    ) -> Window {
+        let days = DAY_NAMES
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| bits & (1 << place) != 0)
+            .map(|(_, day)| day.parse().unwrap())
+            .fold(Days::NONE, Days::and);
+        let time = |half_hours: i8| civil::Time::new(half_hours / 2, half_hours % 2 * 30, 0, 0).unwrap();
+        Window { days, from: time(from), to: time(to), zone: zone(zone_name).unwrap() }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_next_change_is_the_first_one_a_walk_by_minutes_meets(
+        windows in prop::collection::vec(any_window(), 0..3),
+        start in 1_770_000_000u64..1_800_000_000,
+    ) {
+        let now = Moment::from_unix(start / 60 * 60);
+        let open = open_at(&windows, now);
+        // Every zone above changes on whole half hours.
+        let walked = (1..15 * 48)
+            .map(|step| Moment::from_unix(start / 1_800 * 1_800 + step * 1_800))
+            .find(|moment| open_at(&windows, *moment) != open);
+        prop_assert_eq!(next_change(&windows, now), walked);
+    }
+
+    #[test]
+    fn days_print_as_they_are_read(window in any_window()) {
+        let read = window.days.texts().iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::and);
+        prop_assert_eq!(read, window.days);
+    }
+
+    #[test]
+    fn no_text_panics(text in ".{0,12}") {
+        let read = (text.parse::<Days>(), time(&text, Edge::To), zone(&text));
+        drop(read);
+    }
+}
