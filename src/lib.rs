@@ -2,5 +2,6 @@
 //! view index for compaction, and tells Prometheus what waits, what could be freed, and why.
 
 pub mod clock;
+pub mod sim;
 pub mod size;
 pub mod target;
