@@ -12,10 +12,12 @@
 //! no memory a shard.
 
 mod access;
+mod catalog;
 mod cluster;
 mod config;
 mod demo;
 mod fault;
+mod growth;
 mod http;
 mod wire;
 mod world;

@@ -74,9 +74,11 @@ impl Node {
 pub struct Design {
     /// Its name without `_design/`; anything but the empty text.
     pub name: String,
-    /// The names of its views; two documents of equal language and views share one
-    /// signature and so one index. Empty: a document without views.
+    /// The names of its views; two documents of equal language, views and
+    /// `reduces` share one signature and so one index. Empty: a document without views.
     pub views: Vec<String>,
+    /// Whether its views reduce; a view that does answers without `total_rows`.
+    pub reduces: bool,
     /// `javascript`, `query`, or what no query server serves.
     pub language: String,
     /// Whether CouchDB keeps the index built by itself (`autoupdate`).
@@ -98,6 +100,7 @@ impl Design {
         Self {
             name: name.to_owned(),
             views: vec!["all".to_owned()],
+            reduces: false,
             language: "javascript".to_owned(),
             autoupdate: true,
             bytes_per_doc: 120,

@@ -1,241 +1,226 @@
 //! The pure state machine of a simulated cluster.
+//!
+//! Owns what has happened: which files were touched, which jobs run, which nodes are up.
+//! Everything else follows from (configuration, seed, time) and is computed when asked,
+//! so that an untouched shard costs no memory and asking changes nothing. Never reads a
+//! clock, never does I/O. Moved by [`World::advance`]; asked and changed by the routes
+//! in `http` and by tests.
 
-use super::{Config, ConfigError, Database};
-use crate::target::{Range, Signature};
-use std::time::Duration;
+mod database;
+mod files;
+mod index;
+mod jobs;
+mod node;
+mod smoosh;
+mod truth;
+mod updates;
 
-/// Bytes of a file, as CouchDB's `sizes`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
-    /// The file's bytes.
-    pub file: u64,
-    /// Bytes that are live.
-    pub active: u64,
-    /// Bytes of the documents as JSON.
-    pub external: u64,
-}
+pub(super) use database::{Gone, Known, Mapped};
+pub use truth::{DiskUse, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
+pub(super) use updates::{Happened, Type, Update, WRITE_DELAY};
 
-/// The numbers of one shard copy, or of a node-local database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardInfo {
-    /// The file's name.
-    pub name: String,
-    /// Documents.
-    pub doc_count: u64,
-    /// Tombstones.
-    pub doc_del_count: u64,
-    /// The last sequence.
-    pub update_seq: u64,
-    /// The sequence at the last compaction; 0: never.
-    pub compacted_seq: u64,
-    /// Whether a compaction runs.
-    pub compact_running: bool,
-    /// Its bytes.
-    pub sizes: Sizes,
-    /// When the file was opened, in microseconds since 1970.
-    pub opened: u64,
-    /// Its identity.
-    pub uuid: u128,
-}
+use super::{
+    catalog::{Catalog, Db, range_at, range_of_doc},
+    config::{Config, ConfigError, Database},
+    growth::Swap,
+};
+use crate::target::Range;
+use files::{Extra, File};
+use index::IndexState;
+use jobs::{Job, JobKey};
+use node::NodeState;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-/// The numbers of one copy of a view index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ViewInfo {
-    /// The signature.
-    pub signature: Signature,
-    /// Its language.
-    pub language: String,
-    /// Its bytes.
-    pub sizes: Sizes,
-    /// The sequence of the shard that it is built to.
-    pub update_seq: u64,
-    /// The shard's sequences beyond that.
-    pub pending: u64,
-    /// Whether a build runs.
-    pub updater_running: bool,
-    /// Whether a compaction runs.
-    pub compact_running: bool,
-    /// Collator versions it was written with.
-    pub collators: Vec<String>,
-}
-
-/// What a node's disk holds, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskUse {
-    /// The disk's size; `None`: without limit.
-    pub capacity: Option<u64>,
-    /// Database and index files, orphans and stale indexes included.
-    pub files: u64,
-    /// Temporary files of compactions that run or were interrupted.
-    pub temporary: u64,
-}
-
-impl DiskUse {
-    /// What is free, never below zero; `None` on a disk without limit.
-    #[must_use]
-    pub fn available(&self) -> Option<u64> {
-        Some(self.capacity?.saturating_sub(self.files).saturating_sub(self.temporary))
-    }
-}
-
-/// What an active task does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskKind {
-    /// A database compaction, with its phase.
-    Database {
-        /// `document_copy`, `docid_sort` or `docid_copy`.
-        phase: &'static str,
-    },
-    /// A view compaction.
-    View {
-        /// The design document's id, with `_design/`.
-        ddoc: String,
-        /// `ids` or `view`.
-        phase: &'static str,
-        /// The view's number in the `view` phase.
-        view: Option<u64>,
-    },
-    /// An index build.
-    Indexer {
-        /// The design document's id, with `_design/`.
-        ddoc: String,
-    },
-}
-
-/// One entry of `_active_tasks`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
-    /// The node it runs on.
-    pub node: String,
-    /// The shard file.
-    pub shard: String,
-    /// What it does.
-    pub kind: TaskKind,
-    /// A number that stands for its process; another one in each pass.
-    pub process: u64,
-    /// Changes done in this phase.
-    pub changes_done: u64,
-    /// Changes of this phase.
-    pub total_changes: u64,
-    /// When this pass began, since the world's start.
-    pub started: Duration,
-    /// When it last told of progress, since the world's start.
-    pub updated: Duration,
-}
-
-/// Why a compaction cannot start.
-#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-pub enum StartError {
-    /// There is no such node.
-    #[error("no such node")]
-    NoNode,
-    /// The node is down.
-    #[error("the node is down")]
-    NodeDown,
-    /// The node has no such file.
-    #[error("the node has no such shard file")]
-    NoFile,
-    /// The database has no such design document.
-    #[error("no such design document")]
-    NoDesign,
+/// What happened to one file; a file without an entry is as its description says.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    /// The last compaction's result.
+    swap: Option<Swap>,
+    /// Bytes of temporary files without a running job.
+    leftover: u64,
+    /// How much of an interrupted compaction is done, 0 to 1.
+    resume: f64,
+    /// Index files that were built or compacted, by the place of their design document.
+    indexes: BTreeMap<usize, IndexState>,
+    /// Bytes of stale index files, where not those of the description.
+    stale: Option<u64>,
 }
 
 /// A simulated cluster at one moment.
 #[derive(Debug)]
 pub struct World {
+    /// What was described, less its databases: those are in the catalog.
     config: Config,
+    seed: u64,
     now: Duration,
+    catalog: Catalog,
+    nodes: Vec<NodeState>,
+    touched: BTreeMap<File, Touched>,
+    /// Files outside the shard map; a deleted one leaves its place empty.
+    extra: Vec<Option<Extra>>,
+    jobs: BTreeMap<JobKey, Job>,
+    ends: BTreeSet<(Duration, JobKey)>,
+    /// Numbers processes.
+    processes: u64,
+    /// Documents that callers wrote, by database: when, and how many.
+    written: BTreeMap<Db, Vec<(Duration, u64)>>,
+    /// Creations and deletions since the start.
+    happened: Vec<Happened>,
+    next_smoosh: Duration,
 }
 
-#[expect(unused_variables, clippy::unused_self, reason = "the outline comes first")]
 impl World {
     /// A world at its start.
     ///
     /// # Errors
     /// What [`Config::check`] finds.
-    pub fn new(config: Config, seed: u64) -> Result<Self, ConfigError> {
+    pub fn new(mut config: Config, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
-        Ok(Self { config, now: Duration::ZERO })
+        let catalog = Catalog::new(&config, seed);
+        let nodes = config.nodes.drain(..).map(|node| NodeState::new(node, seed)).collect();
+        config.databases.clear();
+        config.fleets.clear();
+        let mut world = Self {
+            seed,
+            now: Duration::ZERO,
+            catalog,
+            nodes,
+            touched: BTreeMap::new(),
+            extra: Vec::new(),
+            jobs: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            processes: 1_000,
+            written: BTreeMap::new(),
+            happened: Vec::new(),
+            next_smoosh: smoosh::PERIOD,
+            config,
+        };
+        world.lay_extra_files();
+        Ok(world)
     }
+
     /// Moves the world to `now`, the time since its start; never back.
+    ///
+    /// What ends or starts by itself in between does so at its own moment, so that the
+    /// state at `now` is the same however often this was called on the way.
     pub fn advance(&mut self, now: Duration) {
+        let smooshing = self.nodes.iter().any(|node| node.node.smoosh);
+        loop {
+            let end = self.ends.first().copied();
+            let tick = smooshing.then_some(self.next_smoosh);
+            match (end, tick) {
+                (Some((at, key)), tick) if at <= now && tick.is_none_or(|tick| at <= tick) => {
+                    self.now = self.now.max(at);
+                    self.end(key);
+                }
+                (_, Some(tick)) if tick <= now => {
+                    self.now = self.now.max(tick);
+                    self.next_smoosh = tick + smoosh::PERIOD;
+                    self.smoosh();
+                }
+                _ => break,
+            }
+        }
         self.now = self.now.max(now);
     }
+
     /// The time since the start.
     #[must_use]
     pub const fn now(&self) -> Duration {
         self.now
     }
-    /// The nodes' names.
-    #[must_use]
-    pub fn nodes(&self) -> Vec<String> {
-        self.config.nodes.iter().map(|node| node.name.clone()).collect()
-    }
-    /// A node's files, as its `_all_dbs` lists them; `None`: no such node.
-    #[must_use]
-    pub fn files(&self, node: &str) -> Option<Vec<String>> {
-        None
-    }
-    /// The truth of one shard copy; `None`: no such file there.
-    #[must_use]
-    pub fn shard(&self, node: &str, file: &str) -> Option<ShardInfo> {
-        None
-    }
-    /// The truth of one copy of a view index, on whatever range it lies.
-    #[must_use]
-    pub fn view(&self, node: &str, file: &str, ddoc: &str) -> Option<ViewInfo> {
-        None
-    }
-    /// The range that holds this document of a database.
+
+    /// The range that holds this document of a database; `None`: no such database.
     #[must_use]
     pub fn range_of(&self, db: &str, doc: &str) -> Option<Range> {
-        None
+        let q = self.catalog.ranges(self.catalog.find(db)?);
+        Some(range_at(q, range_of_doc(q, doc)))
     }
-    /// What runs now, on every node that is up.
-    #[must_use]
-    pub fn tasks(&self) -> Vec<Task> {
-        Vec::new()
+
+    /// The databases' names in their order.
+    pub fn databases(&self) -> impl Iterator<Item = String> + '_ {
+        self.catalog.from("").map(|(_, name)| name.into_owned())
     }
-    /// What a node's disk holds; `None`: no such node.
-    #[must_use]
-    pub fn disk(&self, node: &str) -> Option<DiskUse> {
-        None
+
+    /// The databases' names from one on, in their order.
+    pub(super) fn databases_from(&self, start: &str) -> impl Iterator<Item = String> + '_ {
+        self.catalog.from(start).map(|(_, name)| name.into_owned())
     }
-    /// Starts to compact one shard copy; false: a compaction runs already.
+
+    /// How many databases have a name below this one.
+    pub(super) fn rank_of(&self, start: &str) -> u64 {
+        self.catalog.rank(start)
+    }
+
+    /// The databases that were there at the start and still are.
+    pub(super) fn databases_at_start(&self) -> impl Iterator<Item = String> + '_ {
+        let old = self.catalog.from("").filter(|(db, _)| self.catalog.born(*db) == Duration::ZERO);
+        old.map(|(_, name)| name.into_owned())
+    }
+
+    /// Whether `_db_updates` has anything to read from.
+    pub(super) const fn has_global_changes(&self) -> bool {
+        self.config.global_changes
+    }
+
+    /// Writes documents to a database now: new, changed and deleted ones in its usual mix.
+    pub fn write(&mut self, db: &str, documents: u64) {
+        if let Some(db) = self.catalog.find(db) {
+            self.written.entry(db).or_default().push((self.now, documents));
+        }
+    }
+
+    /// Creates a database now.
     ///
     /// # Errors
-    /// When there is no such copy, or its node is down.
-    pub fn compact(&mut self, node: &str, file: &str) -> Result<bool, StartError> {
-        Err(StartError::NoNode)
-    }
-    /// Starts to compact one copy of a view index; false: a compaction runs already.
-    ///
-    /// # Errors
-    /// When there is no such copy or design document, or the node is down.
-    pub fn compact_view(&mut self, node: &str, file: &str, ddoc: &str) -> Result<bool, StartError> {
-        Err(StartError::NoNode)
-    }
-    /// Deletes the stale index files of a database, on every node that is up.
-    pub fn clean_up(&mut self, db: &str) {}
-    /// Starts to build every copy of a design document's index that is behind.
-    pub fn build(&mut self, db: &str, ddoc: &str) {}
-    /// Writes documents to a database now.
-    pub fn write(&mut self, db: &str, documents: u64) {}
-    /// Creates a database.
-    ///
-    /// # Errors
-    /// What [`Config::check`] would find.
+    /// When CouchDB would refuse its name, there is one of that name, or a number of it
+    /// is out of bounds.
     pub fn create(&mut self, database: Database) -> Result<(), ConfigError> {
+        if self.catalog.find(&database.name).is_some() {
+            return Err(ConfigError::Name(database.name));
+        }
+        let described = Config {
+            nodes: self.nodes.iter().map(|state| state.node.clone()).collect(),
+            databases: vec![database.clone()],
+            fleets: Vec::new(),
+            orphans: Vec::new(),
+            ..self.config.clone()
+        };
+        described.check()?;
+        let name = database.name.clone();
+        let db = self.catalog.add(database, self.now);
+        self.lay_split_files(db);
+        self.note(Type::Created, name);
         Ok(())
     }
-    /// Deletes a database; with `leave_files` its shard files stay behind as orphans.
-    pub fn delete(&mut self, db: &str, leave_files: bool) {}
-    /// Takes a node down.
-    pub fn stop_node(&mut self, node: &str) {}
-    /// Brings a node back.
-    pub fn start_node(&mut self, node: &str) {}
-    /// Turns maintenance mode on or off.
-    pub fn set_maintenance(&mut self, node: &str, on: bool) {}
-    /// Takes the last free byte of a node's disk, or gives them back.
-    pub fn set_disk_full(&mut self, node: &str, on: bool) {}
+
+    /// Deletes a database now; with `leave_files` its shard files stay behind as orphans.
+    pub fn delete(&mut self, db: &str, leave_files: bool) {
+        let Some(found) = self.catalog.find(db) else { return };
+        let mut left_behind = Vec::new();
+        for file in self.copies_of(found) {
+            if let Some(left) = leave_files.then(|| self.sizes_of(file)).flatten() {
+                let File::Copy { node, db, range } = file else { continue };
+                let name = self.catalog.file(db, range);
+                left_behind.push(Some(Extra { node, name, bytes: left.file }));
+            }
+            self.drop_jobs(|key| key.file == file);
+            self.touched.remove(&file);
+        }
+        let targets = self.split_targets(found);
+        let splits = self.catalog.like(found).is_some_and(|like| like.splitting);
+        for slot in self.extra.iter_mut().filter(|_| splits && !leave_files) {
+            slot.take_if(|extra| targets.contains(&extra.name));
+        }
+        self.extra.append(&mut left_behind);
+        self.written.remove(&found);
+        self.catalog.remove(found);
+        self.note(Type::Deleted, db.to_owned());
+    }
 }
+
+#[cfg(test)]
+mod tests;
