@@ -320,7 +320,7 @@ mod tests {
             attachment_bytes in 0_u64..1 << 30, bloat in 1.0..200.0, compacts_to in 0.1..2.0,
             new_share in 0.0..1.0, began in 0_u64..1 << 30, writes in 0_u64..1 << 30, copy: u64,
         ) {
-            let delete_share = (1.0 - new_share).min(new_share) / 2.0;
+            let delete_share = f64::min(1.0 - new_share, new_share) / 2.0;
             let stock = Stock {
                 docs, deleted, doc_bytes, attachment_bytes, bloat, compacts_to, new_share,
                 delete_share, copy, ..stock()

@@ -22,8 +22,11 @@ fn databases_come_in_the_order_of_their_names_and_are_found_by_them() {
         assert_eq!(catalog.owner(&file), Some((*db, 0)), "{file}");
     }
     let from: Vec<_> = catalog.from("user-05").map(|(_, name)| name.into_owned()).collect();
-    let expected: Vec<_> =
-        all.iter().map(|(_, name)| name.to_string()).filter(|name| *name >= *"user-05").collect();
+    let expected: Vec<_> = all
+        .iter()
+        .map(|(_, name)| name.to_string())
+        .filter(|name| name.as_str() >= "user-05")
+        .collect();
     assert_eq!(from, expected);
     for none in ["user-", "user-120", "user-1", "user-+01", "user-05y", "x"] {
         assert_eq!(catalog.find(none), None, "{none}");

@@ -143,13 +143,18 @@ fn document(design: &Design) -> Map<String, Value> {
         doc.insert("filters".to_owned(), value!({"all": "function(doc){return true}"}));
         return doc;
     }
-    let view = |name: &String| match design.language.as_str() {
-        "query" => value!({
-            "map": {"fields": {name: "asc"}, "partial_filter_selector": {}},
-            "reduce": "_count",
-            "options": {"def": {"fields": [name]}},
-        }),
-        _ => value!({"map": format!("function(doc){{emit(doc[{name:?}],null)}}")}),
+    let view = |name: &String| {
+        let mut view = match design.language.as_str() {
+            "query" => value!({
+                "map": {"fields": {name: "asc"}, "partial_filter_selector": {}},
+                "options": {"def": {"fields": [name]}},
+            }),
+            _ => value!({"map": format!("function(doc){{emit(doc[{name:?}],null)}}")}),
+        };
+        if let Some(view) = view.as_object_mut().filter(|_| reduces(design)) {
+            view.insert("reduce".to_owned(), "_count".into());
+        }
+        view
     };
     let views: Map<String, Value> =
         design.views.iter().map(|name| (name.clone(), view(name))).collect();
@@ -195,7 +200,8 @@ fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
     json(200, &value!({"name": ddoc, "view_index": index}))
 }
 
-/// A view's rows are never there; that asking builds the index is what matters.
+/// A view's rows are never there, and no request waits for a build; that asking starts
+/// one is what matters.
 fn view_rows(inner: &mut Inner, ask: &Ask, db: &str, ddoc: &str, view: &str) -> Answer {
     let designs = inner.world.described(db).map_or(&[][..], |like| &like.designs);
     let Some(design) = designs.iter().find(|design| design.name == ddoc) else {
@@ -204,14 +210,18 @@ fn view_rows(inner: &mut Inner, ask: &Ask, db: &str, ddoc: &str, view: &str) -> 
     if !design.views.iter().any(|known| known == view) {
         return not_found("missing_named_view");
     }
-    let never_built = design.language == "query" || !design.autoupdate;
-    let update = ask.param("update").unwrap_or("true").to_owned();
-    if update != "false" {
+    let reduces = reduces(design);
+    if ask.param("update") != Some("false") {
         inner.world.build(db, ddoc);
     }
-    let docs = inner.world.known(db).map_or(0, |known| known.docs);
-    if update == "false" || never_built && update == "lazy" {
+    if reduces {
         return json(200, &value!({"rows": []})).chunked();
     }
+    let docs = inner.world.known(db).map_or(0, |known| known.docs);
     json(200, &value!({"total_rows": docs, "offset": 0, "rows": []})).chunked()
+}
+
+/// Whether the views of a design document reduce; mango's always do.
+fn reduces(design: &Design) -> bool {
+    design.reduces || design.language == "query"
 }

@@ -33,10 +33,11 @@ pub(super) struct IndexState {
     pub(super) start: ViewSwap,
 }
 
-/// The signature of a design document's index: it depends on language and views alone.
+/// The signature of a design document's index: it depends on what it
+/// maps and reduces, not on its name.
 pub(in crate::sim) fn signature_of(design: &Design) -> Signature {
-    let key =
-        design.views.iter().fold(key_of(&design.language), |key, view| mix(key, key_of(view)));
+    let first = mix(key_of(&design.language), u64::from(design.reduces));
+    let key = design.views.iter().fold(first, |key, view| mix(key, key_of(view)));
     let whole = u128::from(key) << 64 | u128::from(mix(key, 1));
     Signature(whole.to_be_bytes())
 }
@@ -49,9 +50,10 @@ fn is_served(design: &Design) -> bool {
 /// The place of the first design document that shares this one's index.
 pub(super) fn index_place(like: &Database, name: &str) -> Option<usize> {
     let named = like.designs.iter().find(|design| design.name == name)?;
-    like.designs
-        .iter()
-        .position(|design| design.language == named.language && design.views == named.views)
+    like.designs.iter().position(|design| {
+        (&design.language, &design.views, design.reduces)
+            == (&named.language, &named.views, named.reduces)
+    })
 }
 
 /// The places of a database's indexes, one a signature.
