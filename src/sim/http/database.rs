@@ -143,11 +143,13 @@ fn document(design: &Design) -> Map<String, Value> {
         doc.insert("filters".to_owned(), value!({"all": "function(doc){return true}"}));
         return doc;
     }
+    // An index called by-r is over the field r.
+    let field = |name: &str| name.strip_prefix("by-").unwrap_or(name).to_owned();
     let view = |name: &String| {
         let mut view = match design.language.as_str() {
             "query" => value!({
-                "map": {"fields": {name: "asc"}, "partial_filter_selector": {}},
-                "options": {"def": {"fields": [name]}},
+                "map": {"fields": {field(name): "asc"}, "partial_filter_selector": {}},
+                "options": {"def": {"fields": [field(name)]}},
             }),
             _ => value!({"map": format!("function(doc){{emit(doc[{name:?}],null)}}")}),
         };

@@ -5,12 +5,14 @@ use super::answer::{Answer, json, metrics, not_found};
 use crate::sim::{cluster::Inner, config::Version};
 use serde_json::{Map, Value, json as value};
 
+/// Whether a node is of 3.4 or later, with QuickJS and help for its metrics.
+fn is_recent(inner: &Inner, node: &str) -> bool {
+    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    version >= Version { major: 3, minor: 4, patch: 0 }
+}
+
 pub(super) fn versions(inner: &Inner, node: &str) -> Answer {
-    let quickjs = inner
-        .world
-        .node_version(node)
-        .is_some_and(|version| version >= (Version { major: 3, minor: 4, patch: 0 }));
-    let engine = if quickjs {
+    let engine = if is_recent(inner, node) {
         value!({"name": "quickjs"})
     } else {
         value!({"name": "spidermonkey", "version": "78"})
@@ -89,10 +91,7 @@ pub(super) fn system(inner: &Inner, node: &str) -> Answer {
         "internal_replication_jobs": 0,
         "distribution": traffic,
     });
-    let recent = inner
-        .world
-        .node_version(node)
-        .is_some_and(|version| version >= (Version { major: 3, minor: 4, patch: 0 }));
+    let recent = is_recent(inner, node);
     if let Some(figures) = figures.as_object_mut().filter(|_| recent) {
         figures.insert("distribution_events".to_owned(), came.into());
     }
@@ -117,8 +116,10 @@ pub(super) fn stats(rest: &[&str]) -> Answer {
     found.map_or_else(|| not_found("missing"), |found| json(200, found))
 }
 
-/// CouchDB's metrics with their known fault: a carriage return between HELP and TYPE.
+/// CouchDB's metrics with their known faults: a carriage return between HELP and TYPE,
+/// and before 3.4 no HELP at all.
 pub(super) fn prometheus(inner: &Inner, node: &str) -> Answer {
+    let recent = is_recent(inner, node);
     let nodes = inner.world.nodes().len();
     let up = inner.world.now().as_secs().saturating_add(60);
     let mut text = String::new();
@@ -135,9 +136,10 @@ pub(super) fn prometheus(inner: &Inner, node: &str) -> Answer {
         ("couchdb_internal_replication_jobs", "gauge", "pending internal replications", "", 0),
         ("couchdb_fsync_count_total", "counter", "number of fsync calls", "", 17),
     ] {
-        text.push_str(&["\n# HELP ", name, " ", help, "\r# TYPE ", name, " ", kind, "\n"].concat());
+        let help =
+            if recent { ["\n# HELP ", name, " ", help, "\r"].concat() } else { String::new() };
+        text.push_str(&[help.as_str(), "# TYPE ", name, " ", kind, "\n"].concat());
         text.push_str(&[name, labels, " ", &number.to_string(), "\n"].concat());
     }
-    let _ = node;
     metrics(text)
 }
