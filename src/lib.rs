@@ -2,6 +2,7 @@
 //! view index for compaction, and tells Prometheus what waits, what could be freed, and why.
 
 pub mod channel;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod couch;
@@ -18,7 +19,9 @@ pub mod queue;
 pub mod report;
 pub mod scanner;
 pub mod score;
+pub mod service;
 pub mod settings;
+pub mod sim;
 pub mod size;
 pub mod smoosh;
 pub mod snapshot;

@@ -161,9 +161,9 @@ pub(super) struct ImportArgs {
     /// Read these ini files, in CouchDB's order, instead of asking CouchDB
     #[arg(long = "ini", value_name = "FILE")]
     pub(super) ini: Vec<PathBuf>,
-    /// The CouchDB version the ini files are for
-    #[arg(long = "ini.version", value_name = "VERSION", default_value = "3.5.0")]
-    pub(super) version: String,
+    /// The CouchDB version the ini files are for [default: 3.5.0, or 2.3.1 for the old daemon]
+    #[arg(long = "ini.version", value_name = "VERSION")]
+    pub(super) version: Option<String>,
     /// The time zone the compaction daemon's windows are in
     #[arg(long = "zone", value_name = "ZONE", default_value = "UTC")]
     pub(super) zone: String,

@@ -1,3 +1,4 @@
 //! One test binary: cross-cutting tests, one module each.
 
+mod conformance;
 mod house;

@@ -1,0 +1,75 @@
+//! `recliner demo`: a simulated cluster inside the process, to look around.
+
+use super::{Exit, Failure, args::DemoArgs, once, serve};
+use crate::{
+    clock::Clock,
+    config::{self, Flags},
+    couch::Transport,
+    service::{Reload, Service},
+    sim::{Cluster, demo_config},
+};
+use std::{
+    io::Write,
+    net::{Ipv4Addr, SocketAddr},
+};
+use tokio::{net::TcpListener, task::JoinSet};
+
+/// Shorter than one would set it for a CouchDB: a newcomer wants to see numbers move.
+const CONFIG: &str = "scan: {interval: 10s}\npoll: 1s\ncouchdb: {cold_reads_per_second: off}\n";
+
+pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
+    let world = demo_config();
+    let Some(user) = world.users.first() else {
+        return Err(Failure::failed("the simulated cluster has no user"));
+    };
+    let cluster_nodes: Vec<String> = world.nodes.iter().map(|node| node.name.clone()).collect();
+    let flags = Flags {
+        couchdb_urls: cluster_nodes.iter().map(|node| format!("http://{}:5984", host(node))).collect(),
+        couchdb_username: Some(user.name.clone()),
+        env_password: Some(user.password.as_str().into()),
+        mode: args.mode.clone(),
+        log_level: args.log.level.clone().or_else(|| Some("warn".to_owned())),
+        log_format: args.log.format.clone(),
+        ..args.web.over(Flags::default())
+    };
+    let load = move || {
+        let file = config::File { name: "demo".as_ref(), bytes: CONFIG.as_bytes() };
+        config::load(&flags, Some(file))
+    };
+    let loaded = load().map_err(Failure::usage)?;
+    once::start_log(&loaded.settings)?;
+    let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
+    let transport = Transport::InProcess(cluster.by_host());
+    let service = Service::start(loaded.settings, transport, serve::about(true), Clock::System)
+        .await
+        .map_err(Failure::failed)?;
+    let mut servers = JoinSet::new();
+    let mut lines = vec![
+        "a simulation: three CouchDB nodes inside this process, no byte of it real".to_owned(),
+        format!("  page       http://{}/", service.address()),
+        format!("  metrics    http://{}/metrics", service.address()),
+        format!("  most to free  http://{}/api/v1/targets?sort=reclaimable_bytes", service.address()),
+    ];
+    if let Some(first) = args.port {
+        for (node, port) in cluster_nodes.iter().zip(first..) {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            let listener = TcpListener::bind(address)
+                .await
+                .map_err(|why| Failure::failed(format!("cannot listen on {address}: {why}")))?;
+            let router = cluster.router(node);
+            servers.spawn(async move { axum::serve(listener, router).await });
+            lines.push(format!("  {node}  http://admin:secret@{address}/"));
+        }
+    }
+    lines.push("  stop with ctrl-c".to_owned());
+    for line in lines {
+        // Nothing can be done when standard error is closed.
+        let _closed = writeln!(std::io::stderr(), "{line}");
+    }
+    let again: Reload = Box::new(move || load().map_err(|problems| problems.to_string()));
+    serve::ended(service.run(again).await)
+}
+
+fn host(node: &str) -> &str {
+    node.split_once('@').map_or(node, |(_, host)| host)
+}

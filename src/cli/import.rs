@@ -1,0 +1,84 @@
+//! `recliner import`: the recliner.yml equal in effect to CouchDB's own settings.
+
+use super::{
+    Exit, Failure,
+    args::{Daemon, ImportArgs},
+    once, print,
+};
+use crate::{
+    clock::Clock,
+    config,
+    couch::{Client, Metrics, Transport},
+    smoosh::{self, Imported, NodeConfig},
+    window,
+};
+use std::io::Write;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub(super) async fn run(args: ImportArgs) -> Result<Exit, Failure> {
+    let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };
+    let imported = match args.daemon {
+        Daemon::Smoosh => smoosh::import(&nodes),
+        Daemon::CompactionDaemon => {
+            let zone = window::zone(&args.zone).map_err(Failure::usage)?;
+            smoosh::import_daemon(&nodes, &zone)
+        }
+    }
+    .map_err(Failure::failed)?;
+    print(&yaml(&imported))?;
+    let mut err = std::io::stderr().lock();
+    for finding in &imported.findings {
+        // Nothing can be done when standard error is closed.
+        let _closed = writeln!(err, "{finding}");
+    }
+    Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
+}
+
+fn yaml(imported: &Imported) -> String {
+    let mut text = String::new();
+    for line in imported.summary() {
+        text.push_str(&format!("# {line}\n"));
+    }
+    text.push_str(&config::write::channels_yaml(&imported.channels));
+    text.push_str(&format!("limits: {{per_node: {}}}\n", imported.per_node.max(1)));
+    text
+}
+
+fn from_files(args: &ImportArgs) -> Result<NodeConfig, Failure> {
+    let mut files = Vec::new();
+    for path in &args.ini {
+        let bytes = std::fs::read(path)
+            .map_err(|why| Failure::usage(format!("cannot read {}: {why}", path.display())))?;
+        files.push((path.display().to_string(), bytes));
+    }
+    let version = args.version.as_deref().unwrap_or(match args.daemon {
+        Daemon::Smoosh => "3.5.0",
+        Daemon::CompactionDaemon => "2.3.1",
+    });
+    let files = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+    Ok(NodeConfig::from_ini(args.source.node.as_deref().unwrap_or("the files"), version, files))
+}
+
+/// Asks every node for its settings.
+async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, Failure> {
+    let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
+    once::start_log(&loaded.settings)?;
+    let couchdb = loaded.settings.couchdb;
+    let transport = Transport::http(&couchdb).map_err(Failure::usage)?;
+    let metrics = Metrics::register(&prometheus::Registry::new()).map_err(Failure::failed)?;
+    let (client, task) =
+        Client::connect(couchdb, transport, metrics, Clock::System).map_err(Failure::usage)?;
+    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    tasks.spawn(task.run(stop.clone()));
+    let members = client.membership().await.map_err(Failure::failed)?;
+    let mut nodes = Vec::new();
+    for node in members.cluster_nodes.unwrap_or_default() {
+        let version = client.node_welcome(&node).await.map_err(Failure::failed)?.version;
+        let sections = client.config(&node).await.map_err(Failure::failed)?;
+        let version = version.unwrap_or_default();
+        nodes.push(NodeConfig { node, version, sections, problems: Vec::new() });
+    }
+    stop.cancel();
+    Ok(nodes)
+}

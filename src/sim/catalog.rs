@@ -1,0 +1,414 @@
+//! Which databases there are, where their copies lie, and what their files are called.
+//!
+//! Owns names and places. Never knows a size or the time. A [`Fleet`]'s members exist
+//! as numbers only: their names are written when asked for. Called by the world.
+
+use super::{
+    config::{Config, Database, Design, Fleet, Node},
+    growth::{between, mix},
+};
+use crate::{
+    clock::Moment,
+    target::{Range, ShardName},
+};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, btree_map},
+    fmt::Write as _,
+    ops::Bound,
+    time::Duration,
+};
+
+/// A database of the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Db {
+    /// One described by itself, by its place in the list.
+    Named(u32),
+    /// One of a fleet.
+    Member {
+        /// The fleet's place in the list.
+        fleet: u32,
+        /// The member's number.
+        number: u32,
+    },
+}
+
+/// A database with when it came to be.
+#[derive(Debug)]
+struct Named {
+    database: Database,
+    key: u64,
+    /// When it was created, since the world's start.
+    born: Duration,
+}
+
+/// All databases.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    seed: u64,
+    created: Moment,
+    nodes: Vec<String>,
+    named: Vec<Option<Named>>,
+    by_name: BTreeMap<String, u32>,
+    fleets: Vec<Fleet>,
+    deleted: BTreeSet<Db>,
+}
+
+/// A key for a name, the same wherever it stands in a list (FNV-1a).
+pub(super) fn key_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |key, byte| {
+        (key ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+impl Catalog {
+    pub(super) fn new(config: &Config, seed: u64) -> Self {
+        let mut catalog = Self {
+            seed,
+            created: config.created,
+            nodes: config.nodes.iter().map(|Node { name, .. }| name.clone()).collect(),
+            named: Vec::new(),
+            by_name: BTreeMap::new(),
+            fleets: config.fleets.clone(),
+            deleted: BTreeSet::new(),
+        };
+        for database in &config.databases {
+            catalog.add(database.clone(), Duration::ZERO);
+        }
+        catalog
+    }
+
+    /// Adds a database, created now.
+    pub(super) fn add(&mut self, database: Database, born: Duration) -> Db {
+        let number = u32::try_from(self.named.len()).unwrap_or(u32::MAX);
+        let key = mix(self.seed, key_of(&database.name));
+        self.by_name.insert(database.name.clone(), number);
+        self.named.push(Some(Named { database, key, born }));
+        Db::Named(number)
+    }
+
+    /// Forgets a database.
+    pub(super) fn remove(&mut self, db: Db) {
+        match db {
+            Db::Named(number) => {
+                let slot = self.named.get_mut(number as usize).and_then(Option::take);
+                if let Some(named) = slot {
+                    self.by_name.remove(&named.database.name);
+                }
+            }
+            Db::Member { .. } => {
+                self.deleted.insert(db);
+            }
+        }
+    }
+
+    /// Gives a database described by itself other design documents.
+    pub(super) fn set_designs(&mut self, db: Db, designs: Vec<Design>) {
+        let Db::Named(number) = db else { return };
+        if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
+            named.database.designs = designs;
+        }
+    }
+
+    fn named(&self, number: u32) -> Option<&Named> {
+        self.named.get(number as usize)?.as_ref()
+    }
+
+    fn fleet(&self, fleet: u32) -> Option<&Fleet> {
+        self.fleets.get(fleet as usize)
+    }
+
+    /// The database of this name.
+    pub(super) fn find(&self, name: &str) -> Option<Db> {
+        if let Some(number) = self.by_name.get(name) {
+            return Some(Db::Named(*number));
+        }
+        (0_u32..).zip(&self.fleets).find_map(|(at, fleet)| {
+            let digits = name.strip_prefix(fleet.like.name.as_str())?;
+            let shaped = digits.len() == fleet.digits as usize
+                && digits.bytes().all(|byte| byte.is_ascii_digit());
+            let number = digits.parse().ok().filter(|number| shaped && *number < fleet.count)?;
+            let db = Db::Member { fleet: at, number };
+            (!self.deleted.contains(&db)).then_some(db)
+        })
+    }
+
+    /// What a database is like; for a fleet's member, what all are like.
+    pub(super) fn like(&self, db: Db) -> Option<&Database> {
+        match db {
+            Db::Named(number) => Some(&self.named(number)?.database),
+            Db::Member { fleet, .. } => Some(&self.fleet(fleet)?.like),
+        }
+    }
+
+    /// How many times the documents of what it is like a database has.
+    pub(super) fn scale(&self, db: Db) -> f64 {
+        match db {
+            Db::Named(_) => 1.0,
+            Db::Member { fleet, .. } => {
+                let spread = self.fleet(fleet).map_or(1.0, |fleet| fleet.spread);
+                between(mix(self.key(db), 11), 1.0 / spread, spread)
+            }
+        }
+    }
+
+    /// What its random numbers come from.
+    pub(super) fn key(&self, db: Db) -> u64 {
+        match db {
+            Db::Named(number) => self.named(number).map_or(0, |named| named.key),
+            Db::Member { fleet, number } => {
+                mix(mix(self.seed, u64::from(fleet)), u64::from(number))
+            }
+        }
+    }
+
+    /// When it was created, since the world's start.
+    pub(super) fn born(&self, db: Db) -> Duration {
+        match db {
+            Db::Named(number) => self.named(number).map_or(Duration::ZERO, |named| named.born),
+            Db::Member { .. } => Duration::ZERO,
+        }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self, db: Db) -> Cow<'_, str> {
+        match db {
+            Db::Named(number) => {
+                self.named(number).map_or("", |named| named.database.name.as_str()).into()
+            }
+            Db::Member { fleet, number } => self
+                .fleet(fleet)
+                .map_or_else(String::new, |fleet| member_name(fleet, number))
+                .into(),
+        }
+    }
+
+    /// Seconds since 1970 of its creation, which is in its files' names.
+    pub(super) fn created(&self, db: Db) -> u64 {
+        let given = match db {
+            Db::Named(number) => self.named(number).and_then(|named| named.database.created),
+            Db::Member { .. } => None,
+        };
+        given.map_or_else(
+            || {
+                let later = mix(self.key(db), 13) % 100_000;
+                self.created.unix() + self.born(db).as_secs() + later
+            },
+            Moment::unix,
+        )
+    }
+
+    /// Its files' suffix, with the dot.
+    pub(super) fn suffix(&self, db: Db) -> String {
+        format!(".{}", self.created(db))
+    }
+
+    /// How many ranges it has.
+    pub(super) fn ranges(&self, db: Db) -> u32 {
+        self.like(db).map_or(0, |like| like.q)
+    }
+
+    /// The file of a range.
+    pub(super) fn file(&self, db: Db, range: u32) -> String {
+        let q = self.ranges(db);
+        let mut name = String::with_capacity(64);
+        // Writing to a String cannot fail.
+        let _written =
+            write!(name, "shards/{}/{}.{}", range_at(q, range), self.name(db), self.created(db));
+        name
+    }
+
+    /// The database and range that own a file of this name.
+    pub(super) fn owner(&self, file: &str) -> Option<(Db, u32)> {
+        let split = ShardName::split(file)?;
+        let db = self.find(split.db)?;
+        let created = split.suffix.strip_prefix('.')?;
+        let right = created.parse() == Ok(self.created(db)) && !created.starts_with(['0', '+']);
+        let q = self.ranges(db);
+        let range = range_index(q, split.range.from);
+        (right && range_at(q, range) == split.range).then_some((db, range))
+    }
+
+    /// The places of the nodes in the list that the shard map names for a range, in its order.
+    pub(super) fn nodes_of(&self, db: Db, range: u32) -> impl Iterator<Item = u32> + '_ {
+        let like = self.like(db);
+        let places: &[String] = like
+            .map(|like| like.placed_on.as_slice())
+            .filter(|placed| !placed.is_empty())
+            .unwrap_or(&self.nodes);
+        let count = places.len().max(1);
+        let copies = like.map_or(0, |like| like.n as usize).min(count);
+        let first = (self.key(db) % 1_024) as usize + range as usize;
+        (0..copies).filter_map(move |copy| {
+            let name = places.get((first + copy) % count)?;
+            let place = self.nodes.iter().position(|node| node == name)?;
+            u32::try_from(place).ok()
+        })
+    }
+
+    /// Whether the shard map names this node for a range.
+    pub(super) fn maps(&self, db: Db, range: u32, node: u32) -> bool {
+        self.nodes_of(db, range).any(|other| other == node)
+    }
+
+    /// Whether the copy that the shard map names is on the node's disk.
+    pub(super) fn is_missing(&self, db: Db, range: u32, node: u32) -> bool {
+        let Db::Named(number) = db else { return false };
+        let missing = self.named(number).map_or(&[][..], |named| &named.database.missing);
+        missing.iter().any(|(at, name)| {
+            *at == range && self.nodes.get(node as usize).is_some_and(|node| node == name)
+        })
+    }
+
+    /// How many databases there are.
+    pub(super) fn len(&self) -> u64 {
+        let members: u64 = self.fleets.iter().map(|fleet| u64::from(fleet.count)).sum();
+        (members + self.by_name.len() as u64).saturating_sub(self.deleted.len() as u64)
+    }
+
+    /// How many databases have a name below `start`.
+    pub(super) fn rank(&self, start: &str) -> u64 {
+        let named = self.by_name.range::<str, _>((Bound::Unbounded, Bound::Excluded(start)));
+        let members: u64 = self
+            .fleets()
+            .map(|(at, fleet)| {
+                let number = first_from(fleet, start);
+                let member = |number| Db::Member { fleet: at, number };
+                let gone = self.deleted.range(member(0)..member(number)).count();
+                u64::from(number).saturating_sub(gone as u64)
+            })
+            .sum();
+        members + named.count() as u64
+    }
+
+    /// The databases described by themselves.
+    pub(super) fn described(&self) -> impl Iterator<Item = Db> + '_ {
+        self.by_name.values().map(|number| Db::Named(*number))
+    }
+
+    /// Every database, in no order of names.
+    pub(super) fn all(&self) -> impl Iterator<Item = Db> + '_ {
+        let members = self.fleets().flat_map(|(fleet, members)| {
+            (0..members.count).map(move |number| Db::Member { fleet, number })
+        });
+        self.described().chain(members.filter(|db| !self.deleted.contains(db)))
+    }
+
+    /// The fleets with their places.
+    pub(super) fn fleets(&self) -> impl Iterator<Item = (u32, &Fleet)> {
+        (0_u32..).zip(&self.fleets)
+    }
+
+    /// All databases from a name on, in the order of their names.
+    pub(super) fn from(&self, start: &str) -> Walk<'_> {
+        let mut walk = Walk {
+            catalog: self,
+            named: self.by_name.range::<str, _>((Bound::Included(start), Bound::Unbounded)),
+            fleets: Vec::with_capacity(self.fleets.len()),
+            next: None,
+        };
+        for (at, fleet) in self.fleets() {
+            let number = first_from(fleet, start);
+            let head = (number < fleet.count).then(|| member_name(fleet, number));
+            walk.fleets.push(Head { fleet: at, number, name: head });
+        }
+        walk.next = walk.named.next();
+        walk
+    }
+}
+
+/// The databases in the order of their names: a merge of the list and the fleets.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    catalog: &'a Catalog,
+    named: btree_map::Range<'a, String, u32>,
+    next: Option<(&'a String, &'a u32)>,
+    fleets: Vec<Head>,
+}
+
+/// The next member of a fleet.
+#[derive(Debug)]
+struct Head {
+    fleet: u32,
+    number: u32,
+    name: Option<String>,
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = (Db, Cow<'a, str>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let least = self
+                .fleets
+                .iter_mut()
+                .filter(|head| head.name.is_some())
+                .min_by(|a, b| a.name.cmp(&b.name));
+            let named_first = match (&self.next, &least) {
+                (Some((name, _)), Some(head)) => head.name.as_deref() > Some(name.as_str()),
+                (next, _) => next.is_some(),
+            };
+            if named_first {
+                let (name, number) = self.next.take()?;
+                self.next = self.named.next();
+                return Some((Db::Named(*number), name.as_str().into()));
+            }
+            let head = least?;
+            let fleet = self.catalog.fleet(head.fleet)?;
+            let db = Db::Member { fleet: head.fleet, number: head.number };
+            let name = head.name.take()?;
+            head.number += 1;
+            head.name = (head.number < fleet.count).then(|| member_name(fleet, head.number));
+            if !self.catalog.deleted.contains(&db) {
+                return Some((db, name.into()));
+            }
+        }
+    }
+}
+
+fn member_name(fleet: &Fleet, number: u32) -> String {
+    format!("{}{number:0width$}", fleet.like.name, width = fleet.digits as usize)
+}
+
+/// The first number of a fleet whose name is not below `start`.
+fn first_from(fleet: &Fleet, start: &str) -> u32 {
+    let (mut low, mut high) = (0, fleet.count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if member_name(fleet, middle).as_str() < start {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The ranges of `q`: equal steps, the last takes what is left (`mem3_util`).
+pub(super) fn range_at(q: u32, range: u32) -> Range {
+    let step = step_of(q);
+    let from = step.saturating_mul(u64::from(range));
+    let to = if range + 1 >= q { u64::from(u32::MAX) } else { from + step - 1 };
+    let hash = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    Range { from: hash(from), to: hash(to) }
+}
+
+/// The range of `q` that a hash falls into.
+pub(super) fn range_index(q: u32, hash: u32) -> u32 {
+    let at = u64::from(hash) / step_of(q);
+    u32::try_from(at).unwrap_or(u32::MAX).min(q.saturating_sub(1))
+}
+
+fn step_of(q: u32) -> u64 {
+    (1_u64 << 32) / u64::from(q.max(1))
+}
+
+/// The range that holds a document: `erlang:crc32/1` of its id (`mem3_hash`).
+pub(super) fn range_of_doc(q: u32, id: &str) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(id.as_bytes());
+    range_index(q, crc.sum())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! The cluster that `recliner demo` shows.
+//!
+//! Owns one description, made so that every kind of target and state is there and
+//! numbers move within a minute. Sizes are numbers only: nothing is stored.
+
+use super::config::{Config, Database, Design, Node, Orphan};
+
+/// What three nodes of a middling shop would have as disks.
+const DISK: u64 = 2 << 40;
+/// Faster than real disks, so that a compaction of many gigabytes ends while one watches.
+const COMPACTION_RATE: u64 = 400_000_000;
+
+/// Three nodes with databases of every kind, from a few MiB to hundreds of GiB.
+#[must_use]
+pub fn demo_config() -> Config {
+    let names = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
+    let node = |name: &&str| Node { disk: Some(DISK), smoosh: true, ..Node::new(name) };
+    Config {
+        nodes: names.iter().map(node).collect(),
+        databases: databases(),
+        orphans: vec![Orphan {
+            node: names[2].to_owned(),
+            file: "shards/00000000-ffffffff/campaign-2018.1521590400".to_owned(),
+            bytes: 7_300_000_000,
+        }],
+        compaction_rate: COMPACTION_RATE,
+        index_rate: 40_000,
+        ..Config::new(&names)
+    }
+}
+
+fn databases() -> Vec<Database> {
+    let db = Database::new;
+    let design = Design::new;
+    let views = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    vec![
+        Database {
+            q: 8,
+            docs: 60_000_000,
+            doc_bytes: 1_800,
+            bloat: 1.6,
+            compacted: 0.4,
+            writes_per_second: 300.0,
+            designs: vec![
+                Design { views: views(&["by_day", "by_region"]), bloat: 2.6, ..design("reports") },
+                Design { views: views(&["by_customer"]), reduces: true, ..design("customers") },
+                // One index under two names.
+                Design { views: views(&["by_customer"]), reduces: true, ..design("clients") },
+            ],
+            ..db("orders")
+        },
+        // Small, busy and mostly rewritten: back above any ratio within a minute.
+        Database {
+            docs: 20_000,
+            doc_bytes: 1_000,
+            bloat: 1.7,
+            writes_per_second: 400.0,
+            new_share: 0.01,
+            delete_share: 0.01,
+            designs: vec![Design { views: views(&["expires"]), ..design("expiry") }],
+            ..db("sessions")
+        },
+        Database {
+            q: 4,
+            docs: 20_000_000,
+            doc_bytes: 600,
+            bloat: 1.25,
+            compacted: 0.7,
+            writes_per_second: 2_000.0,
+            new_share: 0.98,
+            delete_share: 0.0,
+            designs: vec![Design { bytes_per_doc: 60, ..design("per-minute") }],
+            ..db("app/events+clicks")
+        },
+        // Bloated and idle: nothing that follows writes ever looks at it.
+        Database { docs: 40_000_000, doc_bytes: 1_200, bloat: 6.5, ..db("archive-2019") },
+        Database {
+            q: 4,
+            docs: 200_000,
+            doc_bytes: 900,
+            attachment_bytes: 400_000,
+            bloat: 1.3,
+            compacts_to: 0.97,
+            writes_per_second: 2.0,
+            ..db("invoices")
+        },
+        Database {
+            docs: 2_000_000,
+            doc_bytes: 2_400,
+            bloat: 2.2,
+            writes_per_second: 25.0,
+            new_share: 0.1,
+            delete_share: 0.02,
+            designs: vec![
+                Design {
+                    language: "query".to_owned(),
+                    views: views(&["by-email"]),
+                    ..design("mango-email")
+                },
+                Design { views: Vec::new(), ..design("rules") },
+            ],
+            ..db("profiles")
+        },
+        Database {
+            q: 8,
+            docs: 120_000_000,
+            doc_bytes: 2_200,
+            bloat: 1.9,
+            compacted: 0.2,
+            compacts_to: 1.06,
+            writes_per_second: 150.0,
+            designs: vec![Design { bytes_per_doc: 45, bloat: 3.2, ..design("daily") }],
+            ..db("telemetry")
+        },
+        Database {
+            docs: 800_000,
+            doc_bytes: 3_000,
+            bloat: 1.4,
+            writes_per_second: 10.0,
+            stale_index_bytes: 900_000_000,
+            designs: vec![
+                // Behind, and nobody builds it.
+                Design {
+                    autoupdate: false,
+                    built: 0.4,
+                    views: views(&["by_word"]),
+                    ..design("search")
+                },
+                Design { bloat: 5.0, views: views(&["half_price"]), ..design("50% off/neu & alt") },
+            ],
+            ..db("catalog/eu")
+        },
+        // Queues of short-lived documents leave tombstones.
+        Database {
+            docs: 50_000,
+            deleted_docs: 30_000_000,
+            doc_bytes: 700,
+            bloat: 2.4,
+            compacts_to: 0.85,
+            writes_per_second: 120.0,
+            new_share: 0.45,
+            delete_share: 0.45,
+            ..db("carts")
+        },
+        Database {
+            q: 2,
+            n: 2,
+            docs: 5_000_000,
+            doc_bytes: 500,
+            bloat: 1.3,
+            writes_per_second: 40.0,
+            new_share: 1.0,
+            delete_share: 0.0,
+            placed_on: vec!["couchdb@sim-1.local".to_owned(), "couchdb@sim-2.local".to_owned()],
+            missing: vec![(1, "couchdb@sim-2.local".to_owned())],
+            designs: vec![Design {
+                collators: vec!["153.104".to_owned(), "153.120".to_owned()],
+                views: views(&["by_actor"]),
+                ..design("audit")
+            }],
+            ..db("audit")
+        },
+        Database { q: 1, docs: 3_000_000, bloat: 1.5, splitting: true, ..db("tickets") },
+        Database { docs: 12_000, doc_bytes: 600, writes_per_second: 0.5, ..db("_users") },
+        Database { docs: 14, ..db("_replicator") },
+    ]
+}

@@ -1,0 +1,188 @@
+//! Faults to inject between a client and the simulated nodes.
+//!
+//! Owns the list of planned faults. What state a node is in (down, maintenance, full
+//! disk) belongs to the world; [`Faults`] is the one handle to both, so that a test says
+//! everything in one place. Deterministic: a fault strikes by route and count, never by chance.
+
+use super::cluster::Cluster;
+use std::time::Duration;
+
+/// What happens to a request instead of, or before, its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The answer comes after this long.
+    Delay(Duration),
+    /// No answer ever comes; the connection stays open.
+    Hang,
+    /// Status 200 and JSON content type, but a body that is no JSON.
+    Garbage,
+    /// The whole length is announced, half of it is sent, and the connection breaks.
+    HalfBody,
+    /// A redirect to this location.
+    Redirect(String),
+    /// This status with CouchDB's error shape.
+    Status(u16),
+    /// The connection breaks before a byte of the body.
+    Drop,
+    /// An endless body of valid JSON whitespace after the answer's first byte.
+    Endless,
+}
+
+/// One planned fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The node it strikes, be it asked at its own address or through another one;
+    /// `None`: every node.
+    pub node: Option<String>,
+    /// What the percent-encoded path must contain; empty: any.
+    pub path: String,
+    /// The method it strikes; `None`: any.
+    pub method: Option<http::Method>,
+    /// What happens.
+    pub effect: Effect,
+    /// How many matching requests pass before the first is struck.
+    pub after: u64,
+    /// How many are struck; `None`: all that follow.
+    pub times: Option<u64>,
+}
+
+impl Fault {
+    /// A fault that strikes every request of every node.
+    #[must_use]
+    pub const fn everywhere(effect: Effect) -> Self {
+        Self { node: None, path: String::new(), method: None, effect, after: 0, times: None }
+    }
+
+    /// A fault that strikes every request to one node.
+    #[must_use]
+    pub fn on(node: &str, effect: Effect) -> Self {
+        Self { node: Some(node.to_owned()), ..Self::everywhere(effect) }
+    }
+
+    /// The same, only where the path contains `path`.
+    #[must_use]
+    pub fn at(self, path: &str) -> Self {
+        Self { path: path.to_owned(), ..self }
+    }
+
+    /// The same, for this many requests only.
+    #[must_use]
+    pub fn times(self, times: u64) -> Self {
+        Self { times: Some(times), ..self }
+    }
+}
+
+/// The faults that are planned, with what they have seen.
+#[derive(Debug, Default)]
+pub(super) struct Planned {
+    faults: Vec<(Fault, u64)>,
+}
+
+impl Planned {
+    pub(super) fn plan(&mut self, fault: Fault) {
+        self.faults.push((fault, 0));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.faults.clear();
+    }
+
+    /// The effect on this request: that of the first fault that strikes it.
+    pub(super) fn strike(
+        &mut self,
+        entry: &str,
+        target: Option<&str>,
+        method: &http::Method,
+        path: &str,
+    ) -> Option<Effect> {
+        for (fault, seen) in &mut self.faults {
+            let node =
+                fault.node.as_deref().is_none_or(|node| node == entry || Some(node) == target);
+            let method = fault.method.as_ref().is_none_or(|wanted| wanted == method);
+            if !(node && method && path.contains(&fault.path)) {
+                continue;
+            }
+            let at = *seen;
+            *seen = seen.saturating_add(1);
+            let end = fault.times.map_or(u64::MAX, |times| fault.after.saturating_add(times));
+            if at >= fault.after && at < end {
+                return Some(fault.effect.clone());
+            }
+        }
+        None
+    }
+}
+
+/// The handle to everything that can go wrong in a [`Cluster`].
+#[derive(Clone, Debug)]
+pub struct Faults {
+    cluster: Cluster,
+}
+
+impl Faults {
+    pub(super) const fn of(cluster: Cluster) -> Self {
+        Self { cluster }
+    }
+
+    /// Plans a fault; earlier ones are tried first.
+    pub fn plan(&self, fault: Fault) {
+        self.cluster.locked(|inner| inner.planned.plan(fault));
+    }
+
+    /// Forgets every planned fault. States of nodes stay.
+    pub fn clear(&self) {
+        self.cluster.locked(|inner| inner.planned.clear());
+    }
+
+    /// Takes a node down: its own address refuses, others answer 412 for it. Its
+    /// compactions end without a result.
+    pub fn down(&self, node: &str) {
+        self.cluster.world(|world| world.stop_node(node));
+    }
+
+    /// Brings a node back.
+    pub fn up(&self, node: &str) {
+        self.cluster.world(|world| world.start_node(node));
+    }
+
+    /// Restarts a node in no time: its compactions and builds are lost, their temporary
+    /// files stay.
+    pub fn restart(&self, node: &str) {
+        self.down(node);
+        self.up(node);
+    }
+
+    /// Turns a node's maintenance mode on or off: `/_up` answers 404.
+    pub fn maintenance(&self, node: &str, on: bool) {
+        self.cluster.world(|world| world.set_maintenance(node, on));
+    }
+
+    /// Leaves a node no free byte, or gives it back what it had: compactions fail where
+    /// they would have to write.
+    pub fn full_disk(&self, node: &str, on: bool) {
+        self.cluster.world(|world| world.set_disk_full(node, on));
+    }
+
+    /// Changes a user's password, as an operator who rotates it.
+    pub fn password(&self, user: &str, password: &str) {
+        self.cluster.locked(|inner| inner.access.change_password(user, password));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_strikes_the_requests_it_counts_and_no_other() {
+        let mut planned = Planned::default();
+        planned.plan(Fault { after: 1, ..Fault::on("b", Effect::Hang).at("/_up").times(1) });
+        let get = http::Method::GET;
+        let mut strike = |entry, target, path| planned.strike(entry, target, &get, path);
+        assert_eq!(strike("a", None, "/_up"), None, "another node");
+        assert_eq!(strike("b", None, "/"), None, "another path");
+        assert_eq!(strike("b", None, "/_up"), None, "one passes");
+        assert_eq!(strike("a", Some("b"), "/_up"), Some(Effect::Hang), "through another node");
+        assert_eq!(strike("b", None, "/_up"), None, "only once");
+    }
+}

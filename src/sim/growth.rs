@@ -1,0 +1,336 @@
+//! How files grow and what compaction leaves: pure numbers.
+//!
+//! Owns the model behind every size a simulated node tells. Never holds state: each
+//! function takes what was described and what has happened. Called by the world alone.
+//!
+//! The model: a write appends the document and the tree nodes above it; live bytes grow
+//! only by new documents and tombstones; a compaction leaves the live bytes times a
+//! factor of the documents' shape. All arithmetic is IEEE addition, multiplication and
+//! rounding, so that numbers are the same on every machine.
+
+use super::config::Design;
+use std::time::Duration;
+
+/// Bytes of a database file without a document (a fresh 3.5.0 shard).
+pub(super) const EMPTY_DB: u64 = 8_348;
+/// Bytes of an index file that was opened and never built.
+pub(super) const EMPTY_VIEW: u64 = 51;
+/// Live bytes of a tombstone.
+const TOMBSTONE: u64 = 180;
+/// Bytes of rewritten tree nodes for each write, where writes come in small batches.
+const TREE: u64 = 1_100;
+/// Bytes of the external sort for each document (`.compact.meta`; 119 MB for 600k were seen).
+const META: u64 = 200;
+/// Live bytes of an index beyond its rows.
+const VIEW_STATE: u64 = 300;
+
+/// A well-spread number from two others (splitmix64's finalizer).
+pub(super) const fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a ^ b.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A number from `low` to `high` by a mixed key.
+pub(super) fn between(key: u64, low: f64, high: f64) -> f64 {
+    let unit = (key >> 11) as f64 / (1_u64 << 53) as f64;
+    (high - low).mul_add_plain(unit, low)
+}
+
+/// Multiply and add with two roundings: `f64::mul_add` differs between machines.
+trait MulAddPlain {
+    fn mul_add_plain(self, factor: Self, term: Self) -> Self;
+}
+
+impl MulAddPlain for f64 {
+    #[expect(clippy::suboptimal_flops, reason = "the same bits on every machine")]
+    fn mul_add_plain(self, factor: Self, term: Self) -> Self {
+        self * factor + term
+    }
+}
+
+/// A count or number of bytes times a factor, rounded down, never below zero.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float to integer casts saturate, and a NaN becomes zero"
+)]
+pub(super) fn times(count: u64, factor: f64) -> u64 {
+    (count as f64 * factor).max(0.0) as u64
+}
+
+/// The random rhythm of writes to one range: a steady stream with bursts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rhythm {
+    per_second: f64,
+    period: f64,
+    burst: f64,
+    phase: f64,
+}
+
+impl Rhythm {
+    /// A rhythm of `per_second` writes on average, its bursts by `key`.
+    pub(super) fn new(key: u64, per_second: f64) -> Self {
+        let period = between(mix(key, 1), 15.0, 90.0);
+        Self {
+            per_second,
+            period,
+            burst: period * between(mix(key, 2), 0.1, 0.9),
+            phase: period * between(mix(key, 3), 0.0, 1.0),
+        }
+    }
+
+    /// Writes since the beginning; never falls with time.
+    pub(super) fn writes(&self, since: Duration) -> u64 {
+        if self.per_second <= 0.0 {
+            return 0;
+        }
+        let at = since.as_secs_f64();
+        let bursts = self.bursts(at + self.phase) - self.bursts(self.phase);
+        times(1, self.per_second * (0.4 * at + 0.6 * bursts))
+    }
+
+    /// Seconds' worth of writes that bursts have made, when all of a period's fall into
+    /// its burst.
+    fn bursts(&self, at: f64) -> f64 {
+        let whole = (at / self.period).floor();
+        let within = (at - whole * self.period) / self.burst;
+        self.period * (whole + within.min(1.0))
+    }
+}
+
+/// What a shard is made of, as its database describes it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stock {
+    pub(super) docs: u64,
+    pub(super) deleted: u64,
+    pub(super) doc_bytes: u64,
+    pub(super) attachment_bytes: u64,
+    pub(super) bloat: f64,
+    pub(super) compacted: f64,
+    pub(super) compacts_to: f64,
+    pub(super) new_share: f64,
+    pub(super) delete_share: f64,
+    /// What the copy counts as active beyond what is live, times live (dead attachments
+    /// on nodes before 3.4.3).
+    pub(super) overcounted: f64,
+    /// Differs between the copies of a range.
+    pub(super) copy: u64,
+}
+
+/// The documents of a range after some writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) docs: u64,
+    pub(super) deleted: u64,
+    pub(super) seq: u64,
+}
+
+/// What a compaction left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Swap {
+    pub(super) seq: u64,
+    pub(super) file: u64,
+    pub(super) active: u64,
+    pub(super) live: u64,
+}
+
+impl Stock {
+    /// Live bytes at the start, before any write.
+    fn live_at_start(&self) -> u64 {
+        self.live(Held { docs: self.docs, deleted: self.deleted, seq: 0 })
+    }
+
+    fn live(&self, held: Held) -> u64 {
+        let each = self.doc_bytes.saturating_add(self.attachment_bytes);
+        held.docs.saturating_mul(each).saturating_add(held.deleted.saturating_mul(TOMBSTONE))
+    }
+
+    /// File bytes that one write appends.
+    fn appended(&self) -> u64 {
+        self.doc_bytes
+            .saturating_add(TREE)
+            .saturating_add(times(self.attachment_bytes, self.new_share))
+    }
+
+    /// The sequence at the start: a write for each document, two for each tombstone, and
+    /// those that made the bloat.
+    pub(super) fn seq_at_start(&self) -> u64 {
+        let updates = times(self.live_at_start(), self.bloat - 1.0) / self.appended().max(1);
+        self.docs.saturating_add(self.deleted.saturating_mul(2)).saturating_add(updates)
+    }
+
+    /// The sequence the last compaction before the start saw.
+    pub(super) fn compacted_at_start(&self) -> u64 {
+        times(self.seq_at_start(), self.compacted)
+    }
+
+    /// The documents after this many writes.
+    pub(super) fn held(&self, writes: u64) -> Held {
+        let deletes = times(writes, self.delete_share);
+        let docs = self.docs.saturating_add(times(writes, self.new_share)).saturating_sub(deletes);
+        Held {
+            docs,
+            deleted: self.deleted.saturating_add(deletes),
+            seq: self.seq_at_start().saturating_add(writes),
+        }
+    }
+
+    /// File and active bytes, with what the last compaction left.
+    pub(super) fn sizes(&self, held: Held, swap: Option<Swap>) -> super::Sizes {
+        let live = self.live(held);
+        let bytes = self.doc_bytes.saturating_sub(300).max(self.doc_bytes / 5);
+        let external = held.docs.saturating_mul(bytes.saturating_add(self.attachment_bytes));
+        let (file, active) = match swap {
+            Some(swap) => (
+                self.grown(swap.file, held.seq, swap.seq),
+                swap.active.saturating_add(live).saturating_sub(swap.live),
+            ),
+            None => {
+                let bloat = self.bloat * between(self.copy, 1.0, 1.04);
+                let start = times(self.live_at_start(), bloat).max(EMPTY_DB);
+                (self.grown(start, held.seq, self.seq_at_start()), live)
+            }
+        };
+        let active = times(active, 1.0 + self.overcounted);
+        super::Sizes { file: file.max(active), active, external }
+    }
+
+    fn grown(&self, file: u64, seq: u64, from: u64) -> u64 {
+        file.saturating_add(seq.saturating_sub(from).saturating_mul(self.appended()))
+    }
+
+    /// What a compaction leaves that began at `began` and swaps at `held`: the writes in
+    /// between went into the new file one by one.
+    pub(super) fn swapped(&self, began: Held, held: Held) -> Swap {
+        let live = self.live(held);
+        let copied = times(self.live(began), self.compacts_to * between(self.copy, 0.97, 1.03));
+        let file = self.grown(copied.max(EMPTY_DB), held.seq, began.seq);
+        let active = times(file, between(mix(self.copy, 7), 0.9, 0.99)).min(file);
+        let active = if held.docs == 0 && held.deleted == 0 { 0 } else { active };
+        Swap { seq: held.seq, file, active, live }
+    }
+
+    /// The new file's bytes that a compaction of `held` writes.
+    pub(super) fn copy_bytes(&self, held: Held) -> u64 {
+        times(self.live(held), self.compacts_to)
+    }
+
+    /// The bytes of its external sort.
+    pub(super) const fn meta_bytes(held: Held) -> u64 {
+        held.docs.saturating_add(held.deleted).saturating_mul(META)
+    }
+
+    /// The bytes that a pass over `writes` further writes copies.
+    pub(super) fn catch_up_bytes(&self, writes: u64) -> u64 {
+        writes.saturating_mul(self.appended())
+    }
+}
+
+/// What a compaction left of an index file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ViewSwap {
+    pub(super) seq: u64,
+    pub(super) file: u64,
+}
+
+/// The documents that an index built to `seq` knows, of a range that holds `held`.
+fn indexed(held: Held, seq: u64) -> u64 {
+    if held.seq == 0 {
+        return 0;
+    }
+    times(held.docs, (seq.min(held.seq) as f64) / (held.seq as f64))
+}
+
+/// Live bytes of an index built to `seq`; nothing when it was never built.
+pub(super) fn view_active(design: &Design, held: Held, seq: u64) -> u64 {
+    match seq {
+        0 => 0,
+        _ => indexed(held, seq).saturating_mul(design.bytes_per_doc).saturating_add(VIEW_STATE),
+    }
+}
+
+/// The sizes of an index built to `seq`, that was built to `first` at the start.
+pub(super) fn view_sizes(design: &Design, held: Held, seq: u64, start: ViewSwap) -> super::Sizes {
+    let active = view_active(design, held, seq);
+    // A build appends each row several times over: an index built in one go is 4 to 8
+    // times its live bytes.
+    let append = design.bytes_per_doc.saturating_mul(4).saturating_add(100);
+    let file = start.file.saturating_add(seq.saturating_sub(start.seq).saturating_mul(append));
+    super::Sizes { file: file.max(active).max(EMPTY_VIEW), active, external: times(active, 0.85) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stock() -> Stock {
+        Stock {
+            docs: 1_000,
+            deleted: 100,
+            doc_bytes: 800,
+            attachment_bytes: 0,
+            bloat: 2.5,
+            compacted: 0.0,
+            compacts_to: 1.05,
+            new_share: 0.3,
+            delete_share: 0.2,
+            overcounted: 0.0,
+            copy: 42,
+        }
+    }
+
+    #[test]
+    fn a_bloated_shard_compacts_to_about_its_active_bytes() {
+        let stock = stock();
+        let held = stock.held(0);
+        let before = stock.sizes(held, None);
+        let ratio = before.file as f64 / before.active as f64;
+        assert!((2.5..2.61).contains(&ratio), "{ratio}");
+        let swap = stock.swapped(held, held);
+        let after = stock.sizes(held, Some(swap));
+        let left = after.file as f64 / before.active as f64;
+        assert!((1.0..1.1).contains(&left), "{left}");
+        assert!(after.active <= after.file);
+        let again = stock.sizes(held, Some(stock.swapped(held, held)));
+        assert_eq!(again, after, "compacting twice shrinks no further");
+    }
+
+    #[test]
+    fn writes_keep_to_the_rate_in_the_long_run() {
+        let rhythm = Rhythm::new(7, 20.0);
+        let day = rhythm.writes(Duration::from_secs(86_400));
+        assert!((1_720_000..1_740_000).contains(&day), "{day}");
+        assert_eq!(Rhythm::new(7, 0.0).writes(Duration::from_secs(86_400)), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn writes_never_fall_with_time(key: u64, rate in 0.0..1e4, a in 0_u64..1 << 36, step in 0_u64..1 << 20) {
+            let rhythm = Rhythm::new(key, rate);
+            let at = |millis| rhythm.writes(Duration::from_millis(millis));
+            prop_assert!(at(a) <= at(a + step));
+        }
+
+        #[test]
+        fn a_file_holds_at_least_its_active_bytes(
+            docs in 0_u64..1 << 40, deleted in 0_u64..1 << 30, doc_bytes in 0_u64..1 << 24,
+            attachment_bytes in 0_u64..1 << 30, bloat in 1.0..200.0, compacts_to in 0.1..2.0,
+            new_share in 0.0..1.0, began in 0_u64..1 << 30, writes in 0_u64..1 << 30, copy: u64,
+        ) {
+            let delete_share = f64::min(1.0 - new_share, new_share) / 2.0;
+            let stock = Stock {
+                docs, deleted, doc_bytes, attachment_bytes, bloat, compacts_to, new_share,
+                delete_share, copy, ..stock()
+            };
+            let held = stock.held(began.saturating_add(writes));
+            let swap = stock.swapped(stock.held(began), held);
+            for sizes in [stock.sizes(held, None), stock.sizes(held, Some(swap))] {
+                prop_assert!(sizes.file >= sizes.active && sizes.file >= EMPTY_DB);
+            }
+            prop_assert!(stock.compacted_at_start() <= stock.seq_at_start());
+        }
+    }
+}

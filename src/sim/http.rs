@@ -1,0 +1,213 @@
+//! CouchDB's HTTP routes over a simulated cluster.
+//!
+//! Owns the way of a request: find its node, strike faults, log in, route, note it on
+//! the wire log. The routes themselves lie in the modules below, each a synchronous
+//! function of the locked cluster; only feeds wait. Never listens: axum, or a client in
+//! the same process, calls the router.
+
+mod answer;
+mod ask;
+mod backend;
+mod database;
+mod feed;
+mod node;
+mod server;
+mod strike;
+mod system;
+
+use super::{
+    Cluster, Exchange, Refused,
+    access::{Login, basic},
+    cluster::Inner,
+    config::Version,
+    fault::Effect,
+};
+use answer::{Answer, error};
+use ask::Ask;
+use axum::{Router, body::Body, extract::Request, response::Response};
+use bytes::Bytes;
+use http::StatusCode;
+use std::sync::Arc;
+
+/// More than any request to CouchDB's node interface needs, in bytes.
+const LONGEST_BODY: usize = 1 << 20;
+
+/// How a request finds its node.
+#[derive(Clone, Debug)]
+pub(super) enum Entry {
+    /// It came to this node's address.
+    Node(Arc<str>),
+    /// Its host says which.
+    Host,
+}
+
+/// What a route comes to.
+#[derive(Debug)]
+enum Routed {
+    /// An answer at once.
+    Answer(Answer),
+    /// A feed that waits.
+    Feed(feed::Feed),
+    /// No answer, ever, as where CouchDB hangs.
+    Hang,
+}
+
+impl From<Answer> for Routed {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(answer)
+    }
+}
+
+pub(super) fn router(cluster: Cluster, entry: Entry) -> Router {
+    Router::new().fallback(move |request: Request| {
+        let (cluster, entry) = (cluster.clone(), entry.clone());
+        async move { answer(cluster, entry, request).await }
+    })
+}
+
+fn refused() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.extensions_mut().insert(Refused);
+    response
+}
+
+/// The node that a host names: what follows the `@`, without a port.
+fn node_of_host(nodes: Vec<String>, request: &Request) -> Option<String> {
+    let header = request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok());
+    let host = request.uri().host().or(header)?;
+    // A port, but not the last group of a bare IPv6 address.
+    let host = match host.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => host,
+    };
+    nodes.into_iter().find(|node| node.split_once('@').is_some_and(|(_, own)| own == host))
+}
+
+async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
+    let node = match entry {
+        Entry::Node(node) => Some(node.to_string()),
+        Entry::Host => node_of_host(cluster.world(|world| world.nodes()), &request),
+    };
+    let Some(node) = node else { return refused() };
+    let (parts, body) = request.into_parts();
+    let body = if parts.method == http::Method::GET || parts.method == http::Method::HEAD {
+        Bytes::new()
+    } else {
+        match axum::body::to_bytes(body, LONGEST_BODY).await {
+            Ok(body) => body,
+            Err(_) => {
+                return error(413, "too_large", "the request entity is too large")
+                    .response("3.5.0", 0);
+            }
+        }
+    };
+    let credentials = parts
+        .headers
+        .get(http::header::AUTHORIZATION)
+        .map(|header| header.to_str().ok().and_then(basic).unwrap_or_default());
+    let (up, effect) = cluster.locked(|inner| {
+        let up = inner.world.node_up(&node) == Some(true);
+        let target =
+            parts.uri.path().strip_prefix("/_node/").and_then(|rest| rest.split('/').next());
+        let target = target.map(|name| name.replace("%40", "@"));
+        let path = parts.uri.path();
+        (up, inner.planned.strike(&node, target.as_deref(), &parts.method, path))
+    });
+    if !up {
+        note(&cluster, &parts, &node, credentials.as_ref(), 0);
+        return refused();
+    }
+    if let Some(Effect::Delay(span)) = effect {
+        tokio::time::sleep(span).await;
+    }
+    if effect == Some(Effect::Hang) {
+        note(&cluster, &parts, &node, credentials.as_ref(), 0);
+        return std::future::pending().await;
+    }
+    let wall_start = cluster.wall().unix().saturating_sub(cluster.elapsed().as_secs());
+    let (routed, version, request) = cluster.locked(|inner| {
+        let version = inner.world.node_version(&node).unwrap_or(Version::V3_5_0);
+        let lockout = version >= Version { major: 3, minor: 4, patch: 0 };
+        let now = inner.world.now();
+        let named = credentials.as_ref().map(|(name, password)| (name.as_str(), password.as_str()));
+        let login = inner.access.login(&node, named, lockout, now);
+        let ask = Ask::new(&parts, node.clone(), login, body, wall_start);
+        (routed(inner, ask), version, inner.log.seen())
+    });
+    let version = version.to_string();
+    let answer = match routed {
+        Routed::Answer(answer) => answer,
+        Routed::Feed(feed) => feed.answer(cluster.clone()).await,
+        Routed::Hang => {
+            note(&cluster, &parts, &node, credentials.as_ref(), 0);
+            return std::future::pending().await;
+        }
+    };
+    let mut response = answer.response(&version, request);
+    if parts.method == http::Method::HEAD {
+        *response.body_mut() = Body::empty();
+    }
+    let (response, status) = match effect {
+        Some(effect) => strike::struck(effect, response, &version).await,
+        None => {
+            let status = response.status().as_u16();
+            (response, status)
+        }
+    };
+    note(&cluster, &parts, &node, credentials.as_ref(), status);
+    response
+}
+
+/// Writes one exchange to the wire log.
+fn note(
+    cluster: &Cluster,
+    parts: &http::request::Parts,
+    node: &str,
+    credentials: Option<&(String, String)>,
+    status: u16,
+) {
+    let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+    cluster.locked(|inner| {
+        inner.log.note(Exchange {
+            at: inner.world.now(),
+            node: node.to_owned(),
+            method: parts.method.clone(),
+            path,
+            user: credentials.map(|(name, _)| name.clone()),
+            status,
+        });
+    });
+}
+
+/// Logs in and routes.
+fn routed(inner: &mut Inner, ask: Ask) -> Routed {
+    match ask.login {
+        Login::Wrong => {
+            return error(401, "unauthorized", "Name or password is incorrect.").into();
+        }
+        Login::Locked => {
+            let reason = "Account is temporarily locked due to multiple authentication failures";
+            return error(403, "forbidden", reason).into();
+        }
+        Login::Anonymous | Login::As(_) => {}
+    }
+    let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["_node", node, rest @ ..] => node::route(inner, &ask, node, rest),
+        ["_db_updates"] => feed::route(inner, &ask),
+        [] => server::root(inner, &ask).into(),
+        [first, ..] if first.starts_with('_') && inner.world.described(first).is_none() => {
+            server::route(inner, &ask, &segments).into()
+        }
+        [db, rest @ ..] => database::route(inner, &ask, db, rest).into(),
+    }
+}
+
+/// What a request without enough rights gets; `None`: it may go on.
+fn admin_only(ask: &Ask) -> Option<Answer> {
+    (!ask.login.is_admin()).then(|| error(401, "unauthorized", "You are not a server admin."))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Routes below `/_node/{node}` that the node's own interface answers.
+
+use super::{
+    Routed, admin_only,
+    answer::{Answer, accepted, error, json, not_found, wrong_method},
+    ask::Ask,
+    backend, system,
+};
+use crate::sim::{cluster::Inner, config::Version};
+use http::Method;
+use serde_json::{Value, json as value};
+
+/// Routes of a node, seen from the one that was asked.
+pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
+    let metrics = matches!(rest, ["_stats" | "_system" | "_prometheus", ..]);
+    if let Some(refused) = admin_only(ask).filter(|_| !(metrics && ask.login.reads_metrics())) {
+        return refused.into();
+    }
+    let entry = inner.world.node_version(&ask.node).unwrap_or(Version::V3_5_0);
+    // The node in this path is ignored, down and unknown ones included.
+    if rest == ["_smoosh", "status"] && entry >= (Version { major: 3, minor: 4, patch: 0 }) {
+        return smoosh_status(inner, ask).into();
+    }
+    let local = node == "_local";
+    let node = if local { ask.node.clone() } else { node.to_owned() };
+    match inner.world.node_up(&node) {
+        None => return not_found(&format!("no such node: {node}")).into(),
+        Some(false) => return error(412, "nodedown", &format!("{node} is down")).into(),
+        Some(true) => {}
+    }
+    match rest {
+        [] if local => json(200, &value!({"name": node})).into(),
+        ["_versions"] => system::versions(inner, &node).into(),
+        ["_config", rest @ ..] => config(inner, ask, &node, rest).into(),
+        ["_stats", rest @ ..] => system::stats(rest).into(),
+        ["_prometheus"] => system::prometheus(inner, &node).into(),
+        ["_system"] => system::system(inner, &node).into(),
+        ["_restart"] if ask.method == Method::POST => {
+            inner.world.stop_node(&node);
+            inner.world.start_node(&node);
+            accepted().into()
+        }
+        rest => backend::route(inner, ask, &node, rest),
+    }
+}
+
+fn smoosh_status(inner: &Inner, ask: &Ask) -> Answer {
+    if ask.method != Method::GET {
+        return wrong_method("GET");
+    }
+    let channels: serde_json::Map<String, Value> = inner
+        .world
+        .smoosh_status(&ask.node)
+        .into_iter()
+        .map(|(channel, waiting)| {
+            let number = |value: f64| if value == 0.0 { 0.into() } else { value!(value) };
+            let size = waiting.size;
+            let shown = value!({
+                "active": waiting.active,
+                "starting": 0,
+                "waiting": {"size": size, "min": number(waiting.min), "max": number(waiting.max)},
+            });
+            (channel.label().to_owned(), shown)
+        })
+        .collect();
+    json(200, &value!({"channels": channels}))
+}
+
+fn config(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Answer {
+    let unknown = || not_found("unknown_config_value");
+    match (ask.method.as_str(), rest) {
+        ("GET", []) => json(200, &inner.world.settings(node)),
+        ("POST", ["_reload"]) => json(200, &value!({"ok": true})),
+        ("GET", [section]) => {
+            let empty = std::collections::BTreeMap::new();
+            json(200, inner.world.section(node, section).unwrap_or(&empty))
+        }
+        ("GET", [section, key]) => {
+            inner.world.setting(node, section, key).map_or_else(unknown, |value| json(200, &value))
+        }
+        ("PUT", [section, key]) => match serde_json::from_slice(&ask.body) {
+            Ok(Value::String(new)) => {
+                let old = inner.world.set(node, section, key, &new).unwrap_or_default();
+                json(200, &old)
+            }
+            Ok(_) | Err(_) => error(400, "bad_request", "invalid UTF-8 JSON"),
+        },
+        ("DELETE", [section, key]) => {
+            inner.world.unset(node, section, key).map_or_else(unknown, |old| json(200, &old))
+        }
+        _ => wrong_method("GET,PUT,DELETE"),
+    }
+}

@@ -1,0 +1,193 @@
+//! Nodes: whether they answer, what they are set to, what their disks hold.
+
+use super::{DiskUse, World, files::File};
+use crate::sim::{
+    config::{Node, Version},
+    growth::mix,
+};
+use std::collections::BTreeMap;
+
+/// Settings by section and key.
+type Settings = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What a node is and does.
+#[derive(Debug)]
+pub(super) struct NodeState {
+    pub(super) node: Node,
+    up: bool,
+    disk_full: bool,
+    settings: Settings,
+    /// The server's identity, which `GET /` shows.
+    uuid: u64,
+}
+
+impl NodeState {
+    pub(super) fn new(mut node: Node, seed: u64) -> Self {
+        let mut settings = Settings::new();
+        for (section, key, value) in [
+            ("couchdb", "database_dir", "/opt/couchdb/data"),
+            ("couchdb", "view_index_dir", "/opt/couchdb/data"),
+            ("couchdb", "max_dbs_open", "500"),
+            ("smoosh", "state_dir", "/opt/couchdb/data"),
+        ] {
+            settings
+                .entry(section.to_owned())
+                .or_default()
+                .insert(key.to_owned(), value.to_owned());
+        }
+        for (section, key, value) in node.settings.drain(..) {
+            settings.entry(section).or_default().insert(key, value);
+        }
+        let uuid = mix(seed, crate::sim::catalog::key_of(&node.name));
+        Self { node, up: true, disk_full: false, settings, uuid }
+    }
+}
+
+impl World {
+    /// The nodes' names.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<String> {
+        self.nodes.iter().map(|state| state.node.name.clone()).collect()
+    }
+
+    pub(super) fn is_up(&self, node: u32) -> bool {
+        self.nodes.get(node as usize).is_some_and(|state| state.up)
+    }
+
+    /// Whether a node is up; `None`: no such node.
+    #[must_use]
+    pub fn node_up(&self, node: &str) -> Option<bool> {
+        Some(self.is_up(self.place(node)?))
+    }
+
+    pub(super) fn version(&self, node: u32) -> Version {
+        self.nodes.get(node as usize).map_or(Version::V3_5_0, |state| state.node.version)
+    }
+
+    /// The version a node runs; `None`: no such node.
+    #[must_use]
+    pub fn node_version(&self, node: &str) -> Option<Version> {
+        Some(self.version(self.place(node)?))
+    }
+
+    pub(in crate::sim) fn node_uuid(&self, node: &str) -> u64 {
+        let place = self.place(node).and_then(|place| self.nodes.get(place as usize));
+        place.map_or(0, |state| state.uuid)
+    }
+
+    fn state_mut(&mut self, node: &str) -> Option<&mut NodeState> {
+        self.nodes.iter_mut().find(|state| state.node.name == node)
+    }
+
+    /// Takes a node down: what ran on it ends without a result.
+    pub fn stop_node(&mut self, node: &str) {
+        let Some(place) = self.place(node) else { return };
+        let extra: Vec<_> = self.extra.iter().map(|extra| extra.as_ref().map(|e| e.node)).collect();
+        self.drop_jobs(|key| match key.file {
+            File::Copy { node, .. } | File::Local { node, .. } => node == place,
+            File::Extra(at) => extra.get(at).copied().flatten() == Some(place),
+        });
+        if let Some(state) = self.state_mut(node) {
+            state.up = false;
+        }
+    }
+
+    /// Brings a node back.
+    pub fn start_node(&mut self, node: &str) {
+        if let Some(state) = self.state_mut(node) {
+            state.up = true;
+        }
+    }
+
+    /// Turns maintenance mode on or off.
+    pub fn set_maintenance(&mut self, node: &str, on: bool) {
+        match on {
+            true => self.set(node, "couchdb", "maintenance_mode", "true"),
+            false => self.unset(node, "couchdb", "maintenance_mode"),
+        };
+    }
+
+    /// Takes the last free byte of a node's disk, or gives them back. What compacts there
+    /// fails at once; its temporary files stay.
+    pub fn set_disk_full(&mut self, node: &str, on: bool) {
+        let Some(place) = self.place(node) else { return };
+        if let Some(state) = self.state_mut(node) {
+            state.disk_full = on;
+        }
+        if on {
+            self.drop_jobs(|key| key.file.node() == Some(place));
+        }
+    }
+
+    /// A setting of a node; `None`: not set.
+    #[must_use]
+    pub fn setting(&self, node: &str, section: &str, key: &str) -> Option<&str> {
+        Some(self.section(node, section)?.get(key)?.as_str())
+    }
+
+    /// A section of a node's settings.
+    #[must_use]
+    pub fn section(&self, node: &str, section: &str) -> Option<&BTreeMap<String, String>> {
+        self.settings(node)?.get(section)
+    }
+
+    /// All settings of a node; `None`: no such node.
+    #[must_use]
+    pub fn settings(&self, node: &str) -> Option<&BTreeMap<String, BTreeMap<String, String>>> {
+        Some(&self.nodes.get(self.place(node)? as usize)?.settings)
+    }
+
+    /// Changes a setting; what it was before.
+    pub fn set(&mut self, node: &str, section: &str, key: &str, value: &str) -> Option<String> {
+        let settings = &mut self.state_mut(node)?.settings;
+        settings.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned())
+    }
+
+    /// Deletes a setting; what it was before.
+    pub fn unset(&mut self, node: &str, section: &str, key: &str) -> Option<String> {
+        let settings = &mut self.state_mut(node)?.settings;
+        let removed = settings.get_mut(section)?.remove(key);
+        settings.retain(|_, keys| !keys.is_empty());
+        removed
+    }
+
+    /// Free bytes of a node's disk; `None`: without limit, and nothing was added up.
+    pub(super) fn available(&self, node: u32) -> Option<u64> {
+        let state = self.nodes.get(node as usize)?;
+        if state.disk_full {
+            return Some(0);
+        }
+        state.node.disk?;
+        self.disk_of(node).available()
+    }
+
+    /// What a node's disk holds; `None`: no such node. Adds up every file there, which
+    /// takes a moment in a large world.
+    #[must_use]
+    pub fn disk(&self, node: &str) -> Option<DiskUse> {
+        Some(self.disk_of(self.place(node)?))
+    }
+
+    fn disk_of(&self, node: u32) -> DiskUse {
+        let mut files = 0_u64;
+        let mut add = |bytes: u64| files = files.saturating_add(bytes);
+        for file in self.files_of(node) {
+            add(self.sizes_of(file).map_or(0, |sizes| sizes.file));
+            add(self.stale_of(file));
+            if let File::Copy { db, .. } = file {
+                for place in self.indexes(db) {
+                    add(self.index_sizes(file, place).map_or(0, |sizes| sizes.file));
+                }
+            }
+        }
+        let temporary = self.temporary(node);
+        let state = self.nodes.get(node as usize);
+        let full = state.is_some_and(|state| state.disk_full);
+        let capacity = if full {
+            Some(files.saturating_add(temporary))
+        } else {
+            state.and_then(|state| state.node.disk)
+        };
+        DiskUse { capacity, files, temporary }
+    }
+}
