@@ -16,39 +16,71 @@ use tracing_subscriber::{
     layer::SubscriberExt,
 };
 
-/// How much is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+/// How important a line of the log is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Steps of work, for one who looks for a fault.
-    Debug,
-    /// What an operator may want to read the next day.
+    /// Something failed and someone should look.
+    Error,
+    /// Something is not as it should be.
+    Warn,
+    /// What happened.
     #[default]
     Info,
-    /// What is wrong but goes on.
-    Warn,
-    /// What failed.
-    Error,
+    /// Why it happened.
+    Debug,
+    /// Everything.
+    Trace,
 }
 
 impl Level {
+    /// Every level, the most important first.
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// The word in flags.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+
     const fn filter(self) -> LevelFilter {
         match self {
-            Self::Debug => LevelFilter::DEBUG,
-            Self::Info => LevelFilter::INFO,
-            Self::Warn => LevelFilter::WARN,
             Self::Error => LevelFilter::ERROR,
+            Self::Warn => LevelFilter::WARN,
+            Self::Info => LevelFilter::INFO,
+            Self::Debug => LevelFilter::DEBUG,
+            Self::Trace => LevelFilter::TRACE,
         }
     }
 }
 
-/// In which form a line is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+/// The form of a line of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `key=value` pairs, as Prometheus and its exporters write them.
+    /// `key=value` pairs.
     #[default]
     Logfmt,
     /// One JSON object a line.
     Json,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 2] = [Self::Logfmt, Self::Json];
+
+    /// The word in flags.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Logfmt => "logfmt",
+            Self::Json => "json",
+        }
+    }
 }
 
 /// Why the log could not be set up.

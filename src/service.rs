@@ -95,9 +95,7 @@ impl Service {
             .map_err(|source| StartError::Listen { address, source })?;
         let address = listener.local_addr().unwrap_or(address);
         let registry = prometheus::Registry::new();
-        registry.register(Box::new(
-            prometheus::process_collector::ProcessCollector::for_self(),
-        ))?;
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
         let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop)?;
@@ -208,7 +206,8 @@ impl Service {
         if !needs_restart.is_empty() {
             tracing::warn!(keys = needs_restart.join(" "), "these wait for a restart");
         }
-        if let Err(why) = self.watch.reconfigure(&self.settings, &loaded.settings, &mut self.tasks) {
+        if let Err(why) = self.watch.reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
+        {
             self.config.send_modify(|config| Arc::make_mut(config).reload_successful = false);
             return Err(why.to_string());
         }

@@ -24,7 +24,10 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     };
     let cluster_nodes: Vec<String> = world.nodes.iter().map(|node| node.name.clone()).collect();
     let flags = Flags {
-        couchdb_urls: cluster_nodes.iter().map(|node| format!("http://{}:5984", host(node))).collect(),
+        couchdb_urls: cluster_nodes
+            .iter()
+            .map(|node| format!("http://{}:5984", host(node)))
+            .collect(),
         couchdb_username: Some(user.name.clone()),
         env_password: Some(user.password.as_str().into()),
         mode: args.mode.clone(),
@@ -48,7 +51,10 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         "a simulation: three CouchDB nodes inside this process, no byte of it real".to_owned(),
         format!("  page       http://{}/", service.address()),
         format!("  metrics    http://{}/metrics", service.address()),
-        format!("  most to free  http://{}/api/v1/targets?sort=reclaimable_bytes", service.address()),
+        format!(
+            "  most to free  http://{}/api/v1/targets?sort=reclaimable_bytes",
+            service.address()
+        ),
     ];
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..) {

@@ -1,6 +1,10 @@
 //! `recliner explain`: why a target is or is not a candidate.
 
-use super::{Exit, Failure, args::{ExplainArgs, Format}, once, print, table};
+use super::{
+    Exit, Failure,
+    args::{ExplainArgs, Format},
+    once, print, table,
+};
 use crate::report::{self, Found, Target};
 use serde_json::{Value, json};
 

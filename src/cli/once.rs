@@ -86,7 +86,10 @@ pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     bar.finish_and_clear();
     let version = watch.scanner.snapshots.borrow().version();
     let planned = watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
-    let plan = Arc::clone(&planned.map_err(|_| Failure::failed("the planner ended"))?);
+    let plan = match planned {
+        Ok(plan) => Arc::clone(&plan),
+        Err(_) => return Err(Failure::failed("the planner ended")),
+    };
     stop.cancel();
     if let Some(problem) = &status.problem {
         let refused = status.errors.keys().any(|(_, reason)| *reason == Kind::Login.label());

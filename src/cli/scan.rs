@@ -1,6 +1,10 @@
 //! `recliner scan`: read once, print, end.
 
-use super::{Exit, Failure, args::{Format, ScanArgs}, once, print, table};
+use super::{
+    Exit, Failure,
+    args::{Format, ScanArgs},
+    once, print, table,
+};
 use crate::report::{self, Target};
 use serde_json::json;
 

@@ -1,6 +1,10 @@
 //! `recliner serve`: watch a cluster until told to stop.
 
-use super::{Exit, Failure, args::{ServeArgs, WebArgs}, once};
+use super::{
+    Exit, Failure,
+    args::{ServeArgs, WebArgs},
+    once,
+};
 use crate::{
     clock::Clock,
     config::{Finding, Flags},

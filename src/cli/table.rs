@@ -3,12 +3,12 @@
 use crate::{
     clock::Moment,
     plan::Plan,
-    report::{self, Target},
-    size,
+    report, size,
     snapshot::{NodeIx, TargetRef},
     target::{Kind, State},
 };
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde_json::Value;
 
 /// Rows of the list of targets; the JSON has all of them.
 const ROWS: usize = 25;
@@ -66,9 +66,10 @@ pub(super) fn queues(plan: &Plan, width: u16) -> String {
             0 => queue.waiting.len().to_string(),
             more => format!("{} + {more}", queue.waiting.len()),
         };
-        let best = queue.priority.zip(channel).map(|((best, _), channel)| {
-            priority(channel.priority, best)
-        });
+        let best = queue
+            .priority
+            .zip(channel)
+            .map(|((best, _), channel)| priority(channel.priority, best));
         table.add_row([
             channel.map_or_else(String::new, |channel| channel.name.to_string()),
             plan.snapshot.node(queue.node).map_or_else(String::new, |node| node.name.to_string()),
@@ -136,66 +137,75 @@ fn odd(plan: &Plan, width: u16) -> String {
     }
 }
 
-/// Why one target is or is not a candidate.
-pub(super) fn explained(target: &Target) -> String {
-    let mut text = format!("{}\n", target.id);
-    let mut say = |name: &str, value: String| {
-        text.push_str(&format!("  {name:<14}{value}\n"));
+/// Why one target is or is not a candidate, from its JSON, whoever made that.
+pub(super) fn explained(target: &Value) -> String {
+    let text_of = |name: &str| target[name].as_str().map(ToOwned::to_owned);
+    let number_of = |name: &str| target[name].as_u64();
+    let mut text = format!("{}\n", text_of("id").unwrap_or_default());
+    let mut say = |name: &str, value: &str| {
+        text.push_str(&format!("  {name:<10}{value}\n"));
     };
-    if let Some(name) = &target.name {
-        say("shard", name.clone());
+    if let Some(name) = text_of("name") {
+        say("shard", &name);
     }
-    if !target.ddocs.is_empty() {
-        say("documents", target.ddocs.join(", "));
+    let designs: Vec<&str> =
+        target["ddocs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !designs.is_empty() {
+        say("documents", &designs.join(", "));
     }
-    say("state", target.state.to_owned());
-    if target.kind != "cleanup" {
-        let copies = match target.copies {
+    say("state", &text_of("state").unwrap_or_default());
+    if target["kind"] != "cleanup" {
+        let copies = match number_of("copies").unwrap_or(1) {
             1 => String::new(),
-            copies => format!(" in {copies} copies{}", if target.estimated { ", estimated" } else { "" }),
+            copies if target["estimated"] == true => format!(" in {copies} copies, estimated"),
+            copies => format!(" in {copies} copies"),
         };
-        say("on disk", format!("{}{copies}", bytes(target.file_bytes)));
-        let ratio = target.ratio.map_or_else(String::new, |ratio| format!(", file is {ratio:.2} times that"));
-        say("active", format!("{}{ratio}", bytes(target.active_bytes)));
+        say("on disk", &format!("{}{copies}", bytes(number_of("file_bytes"))));
+        let ratio =
+            target["ratio"].as_f64().map(|ratio| format!(", the file is {ratio:.2} times that"));
         say(
-            "after",
-            format!(
-                "{} predicted, frees {} ({} confidence)",
-                bytes(target.predicted_bytes),
-                bytes(target.reclaimable_bytes),
-                target.confidence
+            "active",
+            &format!("{}{}", bytes(number_of("active_bytes")), ratio.unwrap_or_default()),
+        );
+        let confidence = text_of("confidence").unwrap_or_default();
+        say(
+            "compacted",
+            &format!(
+                "{} predicted, {} freed, confidence {confidence}",
+                bytes(number_of("predicted_bytes")),
+                bytes(number_of("reclaimable_bytes")),
             ),
         );
     }
-    say("measured", target.measured_at.clone().unwrap_or_else(|| "never".to_owned()));
-    match (&target.channel, &target.refusal) {
-        (Some(channel), Some(refusal)) => {
-            say("queue", format!("{channel}, priority {}", number(target.priority)));
-            say("refused", reason(refusal.reason, refusal.value, refusal.limit));
+    say("measured", &text_of("measured_at").unwrap_or_else(|| "never".to_owned()));
+    let refusal = target["refusal"]["reason"].as_str().map(|_| reason(&target["refusal"]));
+    match (text_of("channel"), refusal) {
+        (Some(channel), refusal) => {
+            say("channel", &format!("{channel}, priority {}", number(&target["priority"])));
+            say("decision", &refusal.unwrap_or_else(|| "would start now".to_owned()));
         }
-        (Some(channel), None) => {
-            say("queue", format!("{channel}, priority {}: would start now", number(target.priority)));
-        }
-        (None, Some(refusal)) => say("refused", reason(refusal.reason, refusal.value, refusal.limit)),
-        (None, None) => say("queue", "no channel takes it".to_owned()),
+        (None, Some(refusal)) => say("decision", &refusal),
+        (None, None) => say("channel", "none takes it"),
     }
-    for miss in target.misses.iter().filter(|miss| miss.reason != "not_this_kind") {
-        say("", format!("{}: {}", miss.channel, reason(miss.reason, miss.value, miss.limit)));
+    let misses = target["misses"].as_array().into_iter().flatten();
+    for miss in misses.filter(|miss| miss["reason"] != "not_this_kind") {
+        say("", &format!("{}: {}", miss["channel"].as_str().unwrap_or_default(), reason(miss)));
     }
     text
 }
 
-fn reason(reason: &str, value: Option<f64>, limit: Option<f64>) -> String {
-    let reason = reason.replace('_', " ");
-    match (value, limit) {
-        (Some(_), Some(_)) => format!("{reason} ({} against {})", number(value), number(limit)),
-        (Some(_), None) => format!("{reason} ({})", number(value)),
-        _ => reason,
+/// A miss or a refusal with the numbers that decided.
+fn reason(of: &Value) -> String {
+    let reason = of["reason"].as_str().unwrap_or_default().replace('_', " ");
+    match (&of["value"], &of["limit"]) {
+        (Value::Null, _) => reason,
+        (value, Value::Null) => format!("{reason} ({})", number(value)),
+        (value, limit) => format!("{reason} ({} against {})", number(value), number(limit)),
     }
 }
 
-fn number(value: Option<f64>) -> String {
-    match value {
+fn number(value: &Value) -> String {
+    match value.as_f64() {
         None => "?".to_owned(),
         Some(value) if value.fract() == 0.0 => format!("{value}"),
         Some(value) => format!("{value:.2}"),
@@ -216,7 +226,7 @@ pub(super) fn headline(plan: &Plan, simulated: bool) -> String {
 fn table(width: u16, head: &[&str], numbers: &[usize]) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(width)
         .set_header(head.iter().map(|text| text.to_uppercase()));

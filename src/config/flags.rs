@@ -9,10 +9,8 @@ use super::{
 use crate::{
     channel::Mode,
     couch::{Login, LoginError},
-    settings::{
-        Nodes, Settings,
-        service::{Format, Level},
-    },
+    log::{Format, Level},
+    settings::{Nodes, Settings},
 };
 use secrecy::{ExposeSecret, SecretString};
 use std::path::PathBuf;

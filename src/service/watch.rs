@@ -82,8 +82,7 @@ impl Watch {
         let (scan, scan_rx) = latest::channel(Arc::new(scan_settings(settings)));
         let (plan, plan_rx) = latest::channel(Arc::new(plan_settings(settings)));
         let (scanner_task, scanner) = scanner::Task::new(clock, source_rx, scan_rx);
-        let (planner_task, planner) =
-            planner::Task::new(clock, scanner.snapshots.clone(), plan_rx);
+        let (planner_task, planner) = planner::Task::new(clock, scanner.snapshots.clone(), plan_rx);
         let ended = stop.clone();
         tasks.spawn(async move {
             scanner_task.run(ended).await;

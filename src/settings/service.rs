@@ -1,5 +1,6 @@
 //! How the process itself is reached and what it logs. Flags only.
 
+use crate::log::{Format, Level};
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -36,61 +37,4 @@ pub struct Log {
     pub level: Level,
     /// The form of a line.
     pub format: Format,
-}
-
-/// How important a line of the log is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Something failed and someone should look.
-    Error,
-    /// Something is not as it should be.
-    Warn,
-    /// What happened.
-    #[default]
-    Info,
-    /// Why it happened.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl Level {
-    /// Every level, the most important first.
-    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
-
-    /// The word in flags.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-}
-
-/// The form of a line of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// `key=value` pairs.
-    #[default]
-    Logfmt,
-    /// One JSON object a line.
-    Json,
-}
-
-impl Format {
-    /// Every format.
-    pub const ALL: [Self; 2] = [Self::Logfmt, Self::Json];
-
-    /// The word in flags.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Logfmt => "logfmt",
-            Self::Json => "json",
-        }
-    }
 }

@@ -4,9 +4,10 @@ use super::*;
 use crate::{
     channel::Mode,
     couch::Login,
+    log::{Format, Level},
     settings::{
         Nodes,
-        service::{Format, Level, Log, Web},
+        service::{Log, Web},
     },
 };
 

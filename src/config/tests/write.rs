@@ -191,7 +191,7 @@ fn a_reload_names_what_changed_and_from_when() {
     new.web.listen_address = "127.0.0.1:1".parse().unwrap();
     new.storage_path = PathBuf::from("elsewhere");
     new.poll = Duration::from_secs(9);
-    new.log.level = crate::settings::service::Level::Debug;
+    new.log.level = crate::log::Level::Debug;
     let named: Vec<_> =
         changes(&old, &new).into_iter().map(|change| (change.key, change.when.label())).collect();
     assert_eq!(
