@@ -9,12 +9,18 @@
 //! run as long as the client is used: it proves the login and learns addresses.
 
 mod address;
+mod breaker;
 mod client;
+mod directory;
 
+mod door;
 mod error;
+mod gate;
 
 mod metrics;
+mod pace;
 mod route;
+mod sender;
 mod settings;
 mod transport;
 pub mod wire;

@@ -1,13 +1,22 @@
 //! One request from its route to its answer: whom to ask, when, how often.
 
+mod addresses;
 mod reads;
 
 pub use reads::MapPage;
 
-use super::{Address, Error, Metrics, Route, Settings, Transport, TransportError};
-use crate::clock::Clock;
+use super::{
+    Address, Error, Metrics, Route, Settings, Transport, TransportError,
+    directory::{Directory, Way},
+    door::Door,
+    gate::{Gate, Pass, Verdict, keeper::Keeper},
+    sender::{Answer, Sender, refused_why, words},
+};
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::OnceCell, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Reads from a cluster. Cheap to clone; its [`Task`] has to run.
@@ -19,9 +28,11 @@ pub struct Client {
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
-    transport: Transport,
-    metrics: Metrics,
-    clock: Clock,
+    directory: Arc<Directory>,
+    gate: Gate,
+    sender: Sender,
+    /// Set once the entries were asked for their names.
+    entries_named: OnceCell<()>,
 }
 
 /// Why there is no client.
@@ -31,7 +42,7 @@ pub enum ConnectError {
     #[error("no CouchDB URL is given: set couchdb.urls or --couchdb.url")]
     NoUrl,
     /// TLS or the HTTP library refused its settings.
-    #[error("the CouchDB client cannot be set up")]
+    #[error(transparent)]
     Transport(#[from] TransportError),
 }
 
@@ -47,14 +58,16 @@ pub struct NodeAccess {
 /// Proves the login and learns addresses, as long as it runs.
 #[derive(Debug)]
 pub struct Task {
-    shared: Arc<Shared>,
+    keeper: Keeper,
+    client: Client,
 }
 
 impl Task {
-    /// Runs until `stop`.
+    /// Runs until `stop`; requests that wait then end with [`Error::Stopped`].
     pub async fn run(self, stop: CancellationToken) {
-        let _ = &self.shared;
-        stop.cancelled().await;
+        let Self { keeper, client } = self;
+        let both = async { tokio::join!(keeper.run(), client.keep_addresses()) };
+        stop.run_until_cancelled(both).await;
     }
 }
 
@@ -69,6 +82,13 @@ enum Whom<'a> {
     Own(&'a str),
 }
 
+/// The first wait before a request is sent once more.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest such wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How often a request is sent once more.
+const RETRIES: usize = 2;
+
 impl Client {
     /// A client and the task that has to run beside it. Nothing is sent before the task
     /// runs.
@@ -79,20 +99,30 @@ impl Client {
         settings: Settings,
         transport: Transport,
         metrics: Metrics,
-        clock: Clock,
     ) -> Result<(Self, Task), ConnectError> {
         if settings.urls.is_empty() {
             return Err(ConnectError::NoUrl);
         }
-        let shared = Arc::new(Shared { settings, transport, metrics, clock });
-        Ok((Self { shared: Arc::clone(&shared) }, Task { shared }))
+        let directory = Arc::new(Directory::new(&settings));
+        let sender = Sender { transport, metrics, timeout: settings.timeout };
+        let (gate, orders) = Gate::new();
+        let keeper = Keeper::new(&settings, &gate, orders, Arc::clone(&directory), sender.clone());
+        let entries_named = OnceCell::new();
+        let shared = Shared { settings, directory, gate, sender, entries_named };
+        let client = Self { shared: Arc::new(shared) };
+        Ok((client.clone(), Task { keeper, client }))
     }
 
     /// How `node` can be reached at this moment.
     #[must_use]
     pub fn access(&self, node: &str) -> NodeAccess {
-        let _ = node;
-        NodeAccess::default()
+        let Some(node) = self.shared.directory.known(node) else { return NodeAccess::default() };
+        let own = node.own.load();
+        let own_rests = own.as_ref().is_none_or(|own| own.breaker.resting());
+        NodeAccess {
+            own: own.as_ref().map(|own| own.address.clone()),
+            resting: own_rests && node.breaker.resting(),
+        }
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(
@@ -101,8 +131,176 @@ impl Client {
         whom: Whom<'_>,
         cold: bool,
     ) -> Result<T, Error> {
-        let _ = (route.path()?, whom, cold, &self.shared);
-        tokio::task::yield_now().await;
-        Err(Error::Stopped)
+        self.get_checked(route, whom, cold, |_| Ok(())).await
+    }
+
+    /// Asks and reads; `check` says whether the answer is about what was asked.
+    async fn get_checked<T: DeserializeOwned + Send + 'static>(
+        &self,
+        route: Route<'_>,
+        whom: Whom<'_>,
+        cold: bool,
+        check: impl FnOnce(&T) -> Result<(), String>,
+    ) -> Result<T, Error> {
+        let path = route.path()?;
+        let (way, answer) = self.ask(route, &path, whom, cold).await?;
+        self.shared.sender.read(route, &path, &way, answer, check).await
+    }
+
+    /// Sends a request within every limit, and again where that may help.
+    async fn ask(
+        &self,
+        route: Route<'_>,
+        path: &str,
+        whom: Whom<'_>,
+        cold: bool,
+    ) -> Result<(Way, (Bytes, u16, Duration)), Error> {
+        let shared = &self.shared;
+        let node = match whom {
+            Whom::Any => None,
+            Whom::Node(name) | Whom::Own(name) => Some(shared.directory.node(name)),
+        };
+        if let Some(node) = &node {
+            node.sought.get_or_init(|| self.seek(node)).await;
+            if let Some(pace) = node.pace.as_ref().filter(|_| cold) {
+                pace.turn().await;
+            }
+        }
+        let _about = match &node {
+            Some(node) => Some(node.in_flight.acquire().await.map_err(|_| Error::Stopped)?),
+            None => None,
+        };
+        let start = Instant::now();
+        // Room for one more request after one that was not answered.
+        let budget = shared.settings.timeout.saturating_add(shared.settings.timeout / 2);
+        let mut waits = None;
+        let mut tried: Vec<Address> = Vec::new();
+        let mut late = None;
+        let mut last = None;
+        loop {
+            let generation = shared.gate.generation();
+            let way = match (whom, &node) {
+                (Whom::Own(_), Some(node)) => node.own_way(),
+                (Whom::Node(_), Some(node)) => shared.directory.way_to(node, &tried, generation),
+                _ => shared.directory.any(&tried, generation).map(Way::direct),
+            };
+            // What went wrong at first says more than that it now rests.
+            let way = way.map_err(|error| last.take().unwrap_or(error))?;
+            let error = match self.attempt(route, path, &way).await {
+                Ok(answer) => {
+                    // Another way answered in time: the fault was the entry's.
+                    if let Some(entry) = late.filter(|entry| !Arc::ptr_eq(entry, &way.server)) {
+                        entry.breaker.strike();
+                    }
+                    return Ok((way, answer));
+                }
+                Err(error) => error,
+            };
+            let in_time = start.elapsed() < budget;
+            let waits = waits.get_or_insert_with(|| {
+                ExponentialBuilder::default()
+                    .with_min_delay(FIRST_WAIT)
+                    .with_max_delay(LONGEST_WAIT)
+                    .with_max_times(RETRIES)
+                    .with_jitter()
+                    .build()
+            });
+            let Some(wait) = waits.next().filter(|_| in_time && error.passes()) else {
+                return Err(error);
+            };
+            tried.push(way.server.address.clone());
+            if matches!(error, Error::Timeout { .. }) && way.on_to.is_some() {
+                late = Some(way.server);
+            }
+            last = Some(error);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Sends a request one way, with a login that is proved there.
+    async fn attempt(
+        &self,
+        route: Route<'_>,
+        path: &str,
+        way: &Way,
+    ) -> Result<(Bytes, u16, Duration), Error> {
+        let shared = &self.shared;
+        let _through = way.server.in_flight.acquire().await.map_err(|_| Error::Stopped)?;
+        let mut second_look = false;
+        loop {
+            let pass = shared.gate.pass().await?;
+            // Nothing waits between this look at the gate and the sending.
+            if pass.header.is_some() && self.prove_doors(way, &pass).await? {
+                continue;
+            }
+            let (status, refusal) = match shared.sender.send(route, path, way, &pass).await? {
+                Answer::Whole { body, status, took } => return Ok((body, status, took)),
+                Answer::Refused { status, refusal } => (status, refusal),
+            };
+            let reason = pass.scrub(&words(&refusal));
+            match shared.gate.refused(way, &pass, &refusal, &reason).await {
+                Verdict::Again if !second_look => second_look = true,
+                Verdict::Again | Verdict::Forbidden => {
+                    let asked = super::Asked::new(&route, path, &way.server.address);
+                    return Err(Error::Forbidden { asked, status, reason });
+                }
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Proves the login at the next door of `way` that has not accepted it; `false` when
+    /// all have.
+    async fn prove_doors(&self, way: &Way, pass: &Arc<Pass>) -> Result<bool, Error> {
+        if !way.server.door.is_open(pass.generation) {
+            let alone = Way::direct(Arc::clone(&way.server));
+            self.prove_door(&way.server.door, Route::Session, &alone, pass).await?;
+            return Ok(true);
+        }
+        if let Some(node) = &way.on_to
+            && !node.door.is_open(pass.generation)
+        {
+            let route = Route::NodeSession { node: &node.name };
+            self.prove_door(&node.door, route, way, pass).await?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    async fn prove_door(
+        &self,
+        door: &Door,
+        route: Route<'_>,
+        way: &Way,
+        pass: &Arc<Pass>,
+    ) -> Result<(), Error> {
+        let _alone = door.proof.acquire().await.map_err(|_| Error::Stopped)?;
+        if door.is_open(pass.generation) || !self.shared.gate.is_current(pass) {
+            return Ok(());
+        }
+        if let Some(why) = door.refusal(pass.generation) {
+            return Err(Error::LoginClosed { why });
+        }
+        match self.shared.sender.session(route, way, pass).await {
+            // A server that does not know the question has refused nothing.
+            Ok(Ok(())) | Err(Error::NotFound { .. } | Error::Status { status: 400..=499, .. }) => {
+                door.open(pass.generation);
+                Ok(())
+            }
+            Ok(Err(said)) => {
+                let user = self.shared.settings.login.username().unwrap_or_default();
+                let why = match &way.on_to {
+                    Some(node) => refused_why(&format_args!("node {}", node.name), user, &said),
+                    None => refused_why(&way.server.address, user, &said),
+                };
+                tracing::warn!(%why, "nothing is sent there");
+                door.refuse(pass.generation, Arc::clone(&why));
+                Err(Error::LoginClosed { why })
+            }
+            Err(error) => Err(error),
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

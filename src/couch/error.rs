@@ -197,7 +197,7 @@ pub enum Error {
     },
     /// The login could not be proved, because no server answered.
     #[error("nothing was sent, the login could not be proved: {0}")]
-    Unproved(#[source] Arc<Self>),
+    Unproved(Arc<Self>),
     /// The body is larger than its route allows.
     #[error(
         "{asked}: the body is larger than {limit} bytes, which nothing sensible needs; is this CouchDB?"
@@ -247,6 +247,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Held back by a breaker.
+    pub(super) const fn resting(whom: String, rest: super::breaker::Resting) -> Self {
+        Self::Resting { whom, strikes: rest.strikes, again: rest.again }
+    }
+
     /// The closed word for it.
     #[must_use]
     pub fn kind(&self) -> Kind {

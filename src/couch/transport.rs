@@ -4,8 +4,13 @@ mod tls;
 
 pub use tls::TlsError;
 
-use super::Settings;
-use axum::Router;
+use super::{Address, Settings, Unaddressable};
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+use http_body_util::BodyExt as _;
+use std::{error::Error as StdError, time::Duration};
+use tower::ServiceExt as _;
 
 /// Carries requests to servers.
 #[derive(Clone, Debug)]
@@ -42,9 +47,211 @@ impl Transport {
             .http1_only()
             .gzip(true)
             .tcp_nodelay(true)
-            .connect_timeout(settings.timeout)
+            .connect_timeout(settings.timeout.min(CONNECT))
+            .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8));
         builder = builder.user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")));
         builder.build().map(Self::Http).map_err(TransportError::Http)
     }
 }
+
+/// What came back.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) location: Option<String>,
+    pub(super) body: Bytes,
+}
+
+/// Why nothing came back.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Connect(String),
+    Tls(String),
+    Garbage(String),
+    TooLarge,
+    Unaddressable(Unaddressable),
+}
+
+/// The longest wait for a connection alone.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Keeps idle connections for less than CouchDB does (mochiweb: five minutes).
+const IDLE: Duration = Duration::from_secs(60);
+
+impl Transport {
+    /// Sends one GET and reads its whole body, of `limit` bytes at most.
+    pub(super) async fn get(
+        &self,
+        at: &Address,
+        path: &str,
+        login: Option<&HeaderValue>,
+        limit: usize,
+    ) -> Result<Reply, Failure> {
+        match self {
+            Self::Http(client) => over_the_network(client, at, path, login, limit).await,
+            Self::InProcess(router) => in_process(router, at, path, login, limit).await,
+        }
+    }
+}
+
+/// Compares what the library would send with what was meant: it may fold or re-encode.
+fn same(intended: &str, sent: &str) -> Result<(), Failure> {
+    if intended == sent {
+        return Ok(());
+    }
+    Err(Failure::Unaddressable(Unaddressable::Rewritten {
+        intended: intended.to_owned(),
+        sent: sent.to_owned(),
+    }))
+}
+
+fn split(path: &str) -> (&str, Option<&str>) {
+    path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)))
+}
+
+fn location(headers: &HeaderMap) -> Option<String> {
+    headers.get(header::LOCATION)?.to_str().ok().map(str::to_owned)
+}
+
+/// A body that arrives in pieces.
+#[derive(Default)]
+struct Collected {
+    first: Option<Bytes>,
+    rest: Vec<u8>,
+}
+
+impl Collected {
+    /// Adds a piece; `false` when the whole would be larger than `limit`. `expected` is
+    /// what the server announced.
+    fn add(&mut self, piece: Bytes, expected: usize, limit: usize) -> bool {
+        let held = self.first.as_ref().map_or(0, Bytes::len).max(self.rest.len());
+        if held.saturating_add(piece.len()) > limit {
+            return false;
+        }
+        match &self.first {
+            None => self.first = Some(piece),
+            Some(first) => {
+                if self.rest.is_empty() {
+                    self.rest.reserve(expected.min(limit).max(first.len() + piece.len()));
+                    self.rest.extend_from_slice(first);
+                }
+                self.rest.extend_from_slice(&piece);
+            }
+        }
+        true
+    }
+
+    fn whole(self) -> Bytes {
+        if self.rest.is_empty() { self.first.unwrap_or_default() } else { self.rest.into() }
+    }
+}
+
+async fn over_the_network(
+    client: &reqwest::Client,
+    at: &Address,
+    path: &str,
+    login: Option<&HeaderValue>,
+    limit: usize,
+) -> Result<Reply, Failure> {
+    let url = reqwest::Url::parse(&[at.as_str(), path].concat())
+        .map_err(|error| Failure::Connect(error.to_string()))?;
+    let (only_path, query) = split(path);
+    same(only_path, url.path().strip_prefix(at.prefix()).unwrap_or_default())?;
+    same(query.unwrap_or_default(), url.query().unwrap_or_default())?;
+    let mut request = reqwest::Request::new(http::Method::GET, url);
+    if let Some(login) = login {
+        request.headers_mut().insert(header::AUTHORIZATION, login.clone());
+    }
+    let mut response = client.execute(request).await.map_err(Failure::of)?;
+    let expected = response
+        .content_length()
+        .and_then(|length| usize::try_from(length).ok())
+        .unwrap_or_default();
+    if expected > limit {
+        return Err(Failure::TooLarge);
+    }
+    let mut body = Collected::default();
+    while let Some(piece) = response.chunk().await.map_err(Failure::of)? {
+        if !body.add(piece, expected, limit) {
+            return Err(Failure::TooLarge);
+        }
+    }
+    Ok(Reply {
+        status: response.status().as_u16(),
+        location: location(response.headers()),
+        body: body.whole(),
+    })
+}
+
+async fn in_process(
+    router: &Router,
+    at: &Address,
+    path: &str,
+    login: Option<&HeaderValue>,
+    limit: usize,
+) -> Result<Reply, Failure> {
+    let refused = |error: http::Error| Failure::Connect(error.to_string());
+    let mut request = http::Request::get([at.prefix(), path].concat())
+        .header(header::HOST, at.authority())
+        .body(Body::empty())
+        .map_err(refused)?;
+    let (only_path, query) = split(path);
+    same(only_path, request.uri().path().strip_prefix(at.prefix()).unwrap_or_default())?;
+    same(query.unwrap_or_default(), request.uri().query().unwrap_or_default())?;
+    if let Some(login) = login {
+        request.headers_mut().insert(header::AUTHORIZATION, login.clone());
+    }
+    let Ok(response) = router.clone().oneshot(request).await;
+    let (head, mut stream) = response.into_parts();
+    let mut body = Collected::default();
+    while let Some(frame) = stream.frame().await {
+        let frame = frame.map_err(|error| Failure::Connect(error.to_string()))?;
+        if let Ok(piece) = frame.into_data()
+            && !body.add(piece, 0, limit)
+        {
+            return Err(Failure::TooLarge);
+        }
+    }
+    Ok(Reply {
+        status: head.status.as_u16(),
+        location: location(&head.headers),
+        body: body.whole(),
+    })
+}
+
+impl Failure {
+    /// The library's error in our words, without its URL.
+    fn of(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let mut detail = error.to_string();
+        let mut garbled = false;
+        let mut tls = false;
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            tls |= inner.is::<rustls::Error>();
+            if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+                tls |= io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
+                garbled |= matches!(
+                    io.kind(),
+                    std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput
+                );
+            }
+            let text = inner.to_string();
+            if !detail.ends_with(&text) {
+                detail = format!("{detail}: {text}");
+            }
+            cause = inner.source();
+        }
+        if tls {
+            Self::Tls(detail)
+        } else if garbled {
+            Self::Garbage(detail)
+        } else {
+            Self::Connect(detail)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,15 @@ pub struct MapPage {
     pub next: Option<String>,
 }
 
+/// Whether an answer is about this database, and says anything.
+fn about(name: &str, info: &wire::ShardInfo) -> Result<(), String> {
+    match &info.db_name {
+        Some(other) if other != name => Err(format!("it is about {other:?}")),
+        _ if !info.tells_something() => Err("it has neither sizes nor a sequence".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 impl Client {
     /// Who the login is: `/_session`.
     ///
@@ -110,7 +119,8 @@ impl Client {
         shard: &str,
         cold: bool,
     ) -> Result<wire::ShardInfo, Error> {
-        self.get(Route::Shard { node, shard }, Whom::Node(node), cold).await
+        let route = Route::Shard { node, shard };
+        self.get_checked(route, Whom::Node(node), cold, |info| about(shard, info)).await
     }
 
     /// The view index of one shard copy; [`Kind::NotFound`] on every range but the one
@@ -133,7 +143,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn database(&self, db: &str) -> Result<wire::ShardInfo, Error> {
-        self.get(Route::Database { db }, Whom::Any, false).await
+        self.get_checked(Route::Database { db }, Whom::Any, false, |info| about(db, info)).await
     }
 
     /// Every design document of a database, without their code.

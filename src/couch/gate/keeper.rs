@@ -1,0 +1,301 @@
+//! The task that decides whether a login may be used.
+
+use super::{Command, EXCUSED_FOR, Excuse, Gate, Pass, State, Verdict};
+use crate::couch::{
+    Error, Login, LoginError, Route,
+    directory::{Directory, Server, Way},
+    door::LOCKOUT,
+    sender::{Sender, refused_why},
+    settings::Settings,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{self, Instant},
+};
+
+/// How often the password file is looked at while the login works.
+const LOOK: Duration = Duration::from_secs(30);
+/// How often it is looked at while the login is refused.
+const LOOK_CLOSED: Duration = Duration::from_secs(5);
+
+/// Owns the state of the gate.
+#[derive(Debug)]
+pub(in crate::couch) struct Keeper {
+    login: Login,
+    state: watch::Sender<State>,
+    orders: mpsc::Receiver<Command>,
+    directory: Arc<Directory>,
+    sender: Sender,
+    /// The password in use, or the last one tried.
+    password: Option<SecretString>,
+    pass: Pass,
+    attempt: u64,
+    /// When a refused login is tried once more.
+    closed_until: Option<Instant>,
+}
+
+/// How one proof ended.
+enum Proof {
+    Accepted,
+    Refused(Arc<str>),
+    Unreachable(Error),
+}
+
+impl Keeper {
+    pub(in crate::couch) fn new(
+        settings: &Settings,
+        gate: &Gate,
+        orders: mpsc::Receiver<Command>,
+        directory: Arc<Directory>,
+        sender: Sender,
+    ) -> Self {
+        let mut pass = Pass::new(None, None);
+        pass.generation = 0;
+        Self {
+            login: settings.login.clone(),
+            state: gate.state.clone(),
+            orders,
+            directory,
+            sender,
+            password: None,
+            pass,
+            attempt: 0,
+            closed_until: None,
+        }
+    }
+
+    /// Runs for ever.
+    pub(in crate::couch) async fn run(mut self) {
+        loop {
+            let closed = matches!(*self.state.borrow(), State::Closed { .. });
+            let look = time::sleep(if closed { LOOK_CLOSED } else { LOOK });
+            // Both arms are cancel-safe.
+            tokio::select! {
+                order = self.orders.recv() => match order {
+                    Some(order) => self.obey(order).await,
+                    None => return,
+                },
+                () = look => self.look().await,
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Command) {
+        match order {
+            Command::Wanted { attempt } => {
+                let unproved =
+                    matches!(*self.state.borrow(), State::Unproved { .. } | State::Proving { .. });
+                if unproved && attempt == self.attempt {
+                    let order = self.entries_but(None);
+                    self.prove(&order).await;
+                }
+            }
+            Command::Refused { way, pass, of_login, reason, verdict } => {
+                let judged = self.judge(&way, &pass, of_login, &reason).await;
+                // Whoever asked may have given up.
+                let _gone = verdict.send(judged);
+            }
+        }
+    }
+
+    /// Live entries other than `not` that have not refused this login.
+    fn entries_but(&self, not: Option<&Arc<Server>>) -> Vec<Arc<Server>> {
+        let other = |server: &&Arc<Server>| not.is_none_or(|not| !Arc::ptr_eq(server, not));
+        let welcome = |server: &&Arc<Server>| server.door.refusal(self.pass.generation).is_none();
+        let (mut live, resting): (Vec<_>, Vec<_>) = self
+            .directory
+            .entries
+            .iter()
+            .filter(other)
+            .filter(welcome)
+            .map(Arc::clone)
+            .partition(|server| !server.breaker.resting());
+        live.extend(resting);
+        live
+    }
+
+    async fn judge(
+        &mut self,
+        way: &Way,
+        pass: &Arc<Pass>,
+        of_login: bool,
+        reason: &Arc<str>,
+    ) -> Verdict {
+        if of_login && pass.generation == self.pass.generation {
+            way.server.door.doubt();
+            way.on_to.iter().for_each(|node| node.door.doubt());
+        }
+        if pass.epoch == self.pass.epoch && !matches!(*self.state.borrow(), State::Closed { .. }) {
+            let others = self.entries_but(Some(&way.server));
+            // A server that has just refused the login is not given a second bad one
+            // where another can tell as well.
+            let order = match (of_login, others.is_empty()) {
+                (true, false) => others,
+                (true, true) => vec![Arc::clone(&way.server)],
+                (false, _) => std::iter::once(Arc::clone(&way.server)).chain(others).collect(),
+            };
+            self.prove(&order).await;
+            if !of_login {
+                self.excuse(pass, reason);
+            }
+        }
+        match &*self.state.borrow() {
+            State::Closed { why } => Verdict::Failed(Error::LoginClosed { why: Arc::clone(why) }),
+            State::Unproved { why, .. } => {
+                let why = why.clone().unwrap_or(Error::Stopped);
+                Verdict::Failed(Error::Unproved(Arc::new(why)))
+            }
+            State::Proving { .. } => Verdict::Again,
+            State::Open(open) if open.generation != pass.generation || of_login => Verdict::Again,
+            State::Open(_) => Verdict::Forbidden,
+        }
+    }
+
+    /// Remembers that `reason` was no matter of the login.
+    fn excuse(&mut self, pass: &Pass, reason: &Arc<str>) {
+        if pass.generation != self.pass.generation {
+            return;
+        }
+        self.pass.excuse =
+            Some(Excuse { reason: Arc::clone(reason), until: Instant::now() + EXCUSED_FOR });
+        let pass = Arc::new(self.pass.clone());
+        self.state.send_if_modified(|state| {
+            let open = matches!(state, State::Open(_));
+            if open {
+                *state = State::Open(pass);
+            }
+            open
+        });
+    }
+
+    /// Looks whether there is something new: another password, or the end of a back-off.
+    async fn look(&mut self) {
+        let (open, closed) = match *self.state.borrow() {
+            State::Open(_) => (true, false),
+            State::Closed { .. } => (false, true),
+            State::Unproved { .. } | State::Proving { .. } => (false, false),
+        };
+        let changed = self.changed_password().await;
+        if open && let Some(password) = changed {
+            self.change_over(password).await;
+        } else if closed {
+            let due = self.closed_until.is_some_and(|until| until <= Instant::now());
+            if due || changed.is_some() {
+                let order = self.entries_but(None);
+                self.prove(&order).await;
+            }
+        }
+    }
+
+    /// The file's password, where it is not the last one tried.
+    async fn changed_password(&self) -> Option<SecretString> {
+        if !matches!(self.login, Login::File { .. }) {
+            return None;
+        }
+        let password = self.login.read().await.ok().flatten()?;
+        let known = self.password.as_ref().map(SecretString::expose_secret);
+        (known != Some(password.expose_secret())).then_some(password)
+    }
+
+    /// Tries a new password while the old one still works: one that is refused changes
+    /// nothing, and is not tried again.
+    async fn change_over(&mut self, password: SecretString) {
+        let mut pass = Pass::new(self.login.username(), Some(&password));
+        pass.generation = self.pass.generation.saturating_add(1);
+        self.password = Some(password);
+        self.attempt = self.attempt.saturating_add(1);
+        for server in self.entries_but(None) {
+            match self.canary(&server, &pass).await {
+                Proof::Accepted => {
+                    self.pass = pass;
+                    self.open(Some(&server));
+                    return;
+                }
+                Proof::Refused(why) => {
+                    tracing::warn!(%why, "the password file has changed, but the old password stays in use");
+                    return;
+                }
+                Proof::Unreachable(_) => {}
+            }
+        }
+        self.password = None;
+    }
+
+    /// Takes up the login as it is now.
+    async fn refresh(&mut self) -> Result<(), LoginError> {
+        let password = match self.login.read().await {
+            Ok(password) => password,
+            // The file is being written: what was read last may still do.
+            Err(error) if self.pass.generation != 0 => {
+                tracing::warn!(%error, "the last password stays in use");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let known = self.password.as_ref().map(SecretString::expose_secret);
+        if self.pass.generation == 0 || known != password.as_ref().map(SecretString::expose_secret)
+        {
+            let mut pass = Pass::new(self.login.username(), password.as_ref());
+            pass.generation = self.pass.generation.saturating_add(1);
+            self.pass = pass;
+            self.password = password;
+        }
+        Ok(())
+    }
+
+    /// Proves the login with one request to the first server of `order` that answers.
+    async fn prove(&mut self, order: &[Arc<Server>]) {
+        self.state.send_replace(State::Proving { attempt: self.attempt });
+        self.attempt = self.attempt.saturating_add(1);
+        if let Err(error) = self.refresh().await {
+            self.close(error.to_string().into());
+            return;
+        }
+        if self.pass.header.is_none() {
+            return self.open(None);
+        }
+        let mut last = None;
+        for server in order {
+            match self.canary(server, &self.pass).await {
+                Proof::Accepted => return self.open(Some(server)),
+                Proof::Refused(why) => return self.close(why),
+                Proof::Unreachable(error) => last = Some(error),
+            }
+        }
+        let why =
+            Some(last.unwrap_or(Error::LoginClosed {
+                why: "every CouchDB URL refused the login".into(),
+            }));
+        self.state.send_replace(State::Unproved { attempt: self.attempt, why });
+    }
+
+    /// Opens the gate; `server` is the one that has just accepted the login.
+    fn open(&mut self, server: Option<&Arc<Server>>) {
+        self.pass.epoch = self.attempt;
+        self.pass.excuse = None;
+        self.closed_until = None;
+        if let Some(server) = server {
+            server.door.open(self.pass.generation);
+        }
+        self.state.send_replace(State::Open(Arc::new(self.pass.clone())));
+    }
+
+    fn close(&mut self, why: Arc<str>) {
+        tracing::error!(%why, "nothing is sent to CouchDB");
+        self.closed_until = Some(Instant::now() + LOCKOUT);
+        self.state.send_replace(State::Closed { why });
+    }
+
+    /// The one request.
+    async fn canary(&self, server: &Arc<Server>, pass: &Pass) -> Proof {
+        let way = Way::direct(Arc::clone(server));
+        let user = self.login.username().unwrap_or_default();
+        match self.sender.session(Route::Session, &way, pass).await {
+            Ok(Ok(())) => Proof::Accepted,
+            Ok(Err(said)) => Proof::Refused(refused_why(&server.address, user, &said)),
+            Err(error) => Proof::Unreachable(error),
+        }
+    }
+}
