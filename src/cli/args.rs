@@ -59,10 +59,10 @@ pub(super) struct SourceArgs {
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {
     /// error, warn, info, debug or trace
-    #[arg(long = "log.level", value_name = "LEVEL")]
+    #[arg(id = "log_level", long = "log.level", value_name = "LEVEL")]
     pub(super) level: Option<String>,
     /// logfmt or json
-    #[arg(long = "log.format", value_name = "FORMAT")]
+    #[arg(id = "log_format", long = "log.format", value_name = "FORMAT")]
     pub(super) format: Option<String>,
 }
 

@@ -6,7 +6,6 @@ use super::{
     once, print,
 };
 use crate::{
-    clock::Clock,
     config,
     couch::{Client, Metrics, Transport},
     smoosh::{self, Imported, NodeConfig},
@@ -67,8 +66,7 @@ async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, Failure> {
     let couchdb = loaded.settings.couchdb;
     let transport = Transport::http(&couchdb).map_err(Failure::usage)?;
     let metrics = Metrics::register(&prometheus::Registry::new()).map_err(Failure::failed)?;
-    let (client, task) =
-        Client::connect(couchdb, transport, metrics, Clock::System).map_err(Failure::usage)?;
+    let (client, task) = Client::connect(couchdb, transport, metrics).map_err(Failure::usage)?;
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     tasks.spawn(task.run(stop.clone()));
     let members = client.membership().await.map_err(Failure::failed)?;

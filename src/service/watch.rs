@@ -75,7 +75,7 @@ impl Watch {
     ) -> Result<Self, StartError> {
         let metrics = Metrics::register(registry)?;
         let couchdb = settings.couchdb.clone();
-        let (client, client_task) = Client::connect(couchdb, transport, metrics.clone(), clock)?;
+        let (client, client_task) = Client::connect(couchdb, transport, metrics.clone())?;
         let client_stop = stop.child_token();
         spawn_client(client_task, client_stop.clone(), stop.clone(), tasks);
         let (source, source_rx) = latest::channel(source_of(&client, settings, clock));
@@ -111,8 +111,7 @@ impl Watch {
         if old.couchdb != new.couchdb {
             let couchdb = new.couchdb.clone();
             let transport = Transport::http(&couchdb)?;
-            let (client, task) =
-                Client::connect(couchdb, transport, self.metrics.clone(), self.clock)?;
+            let (client, task) = Client::connect(couchdb, transport, self.metrics.clone())?;
             self.client_stop.cancel();
             self.client_stop = self.stop.child_token();
             spawn_client(task, self.client_stop.clone(), self.stop.clone(), tasks);
