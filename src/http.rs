@@ -71,7 +71,6 @@ pub struct State {
 }
 
 /// The routes.
-#[must_use]
 pub fn router(state: State) -> Router {
     Router::new()
         .route("/", get(page::landing))

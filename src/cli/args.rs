@@ -1,4 +1,6 @@
-//! Flags and commands.
+//! Flags and commands. Doc comments here are the help that people read.
+
+#![expect(clippy::doc_markdown, rustdoc::bare_urls, reason = "they are printed, not rendered")]
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};

@@ -6,7 +6,7 @@ use axum::{
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 type Answer = (StatusCode, String);
 
@@ -33,7 +33,7 @@ pub(super) async fn reload(
 ) -> Response {
     let orders = match order(&state, &method) {
         Ok(orders) => orders,
-        Err(refused) => return refused,
+        Err(refused) => return refused.into_response(),
     };
     let (answer, answered) = oneshot::channel();
     if orders.try_send(Order::Reload(answer)).is_err() {
@@ -57,7 +57,7 @@ pub(super) async fn quit(extract::State(state): extract::State<State>, method: M
         Ok(Err(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "recliner is busy with an order\n").into_response()
         }
-        Err(refused) => refused,
+        Err(refused) => refused.into_response(),
     }
 }
 
@@ -66,16 +66,30 @@ pub(super) async fn not_found() -> Answer {
     (StatusCode::NOT_FOUND, "no such page; see / for what there is\n".into())
 }
 
-fn order<'a>(
-    state: &'a State,
-    method: &Method,
-) -> Result<&'a tokio::sync::mpsc::Sender<Order>, Response> {
-    if !matches!(*method, Method::POST | Method::PUT) {
-        let allow = [(header::ALLOW, "POST, PUT")];
-        return Err((StatusCode::METHOD_NOT_ALLOWED, allow, "use POST or PUT\n").into_response());
+/// Why an order is not taken.
+enum Refused {
+    Method,
+    Off,
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Method => {
+                let allow = [(header::ALLOW, "POST, PUT")];
+                (StatusCode::METHOD_NOT_ALLOWED, allow, "use POST or PUT\n").into_response()
+            }
+            Self::Off => {
+                let why = "orders over HTTP are off; start recliner with --web.enable-lifecycle\n";
+                (StatusCode::FORBIDDEN, why).into_response()
+            }
+        }
     }
-    state.orders.as_ref().ok_or_else(|| {
-        let why = "orders over HTTP are off; start recliner with --web.enable-lifecycle\n";
-        (StatusCode::FORBIDDEN, why).into_response()
-    })
+}
+
+fn order<'a>(state: &'a State, method: &Method) -> Result<&'a mpsc::Sender<Order>, Refused> {
+    if !matches!(*method, Method::POST | Method::PUT) {
+        return Err(Refused::Method);
+    }
+    state.orders.as_ref().ok_or(Refused::Off)
 }

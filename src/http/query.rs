@@ -102,12 +102,13 @@ impl TargetQuery {
     /// Names a filter whose value nothing can have.
     pub(super) fn select(&self, plan: &Plan) -> Result<Vec<Ix>, String> {
         let kind = self.kind.as_deref().map(|kind| {
-            Kind::from_label(kind).ok_or(format!("{kind:?} is no kind: db, view or cleanup"))
+            Kind::from_label(kind)
+                .ok_or_else(|| format!("{kind:?} is no kind: db, view or cleanup"))
         });
         let state = self.state.as_deref().map(|state| {
-            State::from_label(state).ok_or(format!(
-                "{state:?} is no state: ok, orphan, missing, resharding or unaddressable"
-            ))
+            State::from_label(state).ok_or_else(|| {
+                format!("{state:?} is no state: ok, orphan, missing, resharding or unaddressable")
+            })
         });
         let (kind, state) = (kind.transpose()?, state.transpose()?);
         if let Some(channel) = &self.channel

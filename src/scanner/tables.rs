@@ -1,7 +1,6 @@
 //! The scanner's state: applies observations to the tables and says what to read next.
 //!
-//! Pure: no I/O and no clock; `now` comes with each observation. The task beside it does
-//! the reading. Sweeps go through fixed stages, each built from what the one before found.
+//! No I/O; `now` comes with each observation. The task beside it does the reading. Sweeps go through fixed stages, each built from what the one before found.
 
 mod listing;
 mod tasks;
@@ -21,6 +20,7 @@ use std::{
     sync::Arc,
 };
 use tasks::Running;
+use tokio::time::Instant;
 use views::Views;
 
 /// Everything the scanner knows.
@@ -34,6 +34,8 @@ pub(super) struct Tables {
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
     began: Moment,
+    /// The same by the clock that only goes forward, for how long it took.
+    began_at: Instant,
     /// Targets whose facts a job has voided.
     pub(super) reread: BTreeSet<Ix>,
 }
@@ -48,6 +50,7 @@ impl Tables {
             running: Running::default(),
             incomplete: BTreeSet::new(),
             began: Moment::default(),
+            began_at: Instant::now(),
             reread: BTreeSet::new(),
         }
     }
@@ -55,6 +58,7 @@ impl Tables {
     /// Begins a sweep.
     pub(super) fn begin(&mut self, now: Moment) -> Stage {
         self.began = now;
+        self.began_at = Instant::now();
         self.incomplete.clear();
         self.listing.begin();
         self.status.progress = Some(Progress { since: now, done: 0, total: None });
@@ -181,7 +185,7 @@ impl Tables {
         let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
         self.status.ready |= answered;
         self.status.sweeps += 1;
-        self.status.last_duration = Some(now.age(self.began));
+        self.status.last_duration = Some(self.began_at.elapsed());
         self.status.last_end = Some(now);
         if self.incomplete.is_empty() && answered {
             self.status.last_success = Some(now);

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// Failed logins after which a name is locked out (`[chttpd_auth_lockout] threshold`).
 const THRESHOLD: u32 = 5;
 /// How long it stays locked out (`max_lifetime`).
-const LIFETIME: Duration = Duration::from_mins(5);
+const LIFETIME: Duration = Duration::from_secs(300);
 
 /// Users and failed logins.
 #[derive(Debug)]

@@ -59,10 +59,6 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) const fn len(&self) -> usize {
-        self.len
-    }
-
     pub(crate) fn get(&self, at: usize) -> Option<DbName<'_>> {
         self.chunks.get(at / CHUNK)?.get(at % CHUNK)
     }
@@ -127,6 +123,5 @@ mod tests {
             Some("a longer name than before".into())
         );
         assert_eq!(names.get(700), None);
-        assert_eq!(names.len(), 700);
     }
 }

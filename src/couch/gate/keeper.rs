@@ -264,10 +264,9 @@ impl Keeper {
                 Proof::Unreachable(error) => last = Some(error),
             }
         }
-        let why =
-            Some(last.unwrap_or(Error::LoginClosed {
-                why: "every CouchDB URL refused the login".into(),
-            }));
+        let why = Some(last.unwrap_or_else(|| Error::LoginClosed {
+            why: "every CouchDB URL refused the login".into(),
+        }));
         self.state.send_replace(State::Unproved { attempt: self.attempt, why });
     }
 

@@ -6,7 +6,7 @@
 use super::State;
 use crate::{
     channel::{Channel, Mode, Priority},
-    exposition::{Writer, families as f},
+    exposition::{Family, Writer, families as f},
     facts::Source,
     plan::{Plan, QueueView},
     scanner::Status,
@@ -14,6 +14,10 @@ use crate::{
     target::{Kind, State as TargetState},
 };
 use std::sync::Arc;
+
+/// Families with the same labels, each with where its value comes from.
+type Rows<S, V, const LABELS: usize, const ROWS: usize> =
+    [(&'static Family<LABELS>, fn(S) -> V); ROWS];
 
 /// Writes every family of the present.
 pub(super) fn write(writer: &mut Writer, state: &State) {
@@ -116,7 +120,7 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
             samples.sample(&[node, kind.label(), state.label()], sums.states[state as usize]);
         }
     }
-    let sums: [(&_, fn(&Sums) -> Option<f64>); 4] = [
+    let sums: Rows<&Sums, Option<f64>, 2, 4> = [
         (&f::FILE_BYTES, |sums| sums.file.get()),
         (&f::ACTIVE_BYTES, |sums| sums.active.get()),
         (&f::EXTERNAL_BYTES, |sums| sums.external.get()),
@@ -142,10 +146,10 @@ fn top(writer: &mut Writer, plan: &Plan) {
         .filter_map(|ix| plan.snapshot.target(*ix))
         .map(|target| (target, labels(target)))
         .collect();
-    let facts: [(&_, fn(TargetRef<'_>) -> Option<u64>); 3] = [
+    let facts: Rows<TargetRef<'_>, Option<u64>, 6, 3> = [
         (&f::TARGET_FILE_BYTES, |target| target.on_disk(target.facts().file.get())),
         (&f::TARGET_ACTIVE_BYTES, |target| target.on_disk(target.facts().active.get())),
-        (&f::TARGET_RECLAIMABLE_BYTES, |target| target.reclaimable()),
+        (&f::TARGET_RECLAIMABLE_BYTES, TargetRef::reclaimable),
     ];
     for (family, fact) in facts {
         let mut samples = writer.family(family);
@@ -191,7 +195,7 @@ fn queues(writer: &mut Writer, plan: &Plan) {
             Some((&*node.name, plan.channels.list.get(queue.channel)?, &**queue))
         })
         .collect();
-    let counts: [(&_, fn(&QueueView) -> u64); 5] = [
+    let counts: Rows<&QueueView, u64, 2, 5> = [
         (&f::QUEUE_SIZE, |queue| queue.waiting.len() as u64),
         (&f::QUEUE_ACTIVE, |queue| queue.active as u64),
         (&f::QUEUE_CAPACITY, |queue| queue.capacity as u64),
@@ -210,17 +214,16 @@ fn queues(writer: &mut Writer, plan: &Plan) {
             samples.sample(&[node, &channel.name], oldest);
         }
     }
-    let ends: [(&_, Priority, fn((f64, f64)) -> f64); 4] = [
-        (&f::QUEUE_RATIO_MIN, Priority::Ratio, |(_, worst)| worst),
-        (&f::QUEUE_RATIO_MAX, Priority::Ratio, |(best, _)| best),
-        (&f::QUEUE_SLACK_BYTES_MIN, Priority::Slack, |(_, worst)| worst),
-        (&f::QUEUE_SLACK_BYTES_MAX, Priority::Slack, |(best, _)| best),
-    ];
-    for (family, priority, end) in ends {
+    for (family, priority, largest) in [
+        (&f::QUEUE_RATIO_MIN, Priority::Ratio, false),
+        (&f::QUEUE_RATIO_MAX, Priority::Ratio, true),
+        (&f::QUEUE_SLACK_BYTES_MIN, Priority::Slack, false),
+        (&f::QUEUE_SLACK_BYTES_MAX, Priority::Slack, true),
+    ] {
         let mut samples = writer.family(family);
         for (node, channel, queue) in queues.iter().filter(|(_, it, _)| it.priority == priority) {
-            if let Some(ends) = queue.priority {
-                samples.sample(&[node, &channel.name], end(ends));
+            if let Some((best, worst)) = queue.priority {
+                samples.sample(&[node, &channel.name], if largest { best } else { worst });
             }
         }
     }
@@ -245,7 +248,7 @@ fn smoosh(writer: &mut Writer, plan: &Plan) {
             .map(|channel| (&*node.name, channel))
         })
         .collect();
-    let counts: [(&_, fn(&SmooshChannel) -> u64); 3] = [
+    let counts: Rows<&SmooshChannel, u64, 2, 3> = [
         (&f::SMOOSH_ACTIVE, |channel| channel.active),
         (&f::SMOOSH_STARTING, |channel| channel.starting),
         (&f::SMOOSH_WAITING, |channel| channel.waiting),

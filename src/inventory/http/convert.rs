@@ -102,7 +102,7 @@ pub(super) fn view_facts(
     now: Moment,
 ) -> Facts {
     let per_file = |sum: Option<u64>| sum.map(|sum| sum / ranges.unwrap_or(1).max(1));
-    let pending = index.pending_updates.or(index.updates_pending.and_then(|pending| pending.total));
+    let pending = index.pending_updates.or_else(|| index.updates_pending.and_then(|it| it.total));
     // The union over the cluster mixes nodes with different libraries: only one copy tells.
     let collators = index.collator_versions.as_ref().filter(|_| ranges.is_none());
     Facts {

@@ -90,10 +90,7 @@ pub(super) fn index_fields(info: &ViewInfo) -> Map<String, Value> {
         "waiting_commit": false,
         "waiting_clients": 0,
     });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    if let Value::Object(fields) = fields { fields } else { Map::new() }
 }
 
 fn start(inner: &mut Inner, ask: &Ask, node: &str, file: &str, ddoc: &[&str]) -> Answer {

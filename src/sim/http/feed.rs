@@ -23,7 +23,7 @@ use std::{convert::Infallible, time::Duration};
 use tokio::time::Instant;
 
 /// How long a feed without a timeout of its own waits (`[chttpd] changes_timeout`).
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A feed that was asked for.
 #[derive(Debug)]

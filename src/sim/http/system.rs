@@ -5,7 +5,7 @@ use super::answer::{Answer, json, metrics, not_found};
 use crate::sim::{cluster::Inner, config::Version};
 use serde_json::{Map, Value, json as value};
 
-/// Whether a node is of 3.4 or later, with QuickJS and help for its metrics.
+/// Whether a node is of 3.4 or later, with `QuickJS` and help for its metrics.
 fn is_recent(inner: &Inner, node: &str) -> bool {
     let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
     version >= Version { major: 3, minor: 4, patch: 0 }

@@ -71,7 +71,7 @@ fn what_is_told_depends_on_seed_and_time_not_on_how_often_one_asks() {
 #[test]
 fn files_hold_at_least_what_is_active_and_only_compaction_makes_them_smaller() {
     let mut world = World::new(demo_config(), 11).unwrap();
-    let mut before = std::collections::BTreeMap::new();
+    let mut before = BTreeMap::new();
     let mut shrunk = 0;
     for minute in 0..15 {
         world.advance(secs(minute * 60));
