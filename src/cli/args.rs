@@ -1,6 +1,6 @@
 //! Flags and commands. Doc comments here are the help that people read.
 
-#![expect(clippy::doc_markdown, rustdoc::bare_urls, reason = "they are printed, not rendered")]
+#![expect(clippy::doc_markdown, reason = "they are printed, not rendered")]
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
@@ -134,7 +134,7 @@ pub(super) struct ScanArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct ExplainArgs {
-    /// An id, a shard file's name, a database, or <db>/_design/x
+    /// An id, a shard file's name, a database, or DB/_design/x
     pub(super) target: String,
     /// Ask this running recliner, which remembers, instead of reading the cluster anew
     #[arg(long = "recliner.url", value_name = "URL")]

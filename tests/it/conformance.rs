@@ -5,6 +5,8 @@
 //! of every array element; content type, cache control and server to the letter; whether
 //! there are an entity tag, a location, a request id, `connection: close`, chunks.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "JSON will have no further kind of value")]
+
 use axum::body::Body;
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
