@@ -139,7 +139,9 @@ pub(super) fn own(target: TargetRef<'_>, now: Moment, fresh_for: Duration) -> Op
     }
 }
 
-/// What keeps a target from starting that nothing of its own does: others come first.
+/// What keeps a target from starting where nothing of its own does: those that run and those
+/// that start before it take the channel's room.
 pub(super) fn no_room(channel: &Channel, queue: &QueueView) -> Refusal {
-    Refusal::compared(RefusalReason::ChannelLimit, queue.active as f64, channel.concurrency as f64)
+    let taken = queue.active + queue.starts.len();
+    Refusal::compared(RefusalReason::ChannelLimit, taken as f64, channel.concurrency as f64)
 }

@@ -78,7 +78,7 @@ fn the_first_channel_that_takes_a_target_has_it() {
         plan.decision(target(1)),
         Decision::Refused(Refusal {
             reason: RefusalReason::ChannelLimit,
-            value: Some(0.0),
+            value: Some(1.0),
             limit: Some(1.0),
             since: Some(at(200)),
         })
