@@ -264,10 +264,8 @@ impl Keeper {
                 Proof::Unreachable(error) => last = Some(error),
             }
         }
-        let why =
-            Some(last.unwrap_or(Error::LoginClosed {
-                why: "every CouchDB URL refused the login".into(),
-            }));
+        let refused = || Error::LoginClosed { why: "every CouchDB URL refused the login".into() };
+        let why = Some(last.unwrap_or_else(refused));
         self.state.send_replace(State::Unproved { attempt: self.attempt, why });
     }
 
