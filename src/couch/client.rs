@@ -170,6 +170,8 @@ impl Client {
             Some(node) => Some(node.in_flight.acquire().await.map_err(|_| Error::Stopped)?),
             None => None,
         };
+        // The wait for a proof is not this request's.
+        shared.gate.pass().await?;
         let start = Instant::now();
         // Room for one more request after one that was not answered.
         let budget = shared.settings.timeout.saturating_add(shared.settings.timeout / 2);
