@@ -198,6 +198,13 @@ impl Client {
                 }
                 Err(error) => error,
             };
+            // An entry that refuses a login which others accept is passed over.
+            let refused = matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_shut();
+            if refused && tried.len() < shared.directory.entries.len() {
+                tried.push(way.server.address.clone());
+                last = Some(error);
+                continue;
+            }
             let in_time = start.elapsed() < budget;
             let waits = waits.get_or_insert_with(|| {
                 ExponentialBuilder::default()

@@ -250,7 +250,8 @@ impl Keeper {
 
     /// Proves the login with one request to the first server of `order` that answers.
     async fn prove(&mut self, order: &[Arc<Server>]) {
-        self.state.send_replace(State::Proving { attempt: self.attempt });
+        let generation = self.pass.generation;
+        self.state.send_replace(State::Proving { attempt: self.attempt, generation });
         self.attempt = self.attempt.saturating_add(1);
         if let Err(error) = self.refresh().await {
             self.close(error.to_string().into());

@@ -118,6 +118,7 @@ impl Cluster {
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         match parts.as_slice() {
             ["_session"] => session(),
+            ["_up"] => json(404, r#"{"status":"maintenance_mode"}"#),
             ["_membership"] => json(200, r#"{"all_nodes":[],"cluster_nodes":[]}"#),
             ["_node", "_local"] => json(200, &format!(r#"{{"name":"{here}"}}"#)),
             ["_node", "_local", "_smoosh", "status"] => {

@@ -257,3 +257,29 @@ async fn without_a_login_nothing_is_proved() {
     let log = drain(&mut seen);
     assert_eq!((log.len(), log[0].path.as_str(), &log[0].password), (1, "/_membership", &None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_refuses_alone_is_passed_over() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    cluster.passwords.send_replace(["right", "other", "right"]);
+    let client = connect(&cluster, settings(&[A, B, "http://c:5984"]));
+    let reads = join_all((0..30).map(|_| client.membership()));
+    timed(reads).await.0.into_iter().for_each(|read| drop(read.unwrap()));
+    let log = drain(&mut seen);
+    let at_b: Vec<_> = log.iter().filter(|seen| seen.host == "b").collect();
+    assert_eq!((at_b.len(), at_b[0].path.as_str()), (1, "/_session"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_leaves_no_closed_gate_behind() {
+    let (cluster, _seen) =
+        Cluster::new(|seen| seen.path.ends_with("/given_up").then(|| json(401, NOT_ADMIN)));
+    let client = connect(&cluster, settings(&[A]));
+    client.session().await.unwrap();
+    for limit in 5..25 {
+        let read = client.shard_info("couchdb@a", "given_up", false);
+        let _given_up = tokio::time::timeout(Duration::from_millis(limit), read).await;
+        timed(client.session()).await.0.unwrap();
+        sleep(Duration::from_secs(61)).await;
+    }
+}

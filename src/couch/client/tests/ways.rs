@@ -191,3 +191,11 @@ async fn design_documents_too_large_for_a_page_come_in_smaller_ones() {
     assert_eq!(ids, expected);
     assert_eq!(paths(&mut seen).len(), 1 + 4 + 11);
 }
+
+#[tokio::test(start_paused = true)]
+async fn maintenance_is_no_failure() {
+    let (cluster, _seen) = Cluster::new(|_| None);
+    let client = connect(&cluster, settings(&[A]));
+    let up = client.up("couchdb@b").await.unwrap();
+    assert_eq!(up.status.as_deref(), Some("maintenance_mode"));
+}
