@@ -170,6 +170,8 @@ impl Client {
             Some(node) => Some(node.in_flight.acquire().await.map_err(|_| Error::Stopped)?),
             None => None,
         };
+        // The wait for a proof is not this request's.
+        shared.gate.pass().await?;
         let start = Instant::now();
         // Room for one more request after one that was not answered.
         let budget = shared.settings.timeout.saturating_add(shared.settings.timeout / 2);
@@ -196,6 +198,13 @@ impl Client {
                 }
                 Err(error) => error,
             };
+            // An entry that refuses a login which others accept is passed over.
+            let refused = matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_shut();
+            if refused && tried.len() < shared.directory.entries.len() {
+                tried.push(way.server.address.clone());
+                last = Some(error);
+                continue;
+            }
             let in_time = start.elapsed() < budget;
             let waits = waits.get_or_insert_with(|| {
                 ExponentialBuilder::default()

@@ -14,7 +14,7 @@ mod shard;
 mod tasks;
 
 pub use cluster::{
-    DocShards, LocalName, Membership, Refusal, Session, System, UserContext, Vendor, Versions,
+    DocShards, LocalName, Membership, Refusal, Session, System, Up, UserContext, Vendor, Versions,
     Welcome,
 };
 pub(crate) use design::DesignRows;
