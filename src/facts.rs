@@ -152,27 +152,6 @@ pub struct Measured {
 }
 
 impl Facts {
-    /// Nothing is known.
-    pub const UNKNOWN: Self = Self {
-        file: Known::UNKNOWN,
-        active: Known::UNKNOWN,
-        external: Known::UNKNOWN,
-        update_seq: Known::UNKNOWN,
-        compacted_seq: Known::UNKNOWN,
-        docs: Known::UNKNOWN,
-        deleted_docs: Known::UNKNOWN,
-        updates_pending: Known::UNKNOWN,
-        measured_at: None,
-        flags: Flags {
-            compact_running: false,
-            updater_running: false,
-            needs_upgrade: false,
-            evidence: false,
-            estimated: false,
-        },
-        confidence: Confidence::High,
-    };
-
     /// Changes since the last compaction, when both sequences are known.
     ///
     /// Negative for a file that was restored from before its last compaction; smoosh takes
@@ -201,7 +180,6 @@ mod tests {
         assert_eq!(Known::new(0).get(), Some(0));
         assert_eq!(Known::new(u64::MAX).get(), Some(u64::MAX - 1));
         assert_eq!(Facts::default().changes(), None);
-        assert_eq!(Facts::default(), Facts::UNKNOWN);
         let empty = Facts { file: Known::new(9), active: Known::new(0), ..Facts::default() };
         assert_eq!(empty.ratio(), None);
     }

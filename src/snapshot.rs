@@ -12,6 +12,7 @@ mod chunked;
 mod draft;
 mod names;
 mod node;
+mod packed;
 mod target_ref;
 mod top;
 mod totals;
@@ -29,10 +30,10 @@ pub(crate) use chunked::Chunked;
 
 use crate::{
     clock::Moment,
-    facts::Facts,
     target::{Kind, Range, State},
 };
 use names::Names;
+use packed::Packed;
 use std::sync::Arc;
 
 /// What one target is. `kind` is absent where a target was and is no more.
@@ -63,7 +64,7 @@ pub struct Snapshot {
     version: u64,
     generated_at: Moment,
     rows: Chunked<Row>,
-    facts: Chunked<Facts>,
+    facts: Chunked<Packed>,
     names: Names,
     maps: Chunked<DbMap>,
     views: Chunked<Arc<View>>,

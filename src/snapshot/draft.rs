@@ -1,7 +1,7 @@
 //! The one copy of the tables that changes.
 
 use super::{
-    Chunked, DbMap, DbName, Node, NodeIx, Row, Snapshot, View, top::Keeper, totals::Totals,
+    Chunked, DbMap, DbName, Node, NodeIx, Packed, Row, Snapshot, View, top::Keeper, totals::Totals,
 };
 use crate::{
     clock::Moment,
@@ -228,12 +228,10 @@ impl Draft {
 
     /// Sets a target's facts.
     pub fn set_facts(&mut self, ix: Ix, facts: Facts) {
-        if self.now.target(ix).is_none() {
-            return;
-        }
+        let Some(kind) = self.now.target(ix).map(super::TargetRef::kind) else { return };
         self.uncount(ix);
         if let Some(known) = self.now.facts.get_mut(ix.as_usize()) {
-            *known = facts;
+            *known = Packed::of(kind, &facts);
         }
         self.count(ix);
         self.mark(ix);
@@ -325,12 +323,12 @@ impl Draft {
                     *place = row;
                 }
                 if let Some(facts) = self.now.facts.get_mut(free as usize) {
-                    *facts = Facts::UNKNOWN;
+                    *facts = Packed::UNKNOWN;
                 }
                 free
             }
             None => {
-                self.now.facts.push(Facts::UNKNOWN);
+                self.now.facts.push(Packed::UNKNOWN);
                 place(self.now.rows.push(row))
             }
         };

@@ -1,6 +1,6 @@
 //! One target as readers see it.
 
-use super::{DbIx, DbMap, DbName, Ix, NodeIx, Row, Snapshot, View, totals::Contribution};
+use super::{DbIx, DbMap, DbName, Ix, NodeIx, Packed, Row, Snapshot, View, totals::Contribution};
 use crate::{
     estimate,
     facts::Facts,
@@ -12,7 +12,7 @@ use crate::{
 pub struct TargetRef<'a> {
     snapshot: &'a Snapshot,
     row: &'a Row,
-    facts: &'a Facts,
+    facts: &'a Packed,
     ix: Ix,
     kind: Kind,
 }
@@ -20,7 +20,7 @@ pub struct TargetRef<'a> {
 impl<'a> TargetRef<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, ix: Ix) -> Option<Self> {
         let row = snapshot.rows.get(ix.as_usize())?;
-        let facts = snapshot.facts.get(ix.as_usize()).unwrap_or(&Facts::UNKNOWN);
+        let facts = snapshot.facts.get(ix.as_usize()).unwrap_or(&Packed::UNKNOWN);
         Some(Self { snapshot, row, facts, ix, kind: row.kind? })
     }
 
@@ -44,8 +44,8 @@ impl<'a> TargetRef<'a> {
 
     /// What was measured, per file.
     #[must_use]
-    pub const fn facts(self) -> &'a Facts {
-        self.facts
+    pub fn facts(self) -> Facts {
+        self.facts.facts(self.kind)
     }
 
     /// The place of its node.
@@ -141,7 +141,7 @@ impl<'a> TargetRef<'a> {
     /// Bytes on disk after a compaction, as the estimator predicts.
     #[must_use]
     pub fn predicted(self) -> Option<u64> {
-        self.on_disk(estimate::predicted(self.kind, self.facts()))
+        self.on_disk(estimate::predicted(self.kind, &self.facts()))
     }
 
     /// Bytes on disk a compaction would free, as the estimator predicts.
@@ -155,7 +155,7 @@ impl<'a> TargetRef<'a> {
             node: self.row.node,
             kind: self.kind,
             state: self.row.state,
-            facts: *self.facts,
+            facts: self.facts(),
             copies: self.copies(),
         }
     }

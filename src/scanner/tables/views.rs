@@ -4,7 +4,7 @@ use crate::{
     clock::Moment,
     facts::{Facts, Measured, Source},
     inventory::{Unread, ViewSeen, doc_hash},
-    snapshot::{DbIx, DbName, Draft, Ix, Snapshot, View},
+    snapshot::{DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
     target::{Signature, State},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -206,7 +206,7 @@ impl Known {
 
     fn note_cleanup(&mut self, draft: &mut Draft, db: DbIx, evidence: bool, now: Moment) {
         let ix = *self.cleanup.get_or_insert_with(|| draft.cleanup_target(db));
-        let before = draft.now().target(ix).map_or_else(Facts::default, |target| *target.facts());
+        let before = draft.now().target(ix).map_or_else(Facts::default, TargetRef::facts);
         if before.measured_at.is_none() || (evidence && !before.flags.evidence) {
             let mut facts = before;
             facts.flags.evidence |= evidence;
