@@ -15,5 +15,5 @@ pub use designs::{Design, DesignGroup, groups, served};
 pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{IndexSeen, Members, NodeSeen, Observation, TaskSeen, Unread, ViewSeen};
-pub use stage::{Lane, Source, Stage, ViewsOf};
+pub use stage::{Databases, Lane, Source, Stage};
 pub use standing::{Copy, Reshard, standing_of_absent, standing_of_stray};

@@ -170,7 +170,7 @@ impl Target {
                 .filter(|_| facts.measured_at.is_some())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
             compact_running: facts.measured_at.map(|_| facts.flags.compact_running),
-            sources: sources(facts),
+            sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
             priority: placement.and_then(|(_, placement)| finite(placement.priority)),

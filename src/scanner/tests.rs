@@ -96,8 +96,7 @@ impl Cluster {
             Stage::Files { nodes } => nodes
                 .into_iter()
                 .map(|node| {
-                    let names =
-                        self.files[Self::at(&node)].iter().map(|name| (*name).into()).collect();
+                    let names = self.files[Self::at(&node)].iter().copied().collect();
                     Observation::Files { names: up(&node).map(|()| names), node }
                 })
                 .collect(),
@@ -109,9 +108,8 @@ impl Cluster {
                 .flat_map(|lane| lane.targets)
                 .map(|ix| Observation::Shard { ix, facts: Ok(Some(facts(100, self.active))) })
                 .collect(),
-            Stage::Views { snapshot, dbs } => dbs
-                .into_iter()
-                .filter_map(|db| snapshot.target(*db.copies.first()?))
+            Stage::Views { snapshot, dbs } => (0..dbs.len())
+                .filter_map(|at| snapshot.target(*dbs.copies(at).first()?))
                 .map(|target| Observation::Views {
                     db: target.db_name().db.into(),
                     suffix: target.db_name().suffix.into(),

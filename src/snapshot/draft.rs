@@ -1,7 +1,7 @@
 //! The one copy of the tables that changes.
 
 use super::{
-    Chunked, DbMap, DbName, Node, NodeIx, Row, Snapshot, View, top::Keeper, totals::Totals,
+    Chunked, DbMap, DbName, Node, NodeIx, Packed, Row, Snapshot, View, top::Keeper, totals::Totals,
 };
 use crate::{
     clock::Moment,
@@ -32,6 +32,18 @@ impl Ix {
 /// A database instance's place in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DbIx(u32);
+
+impl DbIx {
+    /// As an index.
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) const fn of(place: u32) -> Self {
+        Self(place)
+    }
+}
 
 /// What makes a row the row it is.
 type Key = (Option<Kind>, NodeIx, u32, u32);
@@ -216,14 +228,26 @@ impl Draft {
 
     /// Sets a target's facts.
     pub fn set_facts(&mut self, ix: Ix, facts: Facts) {
-        self.change(ix, |row| row.facts = facts);
+        let Some(kind) = self.now.target(ix).map(super::TargetRef::kind) else { return };
+        self.uncount(ix);
+        if let Some(known) = self.now.facts.get_mut(ix.as_usize()) {
+            *known = Packed::of(kind, &facts);
+        }
+        self.count(ix);
+        self.mark(ix);
     }
 
     /// Sets how a target stands to the shard map.
     pub fn set_state(&mut self, ix: Ix, state: State) {
-        if self.now.rows.get(ix.as_usize()).is_some_and(|row| row.state != state) {
-            self.change(ix, |row| row.state = state);
+        if self.now.target(ix).is_none_or(|target| target.state() == state) {
+            return;
         }
+        self.uncount(ix);
+        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
+            row.state = state;
+        }
+        self.count(ix);
+        self.mark(ix);
     }
 
     /// Takes a target out; its place is given to another.
@@ -292,15 +316,21 @@ impl Draft {
             return ix;
         }
         let (kind, node, db, extra) = wanted;
-        let row = Row { facts: Facts::default(), db, extra, node, kind, state: State::Ok };
+        let row = Row { db, extra, node, kind, state: State::Ok };
         let at = match self.free_rows.pop() {
             Some(free) => {
                 if let Some(place) = self.now.rows.get_mut(free as usize) {
                     *place = row;
                 }
+                if let Some(facts) = self.now.facts.get_mut(free as usize) {
+                    *facts = Packed::UNKNOWN;
+                }
                 free
             }
-            None => place(self.now.rows.push(row)),
+            None => {
+                self.now.facts.push(Packed::UNKNOWN);
+                place(self.now.rows.push(row))
+            }
         };
         let (rows, hasher) = (&self.now.rows, &self.hasher);
         self.by_key
@@ -312,18 +342,6 @@ impl Draft {
         self.count(ix);
         self.mark(ix);
         ix
-    }
-
-    fn change(&mut self, ix: Ix, change: impl FnOnce(&mut Row)) {
-        if self.now.target(ix).is_none() {
-            return;
-        }
-        self.uncount(ix);
-        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
-            change(row);
-        }
-        self.count(ix);
-        self.mark(ix);
     }
 
     fn count(&mut self, ix: Ix) {
