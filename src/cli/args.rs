@@ -39,13 +39,8 @@ pub(super) struct SourceArgs {
     /// for every node to see each node's smoosh
     #[arg(long = "couchdb.url", value_name = "URL")]
     pub(super) urls: Vec<String>,
-    /// The CouchDB user to ask as; a server admin sees everything
-    #[arg(
-        long = "couchdb.username",
-        value_name = "USER",
-        env = "COUCHDB_USER",
-        hide_env_values = true
-    )]
+    /// The CouchDB user to ask as, who has to be a server admin [or env: COUCHDB_USER]
+    #[arg(long = "couchdb.username", value_name = "USER")]
     pub(super) username: Option<String>,
     /// A file that holds the user's password, read again when it changes [or env:
     /// COUCHDB_PASSWORD]
