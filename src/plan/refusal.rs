@@ -58,6 +58,34 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
+    /// Every reason.
+    pub const ALL: [Self; 24] = [
+        Self::Mode,
+        Self::Suspended,
+        Self::Journal,
+        Self::Window,
+        Self::WouldNotFitWindow,
+        Self::ChannelLimit,
+        Self::NodeLimit,
+        Self::ClusterLimit,
+        Self::Budget,
+        Self::Headroom,
+        Self::UnknownDisk,
+        Self::Pressure,
+        Self::Ramp,
+        Self::Maintenance,
+        Self::Resharding,
+        Self::OtherCopyRunning,
+        Self::Running,
+        Self::Building,
+        Self::CoolDown,
+        Self::Quarantined,
+        Self::Futile,
+        Self::Stale,
+        Self::Excluded,
+        Self::NoEvidence,
+    ];
+
     /// The word in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
