@@ -137,7 +137,9 @@ impl Tables {
             Stage::Strays { .. } => {
                 let map_whole = self.listing.map_whole;
                 self.listing.settle(&mut self.draft, settings);
-                if map_whole {
+                if !settings.views {
+                    self.views.forget(&mut self.draft);
+                } else if map_whole {
                     self.views.forget_gone(&mut self.draft);
                 }
                 let lanes = self.lanes(settings);
