@@ -63,6 +63,18 @@ pub enum Route<'a> {
         /// The design document's id, with `_design/`.
         ddoc: &'a str,
     },
+    /// `/_all_dbs`: one page of the clustered databases' names.
+    AllDbs {
+        /// The name to begin with, itself included.
+        from: Option<&'a str>,
+        /// The number of names.
+        limit: usize,
+    },
+    /// `/{db}/_shards`: the ranges of a database and the nodes that hold them.
+    DbShards {
+        /// The database.
+        db: &'a str,
+    },
     /// `/{db}`: the clustered database; one copy of each range, summed.
     Database {
         /// The database.
@@ -202,10 +214,16 @@ impl Path {
         Ok(self)
     }
 
-    /// Adds paging to a listing; `from` goes as a JSON string, as CouchDB wants keys.
+    /// Adds paging to a listing of documents.
     fn page(mut self, from: Option<&str>, limit: usize) -> Self {
+        self.0.push_str("?include_docs=true&");
+        self.rows(from, limit)
+    }
+
+    /// Adds paging; `from` goes as a JSON string, as CouchDB wants keys.
+    fn rows(mut self, from: Option<&str>, limit: usize) -> Self {
         // Writing to a String cannot fail.
-        let _written = write!(self.0, "?include_docs=true&limit={limit}");
+        let _written = write!(self.0, "limit={limit}");
         if let Some(from) = from {
             let key = serde_json::Value::from(from).to_string();
             self.0.push_str("&startkey=");
@@ -217,7 +235,7 @@ impl Path {
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 21] = [
+    pub const LABELS: [&'static str; 23] = [
         "welcome",
         "node_welcome",
         "up",
@@ -230,6 +248,8 @@ impl<'a> Route<'a> {
         "shard_map",
         "shard",
         "shard_view_info",
+        "all_dbs",
+        "db_shards",
         "database",
         "design_docs",
         "view_info",
@@ -257,6 +277,8 @@ impl<'a> Route<'a> {
             Self::ShardMap { .. } => "shard_map",
             Self::Shard { .. } => "shard",
             Self::ShardViewInfo { .. } => "shard_view_info",
+            Self::AllDbs { .. } => "all_dbs",
+            Self::DbShards { .. } => "db_shards",
             Self::Database { .. } => "database",
             Self::DesignDocs { .. } => "design_docs",
             Self::ViewInfo { .. } => "view_info",
@@ -279,7 +301,10 @@ impl<'a> Route<'a> {
             Self::ShardMap { .. } | Self::DesignDocs { .. } => 64 * MIB,
             // A task for every running job.
             Self::ActiveTasks { .. } | Self::ReshardJobs => 64 * MIB,
-            Self::Config { .. } | Self::ConfigSection { .. } => 8 * MIB,
+            Self::Config { .. }
+            | Self::ConfigSection { .. }
+            | Self::AllDbs { .. }
+            | Self::DbShards { .. } => 8 * MIB,
             Self::System { .. } | Self::SmooshStatus | Self::Membership => 4 * MIB,
             Self::Welcome
             | Self::NodeWelcome { .. }
@@ -306,6 +331,9 @@ impl<'a> Route<'a> {
             | Self::Session
             // Role `_metrics` suffices since 3.0.
             | Self::System { .. }
+            // Where `[chttpd] admin_only_all_dbs` is false.
+            | Self::AllDbs { .. }
+            | Self::DbShards { .. }
             | Self::Database { .. }
             | Self::DesignDocs { .. }
             | Self::ViewInfo { .. }
@@ -362,6 +390,8 @@ impl<'a> Route<'a> {
             | Self::Membership
             | Self::LocalName
             | Self::ShardMap { .. }
+            | Self::AllDbs { .. }
+            | Self::DbShards { .. }
             | Self::Database { .. }
             | Self::DesignDocs { .. }
             | Self::ViewInfo { .. }
@@ -394,6 +424,8 @@ impl<'a> Route<'a> {
             Self::ShardViewInfo { node, shard, ddoc } => {
                 Ok(Path::node(node)?.and(shard)?.design(ddoc)?.fixed("/_info"))
             }
+            Self::AllDbs { from, limit } => Ok(Path("/_all_dbs?".to_owned()).rows(from, limit)),
+            Self::DbShards { db } => Ok(Path::db(db)?.fixed("/_shards")),
             Self::Database { db } => Path::db(db),
             Self::DesignDocs { db, from, limit } => {
                 Ok(Path::db(db)?.fixed("/_design_docs").page(from, limit))

@@ -81,8 +81,7 @@ async fn odd_names_are_read_under_their_own_names_or_never_sent() {
         world = world.with(Database { designs: vec![design("x")], ..Database::new(name) });
     }
     let designs = ODD_DESIGNS.iter().chain(&["..", "."]).map(|name| design(name)).collect();
-    let mut rig =
-        Rig::new(world.with(Database { designs, ..Database::new("designs") }), ON_DEMAND);
+    let mut rig = Rig::new(world.with(Database { designs, ..Database::new("designs") }), ON_DEMAND);
     let plan = rig.sweep().await;
 
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
@@ -117,8 +116,7 @@ async fn odd_names_are_read_under_their_own_names_or_never_sent() {
         assert!(!dots, "{exchange:?}");
         assert_eq!(exchange.status, 200, "{exchange:?}");
     }
-    let ids: Vec<String> =
-        plan.snapshot.targets().map(|target| target.id().to_string()).collect();
+    let ids: Vec<String> = plan.snapshot.targets().map(|target| target.id().to_string()).collect();
     for id in &ids {
         let parsed: recliner::target::TargetId = id.parse().unwrap();
         assert_eq!(parsed.to_string(), *id);
@@ -251,11 +249,12 @@ async fn a_database_made_again_is_another_one() {
     let mut rig = Rig::new(world, ON_DEMAND);
     let first = rig.sweep().await;
     sleep(Duration::from_secs(100)).await;
-    rig.cluster.world(|world| {
-        world.delete("app", false);
-        world.create(Database { designs: designs(), q: 1, ..Database::new("app") })
-    })
-    .unwrap();
+    rig.cluster
+        .world(|world| {
+            world.delete("app", false);
+            world.create(Database { designs: designs(), q: 1, ..Database::new("app") })
+        })
+        .unwrap();
     let second = rig.sweep().await;
     assert_eq!(dbs_seen(&second), dbs_there(&rig.cluster, |_, _| State::Ok));
     let ids = |plan| dbs_seen(plan).into_keys().filter(|id| id.contains("app")).collect::<Vec<_>>();
@@ -267,9 +266,12 @@ async fn a_database_made_again_is_another_one() {
 
     rig.cluster.world(|world| world.delete("app", true));
     let third = rig.sweep().await;
-    assert_eq!(dbs_seen(&third), dbs_there(&rig.cluster, |_, file| {
-        if of_database(file, "app") { State::Orphan } else { State::Ok }
-    }));
+    assert_eq!(
+        dbs_seen(&third),
+        dbs_there(&rig.cluster, |_, file| {
+            if of_database(file, "app") { State::Orphan } else { State::Ok }
+        })
+    );
     assert_eq!((views_seen(&third), targets(&third, Kind::Cleanup).count()), (BTreeMap::new(), 0));
     assert_eq!(rig.errors(), []);
 }

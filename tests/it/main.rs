@@ -2,5 +2,6 @@
 
 mod cluster;
 mod conformance;
+mod faults;
 mod house;
 mod support;

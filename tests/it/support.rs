@@ -315,10 +315,10 @@ pub(crate) fn node<'a>(plan: &'a Plan, name: &str) -> &'a Node {
 /// Targets that wait in a channel over all nodes, and those it takes that run.
 pub(crate) fn queue(plan: &Plan, channel: &str) -> (usize, usize) {
     let of_channel = |at: usize| plan.channels.list.get(at).is_some_and(|it| *it.name == *channel);
-    plan.queues
-        .iter()
-        .filter(|queue| of_channel(queue.channel))
-        .fold((0, 0), |(waiting, active), queue| {
+    plan.queues.iter().filter(|queue| of_channel(queue.channel)).fold(
+        (0, 0),
+        |(waiting, active), queue| {
             (waiting + queue.waiting.len() + queue.overflow, active + queue.active)
-        })
+        },
+    )
 }
