@@ -1,6 +1,7 @@
 //! One test binary: cross-cutting tests, one module each.
 
 mod cluster;
+mod command;
 mod conformance;
 mod faults;
 mod house;
