@@ -14,7 +14,7 @@ use crate::{
     plan::{Decision, Plan, Refusal},
     score::Miss,
     snapshot::{Node, SmooshSeen, TargetRef},
-    target::Kind,
+    target::{Kind, State},
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -149,7 +149,10 @@ impl Target {
             ddocs: view
                 .map(|view| view.designs.iter().map(ToString::to_string).collect())
                 .unwrap_or_default(),
-            signature: view.map(|view| view.signature.to_string()),
+            // No request told one of what cannot be addressed.
+            signature: view
+                .filter(|_| target.state() != State::Unaddressable)
+                .map(|view| view.signature.to_string()),
             state: target.state().label(),
             copies: target.copies(),
             estimated: facts.flags.estimated,

@@ -36,7 +36,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
 /// Reads the cluster anew.
 async fn read(args: &ExplainArgs) -> Result<Vec<Value>, Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    once::start_log(&loaded.settings)?;
+    once::start_log_if_asked(&args.source.log, &loaded.settings)?;
     let look = once::look(&loaded.settings).await?;
     let plan = &look.plan;
     let found = match report::find(plan, &args.target) {

@@ -62,7 +62,7 @@ fn from_files(args: &ImportArgs) -> Result<NodeConfig, Failure> {
 /// Asks every node for its settings.
 async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    once::start_log(&loaded.settings)?;
+    once::start_log_if_asked(&args.source.log, &loaded.settings)?;
     let couchdb = loaded.settings.couchdb;
     let transport = Transport::http(&couchdb).map_err(Failure::usage)?;
     let metrics = Metrics::register(&prometheus::Registry::new()).map_err(Failure::failed)?;

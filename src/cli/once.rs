@@ -1,10 +1,13 @@
 //! Looking at a cluster once: for commands that read it, print and end.
 
-use super::{Failure, args::SourceArgs};
+use super::{
+    Failure,
+    args::{LogArgs, SourceArgs},
+};
 use crate::{
     clock::Clock,
     config::{self, Flags, Loaded},
-    couch::{Kind, Transport},
+    couch::Transport,
     log,
     plan::Plan,
     scanner::{Progress, Status},
@@ -58,6 +61,12 @@ pub(super) fn start_log(settings: &Settings) -> Result<(), Failure> {
     log::init(settings.log.level, settings.log.format).map_err(Failure::failed)
 }
 
+/// The same for a command that ends by itself and says in its own words what failed: it
+/// logs only where a level was asked for.
+pub(super) fn start_log_if_asked(args: &LogArgs, settings: &Settings) -> Result<(), Failure> {
+    if args.level.is_some() { start_log(settings) } else { Ok(()) }
+}
+
 /// Reads the cluster once.
 pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
@@ -92,9 +101,7 @@ pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     };
     stop.cancel();
     if let Some(problem) = &status.problem {
-        let refused = status.errors.keys().any(|(_, reason)| *reason == Kind::Login.label());
-        let hint = if refused { "; check the user and the password" } else { "" };
-        return Err(Failure::failed(format!("{problem}{hint}")));
+        return Err(Failure::failed(problem));
     }
     Ok(Look { plan, status })
 }

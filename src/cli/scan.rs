@@ -14,7 +14,7 @@ pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
     if args.no_pace {
         settings.couchdb.cold_reads_per_second = 0;
     }
-    once::start_log(&settings)?;
+    once::start_log_if_asked(&args.source.log, &settings)?;
     let look = once::look(&settings).await?;
     let plan = &look.plan;
     match args.format {

@@ -135,25 +135,48 @@ impl Client {
     }
 
     /// Asks and reads; `check` says whether the answer is about what was asked.
+    ///
+    /// What any server can answer is asked of another one where the first talks nonsense:
+    /// that says nothing of the cluster.
     async fn get_checked<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
         whom: Whom<'_>,
         cold: bool,
-        check: impl FnOnce(&T) -> Result<(), String>,
+        check: impl Fn(&T) -> Result<(), String>,
     ) -> Result<T, Error> {
         let path = route.path()?;
-        let (way, answer) = self.ask(route, &path, whom, cold).await?;
-        self.shared.sender.read(route, &path, &way, answer, check).await
+        let mut tried = Vec::new();
+        loop {
+            let error = match self.ask(route, &path, whom, cold, &mut tried).await {
+                Ok((way, answer)) => {
+                    match self.shared.sender.read(route, &path, &way, answer, &check).await {
+                        Ok(read) => return Ok(read),
+                        Err(error) => {
+                            tried.push(way.server.address.clone());
+                            error
+                        }
+                    }
+                }
+                Err(error) => error,
+            };
+            let mut entries = self.shared.directory.entries.iter();
+            let others = entries.any(|entry| !tried.contains(&entry.address));
+            if !(others && matches!(whom, Whom::Any) && error.is_of_one_server(&route)) {
+                return Err(error);
+            }
+        }
     }
 
-    /// Sends a request within every limit, and again where that may help.
+    /// Sends a request within every limit, and again where that may help; not to servers
+    /// that were `tried`, if that can be helped.
     async fn ask(
         &self,
         route: Route<'_>,
         path: &str,
         whom: Whom<'_>,
         cold: bool,
+        tried: &mut Vec<Address>,
     ) -> Result<(Way, (Bytes, u16, Duration)), Error> {
         let shared = &self.shared;
         let node = match whom {
@@ -176,15 +199,14 @@ impl Client {
         // Room for one more request after one that was not answered.
         let budget = shared.settings.timeout.saturating_add(shared.settings.timeout / 2);
         let mut waits = None;
-        let mut tried: Vec<Address> = Vec::new();
         let mut late = None;
         let mut last = None;
         loop {
             let generation = shared.gate.generation();
             let way = match (whom, &node) {
                 (Whom::Own(_), Some(node)) => node.own_way(),
-                (Whom::Node(_), Some(node)) => shared.directory.way_to(node, &tried, generation),
-                _ => shared.directory.any(&tried, generation).map(Way::direct),
+                (Whom::Node(_), Some(node)) => shared.directory.way_to(node, tried, generation),
+                _ => shared.directory.any(tried, generation).map(Way::direct),
             };
             // What went wrong at first says more than that it now rests.
             let way = way.map_err(|error| last.take().unwrap_or(error))?;
@@ -198,10 +220,12 @@ impl Client {
                 }
                 Err(error) => error,
             };
+            let (first_there, address) =
+                (!tried.contains(&way.server.address), way.server.address.clone());
+            tried.push(address);
             // An entry that refuses a login which others accept is passed over.
             let refused = matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_shut();
-            if refused && tried.len() < shared.directory.entries.len() {
-                tried.push(way.server.address.clone());
+            if refused && first_there {
                 last = Some(error);
                 continue;
             }
@@ -217,7 +241,6 @@ impl Client {
             let Some(wait) = waits.next().filter(|_| in_time && error.passes()) else {
                 return Err(error);
             };
-            tried.push(way.server.address.clone());
             if matches!(error, Error::Timeout { .. }) && way.on_to.is_some() {
                 late = Some(way.server);
             }

@@ -275,6 +275,14 @@ impl Error {
         }
     }
 
+    /// Whether it tells of the server that was asked and not of the cluster, so that
+    /// another server may do better. A page of design documents may well be too large.
+    pub(super) const fn is_of_one_server(&self, route: &Route<'_>) -> bool {
+        let too_large = matches!(self, Self::TooLarge { .. });
+        matches!(self, Self::Garbage { .. } | Self::Redirect { .. } | Self::Tls { .. })
+            || (too_large && !matches!(route, Route::DesignDocs { .. }))
+    }
+
     /// Whether the same request may well succeed a moment later.
     pub(super) fn passes(&self) -> bool {
         match self {

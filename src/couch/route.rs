@@ -64,6 +64,18 @@ pub enum Route<'a> {
         /// The design document's id, with `_design/`.
         ddoc: &'a str,
     },
+    /// `/_all_dbs`: one page of the clustered databases' names.
+    AllDbs {
+        /// The name to begin with, itself included.
+        from: Option<&'a str>,
+        /// The number of names.
+        limit: usize,
+    },
+    /// `/{db}/_shards`: the ranges of a database and the nodes that hold them.
+    DbShards {
+        /// The database.
+        db: &'a str,
+    },
     /// `/{db}`: the clustered database; one copy of each range, summed.
     Database {
         /// The database.
@@ -153,7 +165,7 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 21] = [
+    pub const LABELS: [&'static str; 23] = [
         "welcome",
         "node_welcome",
         "up",
@@ -166,6 +178,8 @@ impl<'a> Route<'a> {
         "shard_map",
         "shard",
         "shard_view_info",
+        "all_dbs",
+        "db_shards",
         "database",
         "design_docs",
         "view_info",
@@ -193,6 +207,8 @@ impl<'a> Route<'a> {
             Self::ShardMap { .. } => "shard_map",
             Self::Shard { .. } => "shard",
             Self::ShardViewInfo { .. } => "shard_view_info",
+            Self::AllDbs { .. } => "all_dbs",
+            Self::DbShards { .. } => "db_shards",
             Self::Database { .. } => "database",
             Self::DesignDocs { .. } => "design_docs",
             Self::ViewInfo { .. } => "view_info",
@@ -215,7 +231,10 @@ impl<'a> Route<'a> {
             Self::ShardMap { .. } | Self::DesignDocs { .. } => 64 * MIB,
             // A task for every running job.
             Self::ActiveTasks { .. } | Self::ReshardJobs => 64 * MIB,
-            Self::Config { .. } | Self::ConfigSection { .. } => 8 * MIB,
+            Self::Config { .. }
+            | Self::ConfigSection { .. }
+            | Self::AllDbs { .. }
+            | Self::DbShards { .. } => 8 * MIB,
             Self::System { .. } | Self::SmooshStatus | Self::Membership => 4 * MIB,
             Self::Welcome
             | Self::NodeWelcome { .. }
@@ -242,6 +261,9 @@ impl<'a> Route<'a> {
             | Self::Session
             // Role `_metrics` suffices since 3.0.
             | Self::System { .. }
+            // Where `[chttpd] admin_only_all_dbs` is false.
+            | Self::AllDbs { .. }
+            | Self::DbShards { .. }
             | Self::Database { .. }
             | Self::DesignDocs { .. }
             | Self::ViewInfo { .. }
@@ -298,6 +320,8 @@ impl<'a> Route<'a> {
             | Self::Membership
             | Self::LocalName
             | Self::ShardMap { .. }
+            | Self::AllDbs { .. }
+            | Self::DbShards { .. }
             | Self::Database { .. }
             | Self::DesignDocs { .. }
             | Self::ViewInfo { .. }
@@ -330,6 +354,8 @@ impl<'a> Route<'a> {
             Self::ShardViewInfo { node, shard, ddoc } => {
                 Ok(Path::node(node)?.and(shard)?.design(ddoc)?.fixed("/_info"))
             }
+            Self::AllDbs { from, limit } => Ok(Path::of("/_all_dbs?").rows(from, limit)),
+            Self::DbShards { db } => Ok(Path::db(db)?.fixed("/_shards")),
             Self::Database { db } => Path::db(db),
             Self::DesignDocs { db, from, limit } => {
                 Ok(Path::db(db)?.fixed("/_design_docs").page(from, limit))

@@ -14,8 +14,8 @@ mod shard;
 mod tasks;
 
 pub use cluster::{
-    DocShards, LocalName, Membership, Refusal, Session, System, Up, UserContext, Vendor, Versions,
-    Welcome,
+    DbShards, DocShards, LocalName, Membership, Refusal, Session, System, Up, UserContext, Vendor,
+    Versions, Welcome,
 };
 pub(crate) use design::DesignRows;
 pub use design::{DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo};

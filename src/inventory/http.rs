@@ -1,9 +1,12 @@
 //! Observations over HTTP: CouchDB's node interface.
 
 mod convert;
+mod readable;
 mod views;
 
-use super::{Lane, Members, NodeSeen, Observation, Reshard, Source, Stage, TaskSeen, Unread};
+use super::{
+    Lane, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage, TaskSeen, Unread, rights,
+};
 use crate::{
     clock::Clock,
     couch::{Client, Error, Kind as Failed},
@@ -32,6 +35,9 @@ pub struct HttpSettings {
     pub requests_in_flight: usize,
     /// Languages of views that some query server of the cluster answers for.
     pub languages: Vec<String>,
+    /// Databases that the settings name in full: what is looked for where the login may
+    /// not list databases.
+    pub named: Vec<String>,
 }
 
 /// Reads a cluster through CouchDB's node interface.
@@ -112,26 +118,34 @@ impl HttpSource {
     fn map(self) -> BoxStream<'static, Observation> {
         enum At {
             Page(Option<String>),
-            End(Result<(), Unread>),
+            End,
+            Readable(BoxStream<'static, Observation>),
             Over,
         }
         stream::unfold(At::Page(None), move |at| {
-            let client = self.client.clone();
+            let this = self.clone();
             async move {
+                let client = &this.client;
                 match at {
                     At::Page(after) => {
                         match client.shard_map_page(after.as_deref(), MAP_PAGE).await {
                             Ok(page) => {
                                 let entries =
                                     page.docs.iter().filter_map(convert::map_entry).collect();
-                                let next =
-                                    page.next.map_or(At::End(Ok(())), |next| At::Page(Some(next)));
+                                let next = page.next.map_or(At::End, |next| At::Page(Some(next)));
                                 Some((Observation::MapPage(entries), next))
+                            }
+                            Err(error) if error.kind() == Failed::Forbidden => {
+                                let forbidden = Observation::Unread(error.into());
+                                Some((forbidden, At::Readable(this.readable())))
                             }
                             Err(error) => Some((Observation::MapEnd(Err(error.into())), At::Over)),
                         }
                     }
-                    At::End(ended) => Some((Observation::MapEnd(ended), At::Over)),
+                    At::End => Some((Observation::MapEnd(Ok(MapRead::Whole)), At::Over)),
+                    At::Readable(mut rest) => {
+                        rest.next().await.map(|seen| (seen, At::Readable(rest)))
+                    }
                     At::Over => None,
                 }
             }
@@ -231,13 +245,17 @@ impl Source for HttpSource {
 
 impl From<Error> for Unread {
     fn from(error: Error) -> Self {
-        Self { reason: error.kind().label(), message: error.to_string() }
+        let mut right = None;
+        if let Error::Forbidden { asked, .. } = &error {
+            right = Some(rights::missing(asked.route));
+        }
+        Self { reason: error.kind().label(), message: error.to_string(), right }
     }
 }
 
 impl Unread {
     /// What stands until the first question is asked.
     const fn nothing_to_ask() -> Self {
-        Self { reason: "unaddressable", message: String::new() }
+        Self { reason: "unaddressable", message: String::new(), right: None }
     }
 }

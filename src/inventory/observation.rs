@@ -16,6 +16,18 @@ pub struct Unread {
     pub reason: &'static str,
     /// What was tried, what came, what to do next.
     pub message: String,
+    /// Where a right is missing: which, in a sentence that is the same for all that it
+    /// hides.
+    pub right: Option<&'static str>,
+}
+
+/// How much of the shard map was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapRead {
+    /// All of it.
+    Whole,
+    /// The databases that the login may read, each asked by itself.
+    Readable,
 }
 
 /// One thing that was seen, or could not be.
@@ -30,7 +42,9 @@ pub enum Observation {
     /// A page of the shard map.
     MapPage(Vec<MapEntry>),
     /// The map ended: whole, or broken off.
-    MapEnd(Result<(), Unread>),
+    MapEnd(Result<MapRead, Unread>),
+    /// Something of the cluster, such as one database, that could not be read.
+    Unread(Unread),
     /// The files on one node's disk, by the names CouchDB gives them.
     Files {
         /// The node.

@@ -45,11 +45,9 @@ pub fn find(plan: &Plan, text: &str) -> Found {
     if by_shard != Found::None {
         return by_shard;
     }
-    let Some((db, design)) = text.split_once("/_design/") else { return Found::None };
+    // The name of a database may hold `/_design/` as well, so the text is not cut there.
     matching(&|target| {
-        target.db_name().db == db
-            && target.view().is_some_and(|view| {
-                view.designs.iter().any(|id| id.strip_prefix("_design/") == Some(design))
-            })
+        let id = text.strip_prefix(target.db_name().db).and_then(|rest| rest.strip_prefix('/'));
+        target.view().is_some_and(|view| view.designs.iter().any(|design| Some(&**design) == id))
     })
 }

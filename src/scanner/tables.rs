@@ -10,7 +10,7 @@ use super::{Settings, Status, status::Progress};
 use crate::{
     clock::Moment,
     facts::Facts,
-    inventory::{Databases, Lane, Members, NodeSeen, Observation, Stage, Unread},
+    inventory::{Databases, Lane, MapRead, Members, NodeSeen, Observation, Stage, Unread},
     snapshot::{DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
     target::{Kind, State as TargetState},
 };
@@ -33,6 +33,8 @@ pub(super) struct Tables {
     running: Running,
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
+    /// Rights found missing in this sweep.
+    rights: BTreeSet<String>,
     began: Moment,
     /// The same by the clock that only goes forward, for how long it took.
     began_at: Instant,
@@ -49,6 +51,7 @@ impl Tables {
             views: Views::default(),
             running: Running::default(),
             incomplete: BTreeSet::new(),
+            rights: BTreeSet::new(),
             began: Moment::default(),
             began_at: Instant::now(),
             reread: BTreeSet::new(),
@@ -60,6 +63,7 @@ impl Tables {
         self.began = now;
         self.began_at = Instant::now();
         self.incomplete.clear();
+        self.rights.clear();
         self.listing.begin();
         self.status.progress = Some(Progress { since: now, done: 0, total: None });
         Stage::Nodes
@@ -86,9 +90,11 @@ impl Tables {
                 }
             }
             Observation::MapEnd(ended) => match ended {
-                Ok(()) => self.listing.map_whole = true,
+                Ok(MapRead::Whole) => self.listing.map_whole = true,
+                Ok(MapRead::Readable) => self.readable(),
                 Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
             },
+            Observation::Unread(unread) => self.unread(NodeIx::CLUSTER, &unread),
             Observation::Files { node, names } => {
                 let at = self.draft.node(&node);
                 match names {
@@ -138,7 +144,9 @@ impl Tables {
             Stage::Strays { .. } => {
                 let map_whole = self.listing.map_whole;
                 self.listing.settle(&mut self.draft, settings);
-                if map_whole {
+                if !settings.views {
+                    self.views.forget(&mut self.draft);
+                } else if map_whole || self.listing.readable {
                     self.views.forget_gone(&mut self.draft);
                 }
                 let lanes = self.lanes(settings);
@@ -184,6 +192,7 @@ impl Tables {
             });
         }
         let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
+        let answered = answered || self.listing.readable;
         self.status.ready |= answered;
         self.status.sweeps += 1;
         self.status.last_duration = Some(self.began_at.elapsed());
@@ -192,6 +201,7 @@ impl Tables {
             self.status.last_success = Some(now);
         }
         self.status.progress = None;
+        self.status.missing_rights = std::mem::take(&mut self.rights);
     }
 
     fn members(&mut self, members: Result<Members, Unread>) {
@@ -211,9 +221,30 @@ impl Tables {
                 self.status.problem = None;
             }
             Err(unread) => {
-                self.status.problem = Some(unread.message.clone());
+                // Without the right to ask for nodes some databases may still be readable.
+                let forbidden = unread.right.is_some();
+                self.status.problem = (!forbidden).then(|| unread.message.clone());
+                if forbidden {
+                    let nodes = self.draft.now().nodes().len();
+                    for at in (1..nodes).filter_map(NodeIx::from_usize) {
+                        self.draft.change_node(at, |node| node.up = None);
+                    }
+                }
                 self.unread(NodeIx::CLUSTER, &unread);
             }
+        }
+    }
+
+    /// The map ended with what the login may read.
+    fn readable(&mut self) {
+        self.listing.readable = true;
+        for at in self.listing.holders().clone() {
+            self.draft.change_node(at, |node| node.member = true);
+        }
+        if self.listing.databases == 0 {
+            let rights: Vec<&str> = self.rights.iter().map(String::as_str).collect();
+            self.status.problem =
+                Some(format!("the login may read no database: {}", rights.join("; ")));
         }
     }
 
@@ -335,8 +366,9 @@ impl Tables {
         let name = self.draft.now().node(at).map(|node| Arc::clone(&node.name));
         let errors = &mut self.status.errors;
         *errors.entry((name.unwrap_or_default(), unread.reason)).or_default() += 1;
-        if unread.reason == "forbidden" {
-            self.status.missing_rights.insert(unread.message.clone());
+        if let Some(right) = unread.right {
+            self.rights.insert(right.to_owned());
+            self.status.missing_rights.insert(right.to_owned());
         }
         self.status.last_error = Some(unread.message.clone());
     }

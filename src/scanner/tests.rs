@@ -4,7 +4,9 @@ use super::*;
 use crate::{
     clock::Moment,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
-    inventory::{CopyAt, IndexSeen, MapEntry, Members, NodeSeen, TaskSeen, Unread, ViewSeen},
+    inventory::{
+        CopyAt, IndexSeen, MapEntry, MapRead, Members, NodeSeen, TaskSeen, Unread, ViewSeen,
+    },
     snapshot::SmooshSeen,
     target::{Range, Signature, State},
 };
@@ -44,7 +46,7 @@ impl Default for Cluster {
 }
 
 fn unread(reason: &'static str) -> Unread {
-    Unread { reason, message: format!("could not ask: {reason}") }
+    Unread { reason, message: format!("could not ask: {reason}"), right: None }
 }
 
 fn facts(file: u64, active: u64) -> Facts {
@@ -91,7 +93,11 @@ impl Cluster {
             }
             Stage::Map => vec![
                 Observation::MapPage(self.dbs.iter().map(|db| Self::entry(db)).collect()),
-                Observation::MapEnd(if self.map_breaks { Err(unread("timeout")) } else { Ok(()) }),
+                Observation::MapEnd(if self.map_breaks {
+                    Err(unread("timeout"))
+                } else {
+                    Ok(MapRead::Whole)
+                }),
             ],
             Stage::Files { nodes } => nodes
                 .into_iter()

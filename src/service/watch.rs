@@ -8,7 +8,7 @@ use crate::{
     planner, scanner,
     settings::{Nodes, ScanViews, Settings},
 };
-use std::{future::Future, sync::Arc};
+use std::{collections::BTreeSet, future::Future, sync::Arc};
 use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -144,8 +144,16 @@ fn source_of(client: &Client, settings: &Settings, clock: Clock) -> Arc<dyn Sour
     let http = HttpSettings {
         requests_in_flight: settings.couchdb.requests_in_flight,
         languages: settings.warmer.languages.clone(),
+        named: named(settings),
     };
     Arc::new(HttpSource::new(client.clone(), clock, http))
+}
+
+/// Databases that some channel names in full.
+fn named(settings: &Settings) -> Vec<String> {
+    let included = settings.channels.list.iter().flat_map(|channel| channel.databases.texts().0);
+    let whole = included.filter(|text| !text.contains(['*', '?', '[', ']', '{', '}', '\\', '!']));
+    whole.cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn scan_settings(settings: &Settings) -> scanner::Settings {

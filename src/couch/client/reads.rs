@@ -150,6 +150,34 @@ impl Client {
         self.get(Route::ShardViewInfo { node, shard, ddoc }, Whom::Node(node), cold).await
     }
 
+    /// Names of clustered databases, in their order: up to `limit` that come behind
+    /// `after`, and what to give as `after` for the next page.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn all_dbs_page(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<String>, Option<String>), Error> {
+        // One more than asked for, as for the shard map.
+        let asked = limit.saturating_add(1);
+        let route = Route::AllDbs { from: after, limit: asked };
+        let page: wire::Names = self.get(route, Whom::Any, false).await?;
+        let last = page.iter().last().filter(|last| page.len() >= asked && Some(*last) != after);
+        let next = last.map(ToOwned::to_owned);
+        let names = page.iter().filter(|name| Some(*name) != after).map(ToOwned::to_owned);
+        Ok((names.collect(), next))
+    }
+
+    /// The ranges of a database and the nodes that hold them, which every member may read.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn db_shards(&self, db: &str) -> Result<wire::DbShards, Error> {
+        self.get(Route::DbShards { db }, Whom::Any, false).await
+    }
+
     /// The clustered database: sums over one copy of each range.
     ///
     /// # Errors

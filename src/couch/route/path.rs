@@ -69,10 +69,16 @@ impl Path {
         Ok(self)
     }
 
-    /// Adds paging to a listing; `from` goes as a JSON string, as CouchDB wants keys.
+    /// Adds paging to a listing of documents.
     pub(super) fn page(mut self, from: Option<&str>, limit: usize) -> Self {
+        self.0.push_str("?include_docs=true&");
+        self.rows(from, limit)
+    }
+
+    /// Adds paging behind a `?` or `&`; `from` goes as a JSON string, as CouchDB wants keys.
+    pub(super) fn rows(mut self, from: Option<&str>, limit: usize) -> Self {
         // Writing to a String cannot fail.
-        let _written = write!(self.0, "?include_docs=true&limit={limit}");
+        let _written = write!(self.0, "limit={limit}");
         if let Some(from) = from {
             let key = serde_json::Value::from(from).to_string();
             self.0.push_str("&startkey=");

@@ -17,6 +17,8 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::ShardMap { from: Some(db), limit: 2 },
         Route::Shard { node, shard: db },
         Route::ShardViewInfo { node, shard: db, ddoc },
+        Route::AllDbs { from: Some(db), limit: 4 },
+        Route::DbShards { db },
         Route::Database { db },
         Route::DesignDocs { db, from: Some(ddoc), limit: 3 },
         Route::ViewInfo { db, ddoc },
@@ -54,6 +56,8 @@ fn paths_are_those_couchdb_answers() {
             &format!("/_node/_local/_dbs/_all_docs?include_docs=true&limit=2&startkey={quoted}"),
             &format!("/_node/couchdb@a/{encoded}"),
             &format!("/_node/couchdb@a/{encoded}/_design/x%2Fy/_info"),
+            &format!("/_all_dbs?limit=4&startkey={quoted}"),
+            &format!("/{encoded}/_shards"),
             &format!("/{encoded}"),
             &format!(
                 "/{encoded}/_design_docs?include_docs=true&limit=3&startkey=%22_design%2Fx%2Fy%22"

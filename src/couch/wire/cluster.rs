@@ -2,6 +2,7 @@
 
 use super::loose;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// `GET /`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -152,6 +153,15 @@ pub struct DocShards {
     /// The nodes with a copy of it.
     #[serde(deserialize_with = "loose::loose")]
     pub nodes: Option<Vec<String>>,
+}
+
+/// `GET /{db}/_shards`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct DbShards {
+    /// Range to the nodes with a copy of it.
+    #[serde(deserialize_with = "loose::loose")]
+    pub shards: BTreeMap<String, Vec<String>>,
 }
 
 /// The body of an error.

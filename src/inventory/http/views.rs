@@ -123,6 +123,7 @@ fn seen(
     let signature = info.view_index.signature.ok_or_else(|| Unread {
         reason: Failed::Garbage.label(),
         message: format!("_info of a design document of {db} names no signature"),
+        right: None,
     })?;
     let collators = info.view_index.collator_versions.unwrap_or_default();
     Ok(IndexSeen { signature, facts, collators, exact_range })

@@ -21,6 +21,12 @@ const STRAYS: usize = 200;
 pub(super) struct Listing {
     pub(super) reshard: Reshard,
     pub(super) map_whole: bool,
+    /// Whether the map is what the login may read, database by database.
+    pub(super) readable: bool,
+    /// Databases the map has.
+    pub(super) databases: usize,
+    /// Nodes that hold copies by the map.
+    holders: BTreeSet<NodeIx>,
     /// Targets the map has.
     mapped: Bits,
     /// Targets whose file is there.
@@ -63,6 +69,7 @@ impl Listing {
         entry: MapEntry,
     ) {
         let db = draft.db(DbName { db: &entry.db, suffix: &entry.suffix });
+        self.databases += 1;
         let map = DbMap {
             copies: u32::try_from(entry.copies.len()).unwrap_or(u32::MAX),
             ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
@@ -72,6 +79,7 @@ impl Listing {
         for copy in &entry.copies {
             if settings.share.has(&copy.node) {
                 let node = draft.node(&copy.node);
+                self.holders.insert(node);
                 let ix = draft.db_target(node, db, Some(copy.range));
                 self.mapped.set(ix.as_usize());
             }
@@ -79,6 +87,11 @@ impl Listing {
         if !entry.arriving.is_empty() || !entry.leaving.is_empty() {
             self.moving.insert((entry.db.clone(), entry.suffix.clone()), entry);
         }
+    }
+
+    /// Nodes that hold copies by the map.
+    pub(super) const fn holders(&self) -> &BTreeSet<NodeIx> {
+        &self.holders
     }
 
     /// Takes one node's files into the tables.
@@ -149,6 +162,7 @@ impl Listing {
             let (mapped, on_disk) =
                 (self.mapped.has(ix.as_usize()), self.on_disk.has(ix.as_usize()));
             let listed = self.listed.contains(&target.node_ix());
+            let measured = target.facts().measured_at.is_some();
             let node = draft.now().node(target.node_ix());
             let ours = node.is_some_and(|node| node.member && settings.share.has(&node.name));
             match (mapped, on_disk) {
@@ -161,6 +175,8 @@ impl Listing {
                 // A stray: its state was settled above.
                 (false, true) => {}
                 (false, false) if !ours || (self.map_whole && listed) => draft.remove(ix),
+                // Known from such a map alone, and it has it no more.
+                (false, false) if self.readable && !measured => draft.remove(ix),
                 (false, false) => {}
             }
         }

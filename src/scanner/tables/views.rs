@@ -104,6 +104,15 @@ impl Views {
         });
     }
 
+    /// Takes out all views and cleanups: another process reads them.
+    pub(super) fn forget(&mut self, draft: &mut Draft) {
+        for known in std::mem::take(&mut self.dbs).into_values() {
+            for ix in known.views.into_iter().chain(known.cleanup) {
+                draft.remove(ix);
+            }
+        }
+    }
+
     /// Takes in the indexes of one database; answers with what could not be read.
     ///
     /// A signature that was there and is no more left files behind: that is the evidence a

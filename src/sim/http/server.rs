@@ -55,6 +55,7 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, segments: &[&str]) -> Answer {
         ["_up"] if get => up(inner, ask),
         ["_session"] if get => session(ask),
         ["_up" | "_session"] => wrong_method("GET,HEAD"),
+        ["_all_dbs"] if get && lists_for_all(inner, ask) => all_dbs(inner, ask),
         ["_membership" | "_all_dbs" | "_dbs_info" | "_active_tasks" | "_reshard", ..]
             if !ask.login.is_admin() =>
         {
@@ -88,6 +89,11 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, segments: &[&str]) -> Answer {
         [name, ..] => illegal_name(name),
         [] => not_found("missing"),
     }
+}
+
+/// Whether databases are listed to those who are no admin.
+fn lists_for_all(inner: &Inner, ask: &Ask) -> bool {
+    inner.world.setting(&ask.node, "chttpd", "admin_only_all_dbs") == Some("false")
 }
 
 fn up(inner: &Inner, ask: &Ask) -> Answer {

@@ -1,0 +1,354 @@
+//! Client, scanner and planner over a simulated cluster, held to the world's own truth.
+
+use crate::support::{
+    A, B, C, Db, NODES, ON_DEMAND, Rig, ViewLine, db_id, dbs_seen, dbs_there, node, nodes, queue,
+    small, target, targets, view_there, views_seen,
+};
+use recliner::{
+    sim::{Config, Database, Design, Node, Orphan, Version},
+    snapshot::SmooshSeen,
+    target::{Kind, ShardName, State},
+};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::sleep;
+
+fn design(name: &str) -> Design {
+    Design { views: vec![format!("of {name}")], ..Design::new(name) }
+}
+
+fn of_database(file: &str, db: &str) -> bool {
+    ShardName::split(file).is_some_and(|shard| shard.db == db)
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_sweep_sees_every_file_of_every_node_as_it_is() {
+    let orphan = "shards/00000000-ffffffff/gone.1700000000";
+    let world = nodes()
+        .with(Database { q: 4, docs: 5_000, compacted: 0.5, ..Database::new("orders") })
+        .with(Database { deleted_docs: 77, ..Database::new("sessions") })
+        .with(Database { n: 1, ..small("single", 10) })
+        .with(Database { missing: vec![(1, B.to_owned())], ..Database::new("torn") })
+        .with(Database { splitting: true, q: 2, ..Database::new("splits") })
+        .with(small("_users", 3));
+    let orphans = vec![Orphan { node: C.to_owned(), file: orphan.to_owned(), bytes: 1 << 20 }];
+    let mut rig = Rig::new(Config { orphans, ..world }, ON_DEMAND);
+    let plan = rig.sweep().await;
+
+    let mut there = dbs_there(&rig.cluster, |_, file| match ShardName::split(file) {
+        _ if file == orphan => State::Orphan,
+        // Of a database of two ranges, a quarter is what one is split into.
+        Some(shard) if shard.db == "splits" && shard.range.to - shard.range.from < 1 << 30 => {
+            State::Resharding
+        }
+        _ => State::Ok,
+    });
+    assert!(there.values().any(|db| db.state == State::Resharding), "a split shows its files");
+    let (_, torn) = files_of(&rig, A, "torn").into_iter().enumerate().nth(1).unwrap();
+    there.insert(db_id(B, &torn), Db::unmeasured(State::Missing));
+    assert_eq!(dbs_seen(&plan), there);
+    for local in ["_dbs", "_nodes"] {
+        assert!(NODES.iter().all(|node| there.contains_key(&db_id(node, local))), "{local}");
+    }
+    assert_eq!(rig.errors(), []);
+    let status = rig.status();
+    assert_eq!((status.ready, status.problem.clone(), status.progress), (true, None, None));
+    assert!(status.last_success.is_some() && status.last_success == status.last_end);
+}
+
+/// The files of a database on a node, in their order.
+fn files_of(rig: &Rig, node: &str, db: &str) -> Vec<String> {
+    let files = rig.cluster.world(|world| world.files(node)).unwrap();
+    files.into_iter().filter(|file| of_database(file, db)).collect()
+}
+
+const ODD_DESIGNS: [&str; 9] = [
+    "per%cent",
+    "%2e%2e",
+    "quo\"te's",
+    "new\nline",
+    "d\u{e9}j\u{e0} \u{4e8c}\u{1f600}",
+    "a/b",
+    "_info",
+    "x?y#z",
+    " ",
+];
+
+#[tokio::test(start_paused = true)]
+async fn odd_names_are_read_under_their_own_names_or_never_sent() {
+    let long = format!("long/{}", "n+".repeat(100)).chars().take(200).collect::<String>();
+    let mut world = nodes();
+    for name in ["with/slash", "a+b", "app/_design/x", "odd_$()-+/", &long] {
+        world = world.with(Database { designs: vec![design("x")], ..Database::new(name) });
+    }
+    let designs = ODD_DESIGNS.iter().chain(&["..", "."]).map(|name| design(name)).collect();
+    let mut rig = Rig::new(world.with(Database { designs, ..Database::new("designs") }), ON_DEMAND);
+    let plan = rig.sweep().await;
+
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    let mut there = BTreeMap::new();
+    for db in ["with/slash", "a+b", "app/_design/x", "odd_$()-+/", &long] {
+        let key = (db.to_owned(), "_design/x".to_owned());
+        there.insert(key, view_there(&rig.cluster, db, &["_design/x"]));
+    }
+    for name in ODD_DESIGNS {
+        let id = format!("_design/{name}");
+        let line = view_there(&rig.cluster, "designs", &[&id]);
+        there.insert(("designs".to_owned(), id), line);
+    }
+    for name in ["_design/..", "_design/."] {
+        let line = ViewLine {
+            state: State::Unaddressable,
+            designs: vec![name.to_owned()],
+            exact: false,
+            copies: 6,
+            sizes: None,
+            pending: None,
+        };
+        there.insert(("designs".to_owned(), name.to_owned()), line);
+    }
+    assert_eq!(views_seen(&plan), there);
+
+    for exchange in rig.cluster.wire() {
+        let path = exchange.path.split('?').next().unwrap();
+        let plain = path.to_ascii_lowercase().replace("%2e", ".");
+        let dots = plain.split('/').any(|part| part == ".." || part == ".");
+        // Only `%2e%2e`, whose own percent signs are encoded, is a name; dots never are.
+        assert!(!dots, "{exchange:?}");
+        assert_eq!(exchange.status, 200, "{exchange:?}");
+    }
+    let ids: Vec<String> = plan.snapshot.targets().map(|target| target.id().to_string()).collect();
+    for id in &ids {
+        let parsed: recliner::target::TargetId = id.parse().unwrap();
+        assert_eq!(parsed.to_string(), *id);
+        assert!(!id.contains([' ', '\n', '"']), "{id:?}");
+    }
+    assert_eq!(rig.errors(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_is_asked_for_once_a_sweep_and_only_where_there_is_one() {
+    let twin = |name: &str| Design { views: vec!["same".to_owned()], ..Design::new(name) };
+    let empty = Design { views: Vec::new(), ..Design::new("filters") };
+    let coffee = Design { language: "coffeescript".to_owned(), ..design("coffee") };
+    let mango = Design { language: "query".to_owned(), ..design("mango") };
+    let designs = vec![twin("one"), twin("two"), empty, coffee, mango];
+    let db = Database { q: 4, designs, docs: 900, ..Database::new("app") };
+    let mut rig = Rig::new(nodes().with(db), ON_DEMAND);
+    let plan = rig.sweep().await;
+
+    let there = BTreeMap::from([
+        (
+            ("app".to_owned(), "_design/mango".to_owned()),
+            view_there(&rig.cluster, "app", &["_design/mango"]),
+        ),
+        (
+            ("app".to_owned(), "_design/one".to_owned()),
+            view_there(&rig.cluster, "app", &["_design/one", "_design/two"]),
+        ),
+    ]);
+    assert_eq!(views_seen(&plan), there);
+    let asked: Vec<String> = rig.asked("_info").into_iter().map(|asked| asked.path).collect();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked.iter().all(|path| path.starts_with("/_node/")), "one copy, exactly: {asked:?}");
+    assert_eq!(targets(&plan, Kind::Cleanup).count(), 1);
+    rig.cluster.clear_wire();
+    rig.sweep().await;
+    assert_eq!(rig.asked("_info").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn views_off_asks_for_no_design_document() {
+    let db = Database { designs: vec![design("x")], ..Database::new("app") };
+    let mut rig = Rig::new(nodes().with(db), "scan: {interval: 24h, views: off}\n");
+    let plan = rig.sweep().await;
+    assert_eq!(views_seen(&plan), BTreeMap::new());
+    assert_eq!(rig.asked("_design"), []);
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_nodes_own_version_decides_what_it_is_asked() {
+    let mut world = nodes().with(Database::new("app"));
+    world.nodes = vec![
+        Node { smoosh: true, ..Node::new(A) },
+        Node { version: Version::V3_3_3, ..Node::new(B) },
+        Node::new(C),
+    ];
+    let mut rig = Rig::new(world, ON_DEMAND);
+    let plan = rig.sweep().await;
+    let of = |name| {
+        let seen = node(&plan, name);
+        let smoosh = match &seen.smoosh {
+            SmooshSeen::Channels(channels) => Ok(channels.len()),
+            other => Err(other.clone()),
+        };
+        (seen.up, seen.member, seen.version.unwrap().to_string(), seen.own_address, smoosh)
+    };
+    assert_eq!(of(A), (Some(true), true, "3.5.0".to_owned(), true, Ok(7)));
+    let none = Err(SmooshSeen::NotOffered);
+    assert_eq!(of(B), (Some(true), true, "3.3.3".to_owned(), true, none));
+    assert_eq!(of(C), (Some(true), true, "3.5.0".to_owned(), true, Ok(7)));
+    for asked in rig.asked("_smoosh") {
+        assert_eq!(asked.path, "/_node/_local/_smoosh/status");
+    }
+    assert_eq!(rig.errors(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_someone_else_starts_shows_and_its_end_is_read_at_once() {
+    let mut world = nodes().with(Database { bloat: 5.0, docs: 100_000, ..small("big", 0) });
+    world.databases[0].docs = 100_000;
+    world.nodes[0].smoosh = true;
+    world.compaction_rate = 1 << 20;
+    let mut rig = Rig::new(world, ON_DEMAND);
+    let plan = rig.sweep().await;
+    let file = files_of(&rig, A, "big").remove(0);
+    let id = db_id(A, &file);
+    assert_eq!(queue(&plan, "ratio_dbs"), (3, 0));
+    let before = target(&plan, &id).unwrap().facts().file.get().unwrap();
+
+    let plan = rig.plan_where(|plan| queue(plan, "ratio_dbs").1 == 1).await;
+    let facts = target(&plan, &id).unwrap().facts();
+    assert!(facts.flags.compact_running);
+    assert_eq!(facts.file.get(), Some(before), "sizes are those that were measured");
+    let sweeps = rig.status().sweeps;
+
+    let shrunk = |plan: &recliner::plan::Plan| {
+        target(plan, &id).is_some_and(|target| target.facts().file.get() < Some(before / 2))
+    };
+    let plan = rig.plan_where(shrunk).await;
+    let seen = dbs_seen(&plan).remove(&id);
+    assert_eq!(seen, dbs_there(&rig.cluster, |_, _| State::Ok).remove(&id));
+    assert_eq!(rig.status().sweeps, sweeps, "no sweep was needed");
+    assert_eq!(queue(&plan, "ratio_dbs"), (2, 0), "the other copies wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_compaction_shows_on_the_clusters_one_target() {
+    let designs = vec![Design { bloat: 6.0, bytes_per_doc: 2_000, ..design("v") }];
+    let mut world = nodes().with(Database { designs, ..small("app", 50_000) });
+    world.compaction_rate = 1 << 20;
+    let mut rig = Rig::new(world, ON_DEMAND);
+    let plan = rig.sweep().await;
+    assert_eq!(queue(&plan, "ratio_views"), (1, 0));
+    for node in NODES {
+        let file = files_of(&rig, node, "app").remove(0);
+        rig.cluster.world(|world| world.compact_view(node, &file, "v")).unwrap();
+    }
+    rig.plan_where(|plan| queue(plan, "ratio_views").1 == 1).await;
+    let plan = rig.plan_where(|plan| queue(plan, "ratio_views") == (0, 0)).await;
+    let key = ("app".to_owned(), "_design/v".to_owned());
+    let there = view_there(&rig.cluster, "app", &["_design/v"]);
+    assert_eq!(views_seen(&plan), BTreeMap::from([(key, there)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_made_again_is_another_one() {
+    let designs = || vec![design("v")];
+    let world = nodes().with(Database { designs: designs(), ..Database::new("app") });
+    let mut rig = Rig::new(world, ON_DEMAND);
+    let first = rig.sweep().await;
+    sleep(Duration::from_secs(100)).await;
+    rig.cluster
+        .world(|world| {
+            world.delete("app", false);
+            world.create(Database { designs: designs(), q: 1, ..Database::new("app") })
+        })
+        .unwrap();
+    let second = rig.sweep().await;
+    assert_eq!(dbs_seen(&second), dbs_there(&rig.cluster, |_, _| State::Ok));
+    let ids = |plan| dbs_seen(plan).into_keys().filter(|id| id.contains("app")).collect::<Vec<_>>();
+    assert!(ids(&first).iter().all(|id| !ids(&second).contains(id)));
+    let key = ("app".to_owned(), "_design/v".to_owned());
+    let there = view_there(&rig.cluster, "app", &["_design/v"]);
+    assert_eq!(views_seen(&second), BTreeMap::from([(key, there)]));
+    assert_eq!(targets(&second, Kind::Cleanup).count(), 1);
+
+    rig.cluster.world(|world| world.delete("app", true));
+    let third = rig.sweep().await;
+    assert_eq!(
+        dbs_seen(&third),
+        dbs_there(&rig.cluster, |_, file| {
+            if of_database(file, "app") { State::Orphan } else { State::Ok }
+        })
+    );
+    assert_eq!((views_seen(&third), targets(&third, Kind::Cleanup).count()), (BTreeMap::new(), 0));
+    assert_eq!(rig.errors(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signature_that_changed_is_evidence_for_a_cleanup() {
+    let world = nodes().with(Database { designs: vec![design("v")], ..Database::new("app") });
+    let mut rig = Rig::new(world, ON_DEMAND);
+    let evidence = |plan: &recliner::plan::Plan| {
+        let all: Vec<bool> =
+            targets(plan, Kind::Cleanup).map(|target| target.facts().flags.evidence).collect();
+        all
+    };
+    let plan = rig.sweep().await;
+    assert_eq!((evidence(&plan), queue(&plan, "index_cleanup")), (vec![false], (0, 0)));
+    let other = Design { views: vec!["other".to_owned()], ..Design::new("v") };
+    rig.cluster.world(|world| world.put_design("app", other));
+    let plan = rig.sweep().await;
+    assert_eq!((evidence(&plan), queue(&plan, "index_cleanup")), (vec![true], (1, 0)));
+    assert_eq!(views_seen(&plan).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn growth_moves_the_queues_and_compaction_moves_them_back() {
+    let busy = Database {
+        bloat: 1.05,
+        writes_per_second: 5.0,
+        new_share: 0.02,
+        delete_share: 0.01,
+        ..small("busy", 4_000)
+    };
+    let world = nodes().with(busy).with(Database { bloat: 1.1, ..small("quiet", 4_000) });
+    let mut rig = Rig::new(world, "scan: {interval: 5m}\npoll: 1m\n");
+    let plan = rig.sweep().await;
+    assert_eq!(queue(&plan, "ratio_dbs"), (0, 0));
+    sleep(Duration::from_secs(3 * 3_600)).await;
+    let plan = rig.planned().await;
+    assert_eq!(queue(&plan, "ratio_dbs"), (3, 0));
+    assert!(rig.status().sweeps >= 36, "{}", rig.status().sweeps);
+    rig.cluster.world(|world| {
+        for node in NODES {
+            let files = world.files(node).unwrap();
+            let file = files.iter().find(|file| of_database(file, "busy")).unwrap();
+            world.compact(node, file).unwrap();
+        }
+    });
+    sleep(Duration::from_secs(600)).await;
+    let plan = rig.planned().await;
+    assert_eq!(queue(&plan, "ratio_dbs"), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_settings_take_effect_without_a_new_start() {
+    let world = nodes()
+        .with(Database { bloat: 1.6, designs: vec![design("v")], ..small("app", 40_000) })
+        .with(Database { bloat: 1.6, ..small("other", 40_000) });
+    let mut rig = Rig::new(world, ON_DEMAND);
+    let plan = rig.sweep().await;
+    assert_eq!(queue(&plan, "ratio_dbs"), (0, 0));
+    let all = dbs_seen(&plan);
+
+    let channels = "channels:\n  - {name: eager, kind: db, priority: ratio, min_priority: 1.5, databases: {include: [app]}}\n";
+    rig.reconfigure(&format!("{ON_DEMAND}{channels}"));
+    let plan = rig.plan_where(|plan| plan.channels.list.len() == 1).await;
+    assert_eq!(queue(&plan, "eager"), (3, 0), "without another sweep");
+
+    rig.reconfigure(&format!("{ON_DEMAND}nodes: [{B}]\ncluster_targets: false\n"));
+    let plan = rig.sweep().await;
+    let own: BTreeMap<_, _> =
+        all.into_iter().filter(|(id, _)| id.starts_with(&db_id(B, ""))).collect();
+    assert!(!own.is_empty());
+    assert_eq!(dbs_seen(&plan), own, "another node's targets are another process's");
+    assert_eq!(views_seen(&plan), BTreeMap::new());
+    assert_eq!(targets(&plan, Kind::Cleanup).count(), 0);
+
+    rig.reconfigure(ON_DEMAND);
+    let plan = rig.sweep().await;
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(views_seen(&plan).len(), 1);
+}
