@@ -91,7 +91,7 @@
 //! | the shard map breaks off | what was read is taken in, nothing is taken out; the sweep goes on | `recliner_scan_errors_total` of `_cluster`; `recliner_scan_last_success_timestamp_seconds` of `_cluster` stays |
 //! | a node's list of files breaks off | the node's targets stay as they were | the same, of that node |
 //! | the login is refused | nothing more is sent until the password changes or six minutes have passed | reason `login`; `problem` in `/api/v1/status`; `/-/ready` 503 before the first sweep; `scan` exits 1 |
-//! | the login may not read a route | what needs it is unread; the rest goes on | reason `forbidden`; `missing_rights` in `/api/v1/status` and on the page |
+//! | the login may not read a route | what needs it is unread and the rest goes on; without the shard map, databases are asked one by one | reason `forbidden`; `missing_rights` in `/api/v1/status` and on the page; `scan` exits 2 |
 //! | an answer is garbage, too large, or a redirect | that read is unread, its old facts stay | reasons `garbage`, `too_large`, `redirect`; `recliner_couchdb_requests_total` by `code` |
 //! | a target is deleted between list and read | nothing; the next sweep takes it out | nowhere |
 //! | a node's own address is not known | its smoosh is not asked; all else goes through another node | `recliner_smoosh_up` absent; `own_address` false in `/api/v1/status` |

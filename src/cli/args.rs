@@ -39,7 +39,7 @@ pub(super) struct SourceArgs {
     /// for every node to see each node's smoosh
     #[arg(long = "couchdb.url", value_name = "URL")]
     pub(super) urls: Vec<String>,
-    /// The CouchDB user to ask as, who has to be a server admin [or env: COUCHDB_USER]
+    /// The CouchDB user to ask as; a server admin sees everything [or env: COUCHDB_USER]
     #[arg(long = "couchdb.username", value_name = "USER")]
     pub(super) username: Option<String>,
     /// A file that holds the user's password, read again when it changes [or env:
@@ -62,8 +62,8 @@ pub(super) struct SourceArgs {
 /// What is logged.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {
-    /// How much is logged, on standard error: error, warn, info, debug or trace [default: info;
-    /// of demo: warn]
+    /// How much is logged, on standard error: error, warn, info, debug or trace [default: info
+    /// for serve, warn for demo, else nothing]
     #[arg(id = "log_level", long = "log.level", value_name = "LEVEL")]
     pub(super) level: Option<String>,
     /// The form of a log line: logfmt or json [default: logfmt]
