@@ -10,6 +10,7 @@ mod watch;
 pub use watch::{Tasks, Watch};
 
 use crate::{
+    channel::Mode,
     clock::Clock,
     config::{self, Loaded},
     couch::{ConnectError, Transport},
@@ -222,7 +223,9 @@ impl Service {
 fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
     ConfigStatus {
         shown: config::shown(settings),
-        mode: settings.mode,
+        // Nothing here starts compactions yet, so that only advice is in force, whatever the
+        // settings allow.
+        mode: Mode::Advise,
         reload_successful: true,
         loaded_at: clock.now(),
         needs_restart: Vec::new(),

@@ -34,7 +34,7 @@ use crate::{
 };
 use names::Names;
 use packed::Packed;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// What one target is. `kind` is absent where a target was and is no more.
 ///
@@ -73,6 +73,7 @@ pub struct Snapshot {
     totals: Arc<Totals>,
     top: Arc<Top>,
     changed: Arc<[Ix]>,
+    sweep: Option<Duration>,
 }
 
 impl Snapshot {
@@ -86,6 +87,12 @@ impl Snapshot {
     #[must_use]
     pub const fn generated_at(&self) -> Moment {
         self.generated_at
+    }
+
+    /// How long the last sweep over all targets took.
+    #[must_use]
+    pub const fn sweep(&self) -> Option<Duration> {
+        self.sweep
     }
 
     /// Which targets changed, came or went since the version before.

@@ -28,13 +28,14 @@ pub(super) fn nodes(plan: &Plan, width: u16) -> String {
     for (at, line) in report::nodes(plan).enumerate() {
         let node = NodeIx::from_usize(at + 1).unwrap_or_default();
         let sums = totals.of(node, Kind::Db);
+        let served = |number: String| if line.served { number } else { "-".to_owned() };
         table.add_row([
             line.node,
             line.up.map_or("?", |up| if up { "yes" } else { "no" }).to_owned(),
             line.version.unwrap_or_else(|| "?".to_owned()),
-            sums.states.iter().sum::<u64>().to_string(),
-            sum(sums.file.get()),
-            sum(sums.reclaimable.get()),
+            served(sums.states.iter().sum::<u64>().to_string()),
+            served(sum(sums.file.get())),
+            served(sum(sums.reclaimable.get())),
             line.smoosh.replace('_', " "),
         ]);
     }

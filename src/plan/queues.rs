@@ -206,9 +206,10 @@ impl Queues {
     }
 }
 
-/// Whether a node is there to have queues: a member of the cluster, or the pseudo node.
-fn belongs(snapshot: &Snapshot, node: NodeIx) -> bool {
-    node == NodeIx::CLUSTER || snapshot.node(node).is_some_and(|node| node.member)
+/// Whether a node is there to have queues: a member of the cluster, or the pseudo node,
+/// whose targets this process serves.
+fn belongs(snapshot: &Snapshot, at: NodeIx) -> bool {
+    snapshot.node(at).is_some_and(|node| node.served && (at == NodeIx::CLUSTER || node.member))
 }
 
 fn capacity(channels: &Channels, channel: usize) -> usize {

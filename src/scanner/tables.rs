@@ -78,7 +78,10 @@ impl Tables {
         now: Moment,
     ) -> Option<Stage> {
         match seen {
-            Observation::Members(members) => self.members(members),
+            Observation::Members(members) => {
+                self.members(members);
+                self.serve(settings);
+            }
             Observation::Node(node) => self.node(node),
             Observation::Reshard(reshard) => match reshard {
                 Ok(reshard) => self.listing.reshard = reshard,
@@ -195,7 +198,9 @@ impl Tables {
         let answered = answered || self.listing.readable;
         self.status.ready |= answered;
         self.status.sweeps += 1;
-        self.status.last_duration = Some(self.began_at.elapsed());
+        let took = self.began_at.elapsed();
+        self.draft.set_sweep(took);
+        self.status.last_duration = Some(took);
         self.status.last_end = Some(now);
         if self.incomplete.is_empty() && answered {
             self.status.last_success = Some(now);
@@ -232,6 +237,19 @@ impl Tables {
                 }
                 self.unread(NodeIx::CLUSTER, &unread);
             }
+        }
+    }
+
+    /// Says which nodes' targets this process serves.
+    fn serve(&mut self, settings: &Settings) {
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            self.draft.change_node(at, |node| {
+                node.served = match at {
+                    NodeIx::CLUSTER => settings.views,
+                    _ => settings.share.has(&node.name),
+                };
+            });
         }
     }
 

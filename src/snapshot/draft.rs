@@ -9,7 +9,7 @@ use crate::{
     target::{CLUSTER, Kind, Range, Signature, State},
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
-use std::{hash::BuildHasher, sync::Arc};
+use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 /// A target's place in the tables; stays the same while the target exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +98,8 @@ impl Draft {
         if let Some(known) = self.find_node(name) {
             return known;
         }
-        self.now.nodes.push(Arc::new(Node { name: name.into(), ..Node::default() }));
+        let node = Node { name: name.into(), served: true, ..Node::default() };
+        self.now.nodes.push(Arc::new(node));
         NodeIx(u16::try_from(self.now.nodes.len() - 1).unwrap_or(u16::MAX))
     }
 
@@ -114,6 +115,11 @@ impl Draft {
         if let Some(node) = self.now.nodes.get_mut(ix.as_usize()) {
             change(Arc::make_mut(node));
         }
+    }
+
+    /// Says how long the last sweep took.
+    pub fn set_sweep(&mut self, took: Duration) {
+        self.now.sweep = Some(took);
     }
 
     /// The database instance of this name, made on first sight.

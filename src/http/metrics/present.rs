@@ -59,10 +59,12 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
     plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.member)
 }
 
-/// Every node with its place, the pseudo node included.
+/// Every node whose targets this process serves, with its place; the pseudo node included.
 fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
-    nodes.filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+    nodes
+        .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+        .filter(|(at, node)| node.served && (*at == NodeIx::CLUSTER || node.member))
 }
 
 fn nodes(writer: &mut Writer, plan: &Plan) {
