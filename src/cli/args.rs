@@ -77,6 +77,9 @@ pub(super) struct WebArgs {
     /// Let POST /-/reload and /-/quit through
     #[arg(long = "web.enable-lifecycle")]
     pub(super) lifecycle: bool,
+    /// Users and certificates; refused by this version, which has neither
+    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
+    pub(super) web_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Flags)]

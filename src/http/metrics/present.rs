@@ -6,6 +6,7 @@
 use super::State;
 use crate::{
     channel::{Channel, Mode, Priority},
+    couch,
     exposition::{Family, Writer, families as f},
     facts::Source,
     plan::{Plan, QueueView},
@@ -13,7 +14,7 @@ use crate::{
     snapshot::{Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
     target::{Kind, State as TargetState},
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Families with the same labels, each with where its value comes from.
 type Rows<S, V, const LABELS: usize, const ROWS: usize> =
@@ -97,9 +98,14 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
     if let Some(took) = status.last_duration {
         writer.family(&f::SCAN_DURATION).sample(&[source], took.as_secs_f64());
     }
+    // From zero on, because the first failure is no increase of a counter that was absent.
+    let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
+        .flat_map(|node| couch::Kind::ALL.map(|kind| ((&*node.name, kind.label()), 0)))
+        .collect();
+    errors.extend(status.errors.iter().map(|((node, reason), count)| ((&**node, *reason), *count)));
     let mut samples = writer.family(&f::SCAN_ERRORS);
-    for ((node, reason), count) in &status.errors {
-        samples.sample(&[node, reason], *count);
+    for ((node, reason), count) in errors {
+        samples.sample(&[node, reason], count);
     }
 }
 
