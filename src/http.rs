@@ -14,7 +14,7 @@ mod query;
 use crate::{plan::Plan, scanner};
 use axum::{
     Extension, Router, middleware,
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use guard::Turns;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ pub enum Order {
 pub struct State {
     /// The plan published last.
     pub plan: watch::Receiver<Arc<Plan>>,
-    /// The scanner.
-    pub scanner: scanner::Handle,
+    /// What the scanner says of itself.
+    pub status: watch::Receiver<Arc<scanner::Status>>,
     /// The program.
     pub about: Arc<About>,
     /// The configuration in force.
@@ -100,6 +100,8 @@ pub fn router(state: State) -> Router {
         .fallback(probes::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
         .nest("/api/v1", api)
+        // A nested router is not asked for its own path with a slash behind.
+        .route("/api/v1/", any(api::not_found))
         .layer(middleware::map_response(guard::harden))
         .with_state(state)
 }

@@ -101,9 +101,8 @@ impl Service {
             return Err(StartError::WebConfig(file.clone()));
         }
         let address = settings.web.listen_address;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|why| StartError::Listen { address, why })?;
+        let listener =
+            TcpListener::bind(address).await.map_err(|why| StartError::Listen { address, why })?;
         let address = listener.local_addr().unwrap_or(address);
         let registry = prometheus::Registry::new();
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
@@ -114,7 +113,7 @@ impl Service {
         let (orders_tx, orders) = mpsc::channel(ORDERS);
         let state = http::State {
             plan: watch.planner.plan.clone(),
-            scanner: watch.scanner.clone(),
+            status: watch.scanner.status.clone(),
             about: Arc::new(about),
             config: config_rx,
             registry,

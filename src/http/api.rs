@@ -90,8 +90,9 @@ fn asked<Q>(query: Asked<Q>) -> Result<Q, Refused> {
 
 /// No such path under the API.
 pub(super) async fn not_found(uri: Uri) -> Response {
-    // The router took the API's own part of the path off.
+    // The router took the API's own part off most paths.
     let path = uri.path();
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
     Refused::absent(format!(
         "there is no /api/v1{path}: ask /api/v1/status, targets, queue, explain or config"
     ))
@@ -117,7 +118,7 @@ pub(super) async fn status(
         return refused.into_response();
     }
     let plan = Arc::clone(&state.plan.borrow());
-    let status = Arc::clone(&state.scanner.status.borrow());
+    let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
     let moment = |moment: Option<Moment>| moment.map(Moment::rfc3339);
     let errors: Vec<Value> = status

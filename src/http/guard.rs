@@ -111,9 +111,7 @@ mod tests {
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         lines
             .iter()
-            .map(|(name, value)| {
-                (HeaderName::from_static(name), HeaderValue::from_static(value))
-            })
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
             .collect()
     }
 
@@ -139,11 +137,7 @@ mod tests {
             (&[HOST, ("sec-fetch-site", "same-site")], Err(Foreign::Origin)),
             (&[HOST, ("sec-fetch-site", "cross-site")], Err(Foreign::Origin)),
             (
-                &[
-                    HOST,
-                    ("origin", "http://127.0.0.1:10984"),
-                    ("origin", "http://evil.example"),
-                ],
+                &[HOST, ("origin", "http://127.0.0.1:10984"), ("origin", "http://evil.example")],
                 Err(Foreign::Origin),
             ),
             (&[NAMED, ("origin", "http://recliner.example:10984")], Err(Foreign::Name)),

@@ -22,7 +22,8 @@ pub(super) async fn metrics(
 ) -> Response {
     let Some(turn) = turns.now() else {
         let why = "too many scrapes at a time\n";
-        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why).into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why)
+            .into_response();
     };
     let format = negotiate(list(&headers, header::ACCEPT).as_deref());
     let gzip = accepts_gzip(list(&headers, header::ACCEPT_ENCODING).as_deref());

@@ -23,7 +23,7 @@ pub(super) async fn landing(extract::State(state): extract::State<State>) -> Htm
 
 fn page(state: &State) -> Markup {
     let plan = Arc::clone(&state.plan.borrow());
-    let status = Arc::clone(&state.scanner.status.borrow());
+    let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
     html! {
         (DOCTYPE)

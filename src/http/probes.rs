@@ -23,7 +23,7 @@ pub(super) async fn healthy() -> &'static str {
 
 /// One pass over the nodes that answer has ended.
 pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answer {
-    let status = state.scanner.status.borrow().clone();
+    let status = state.status.borrow().clone();
     if status.ready {
         return (StatusCode::OK, "recliner is ready\n".into());
     }
@@ -114,9 +114,7 @@ impl IntoResponse for Refused {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "another order is under way; try again".to_owned(),
             ),
-            Self::Stopping => {
-                (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping".to_owned())
-            }
+            Self::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping".to_owned()),
         };
         (code, why + "\n").into_response()
     }
