@@ -158,8 +158,10 @@ impl Service {
     pub async fn run(mut self, mut reload: Reload) -> Result<Ended, StartError> {
         let mut signals = Signals::new().map_err(StartError::Signals)?;
         let ended = loop {
-            // Every arm is cancel-safe, and no arm's body awaits.
+            // Every arm is cancel-safe, and no arm's body awaits. Being told comes first: the
+            // tasks then end too, and that is no death.
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => break Ended::Told,
                 signal = signals.next() => match signal {
                     orders::Signal::Stop => break Ended::Told,
@@ -239,3 +241,6 @@ fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
         needs_restart: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

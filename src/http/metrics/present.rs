@@ -112,14 +112,17 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
 
 fn sizes(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
-    // Databases live on nodes; views and cleanups on the pseudo node.
+    // Databases live on nodes; views and cleanups on the pseudo node. Where nothing was
+    // found and no pass ever ended, nothing is known to be zero.
     let combinations: Vec<(&str, Kind, Sums)> = places(plan)
         .flat_map(|(at, node)| {
             Kind::ALL
                 .into_iter()
                 .filter(move |kind| (*kind == Kind::Db) != (at == NodeIx::CLUSTER))
-                .map(move |kind| (&*node.name, kind, totals.of(at, kind)))
+                .map(move |kind| (node, kind, totals.of(at, kind)))
         })
+        .filter(|(node, _, sums)| node.last_success.is_some() || *sums != Sums::default())
+        .map(|(node, kind, sums)| (&*node.name, kind, sums))
         .collect();
     let mut samples = writer.family(&f::TARGETS);
     for (node, kind, sums) in &combinations {

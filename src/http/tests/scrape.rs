@@ -1,7 +1,7 @@
 //! `/metrics`.
 
 use super::*;
-use crate::exposition::{Format, duplicate_series, families};
+use crate::exposition::{duplicate_series, families};
 use std::{
     collections::BTreeSet,
     io::{Read as _, Write as _},
@@ -134,10 +134,21 @@ async fn before_anything_was_seen_only_the_program_shows() {
     surface.status.send_replace(Arc::default());
     let text = surface.get("/metrics").await;
     let names = names(text.text());
-    for unknown in ["recliner_node_up", "recliner_scan_duration_seconds", "recliner_file_bytes"] {
+    for unknown in [
+        "recliner_node_up",
+        "recliner_scan_duration_seconds",
+        "recliner_targets",
+        "recliner_file_bytes",
+    ] {
         assert!(!names.contains(unknown), "{unknown}");
     }
     assert!(names.contains("recliner_build_info"));
+    // A node that was named and never read.
+    let mut draft = Draft::new(1);
+    draft.node("couchdb@a");
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let text = surface.get("/metrics").await;
+    assert!(!text.text().contains("recliner_targets{"), "{}", text.text());
 }
 
 #[tokio::test]
