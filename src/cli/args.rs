@@ -80,6 +80,9 @@ pub(super) struct WebArgs {
     /// Allow POST /-/reload and POST /-/quit; anyone who reaches the port may then use them
     #[arg(long = "web.enable-lifecycle")]
     pub(super) lifecycle: bool,
+    /// Users and certificates; refused by this version, which has neither
+    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
+    pub(super) web_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Flags)]

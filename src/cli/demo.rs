@@ -45,7 +45,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let transport = Transport::InProcess(cluster.by_host());
     let service = Service::start(loaded.settings, transport, serve::about(true), Clock::System)
         .await
-        .map_err(Failure::failed)?;
+        .map_err(serve::unstarted)?;
     let mut servers = JoinSet::new();
     let own = service.address();
     let mut lines = vec![
