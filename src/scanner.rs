@@ -38,6 +38,10 @@ const PUBLISH: Duration = Duration::from_secs(1);
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
 
+/// The pause after a sweep that could read nothing, where the interval is longer: CouchDB
+/// may be starting.
+const RETRY: Duration = Duration::from_secs(15);
+
 /// Which nodes this process serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Share {
@@ -219,6 +223,9 @@ impl Task {
                         *readings.slot_mut(slot) = stage.map(|stage| self.reading(stage));
                         if slot == Slot::Sweep && readings.sweep.is_none() {
                             next_sweep = next_sweep.max(Instant::now() + REST);
+                            if self.tables.status.problem.is_some() {
+                                next_sweep = next_sweep.min(Instant::now() + RETRY);
+                            }
                             self.publish();
                             dirty = false;
                         }

@@ -5,4 +5,5 @@ mod command;
 mod conformance;
 mod faults;
 mod house;
+mod live;
 mod support;

@@ -20,6 +20,10 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at while the login is refused.
 const LOOK_CLOSED: Duration = Duration::from_secs(5);
 
+/// How long after no server answered nobody is asked again: requests that come one after
+/// the other would each wait for all of them.
+const BREATH: Duration = Duration::from_secs(5);
+
 /// Owns the state of the gate.
 #[derive(Debug)]
 pub(in crate::couch) struct Keeper {
@@ -34,6 +38,8 @@ pub(in crate::couch) struct Keeper {
     attempt: u64,
     /// When a refused login is tried once more.
     closed_until: Option<Instant>,
+    /// When no server answered, and what the last one failed with.
+    unanswered: Option<(Instant, Error)>,
 }
 
 /// How one proof ended.
@@ -63,6 +69,7 @@ impl Keeper {
             pass,
             attempt: 0,
             closed_until: None,
+            unanswered: None,
         }
     }
 
@@ -87,7 +94,7 @@ impl Keeper {
             Command::Wanted { attempt } => {
                 let unproved =
                     matches!(*self.state.borrow(), State::Unproved { .. } | State::Proving { .. });
-                if unproved && attempt == self.attempt {
+                if unproved && attempt == self.attempt && !self.still_unanswered() {
                     let order = self.entries_but(None);
                     self.prove(&order).await;
                 }
@@ -98,6 +105,16 @@ impl Keeper {
                 let _gone = verdict.send(judged);
             }
         }
+    }
+
+    /// Gives the same answer again where no server gave one a moment ago.
+    fn still_unanswered(&mut self) -> bool {
+        let just_now = |(at, _): &&(Instant, Error)| at.elapsed() < BREATH;
+        let Some((_, why)) = self.unanswered.as_ref().filter(just_now) else { return false };
+        let why = Some(why.clone());
+        self.attempt = self.attempt.saturating_add(1);
+        self.state.send_replace(State::Unproved { attempt: self.attempt, why });
+        true
     }
 
     /// Live entries other than `not` that have not refused this login.
@@ -264,10 +281,11 @@ impl Keeper {
                 Proof::Unreachable(error) => last = Some(error),
             }
         }
-        let why = Some(last.unwrap_or_else(|| Error::LoginClosed {
+        let why = last.unwrap_or_else(|| Error::LoginClosed {
             why: "every CouchDB URL refused the login".into(),
-        }));
-        self.state.send_replace(State::Unproved { attempt: self.attempt, why });
+        });
+        self.unanswered = Some((Instant::now(), why.clone()));
+        self.state.send_replace(State::Unproved { attempt: self.attempt, why: Some(why) });
     }
 
     /// Opens the gate; `server` is the one that has just accepted the login.
@@ -275,6 +293,7 @@ impl Keeper {
         self.pass.epoch = self.attempt;
         self.pass.excuse = None;
         self.closed_until = None;
+        self.unanswered = None;
         if let Some(server) = server {
             server.door.open(self.pass.generation);
         }
