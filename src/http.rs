@@ -13,10 +13,15 @@ mod query;
 use crate::{plan::Plan, scanner};
 use axum::{
     Router,
+    http::StatusCode,
+    response::{IntoResponse, Response},
     routing::{any, get},
 };
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinError,
+};
 
 /// What the program says of itself.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +91,15 @@ pub fn router(state: State) -> Router {
         .route("/api/v1/config", get(api::config))
         .fallback(probes::not_found)
         .with_state(state)
+}
+
+/// The answer for work that was lost: its panic goes on here, and where the runtime ends
+/// there is nobody left to answer.
+fn lost(failed: JoinError) -> Response {
+    match failed.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n").into_response(),
+    }
 }
 
 #[cfg(test)]

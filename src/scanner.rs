@@ -242,7 +242,12 @@ impl Task {
     }
 
     fn publish(&mut self) {
-        self.snapshots.send_replace(self.tables.publish(self.clock.now()));
+        let snapshot = self.tables.publish(self.clock.now());
+        let status = &mut self.tables.status;
+        if status.ready {
+            status.ready_from.get_or_insert(snapshot.version());
+        }
+        self.snapshots.send_replace(snapshot);
         self.status.send_replace(Arc::new(self.tables.status.clone()));
     }
 

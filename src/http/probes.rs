@@ -6,6 +6,7 @@ use axum::{
     http::{Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 type Answer = (StatusCode, String);
@@ -17,8 +18,8 @@ pub(super) async fn healthy() -> &'static str {
 
 /// One pass over the nodes that answer has ended.
 pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answer {
-    let status = state.scanner.status.borrow().clone();
-    if status.ready {
+    let status = Arc::clone(&state.scanner.status.borrow());
+    if status.is_ready(state.plan.borrow().snapshot.version()) {
         return (StatusCode::OK, "recliner is ready\n".into());
     }
     let why = status.problem.clone().or_else(|| status.last_error.clone());

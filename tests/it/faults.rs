@@ -318,8 +318,9 @@ async fn lock_out(rig: &Rig, node: &str) {
     for _ in 0..5 {
         let bad = http::Request::get("/_session")
             .header(http::header::AUTHORIZATION, "Basic YWRtaW46Z3Vlc3M=")
-            .body(axum::body::Body::empty());
-        let answer = rig.cluster.router(node).oneshot(bad.unwrap()).await.unwrap();
+            .body(axum::body::Body::empty())
+            .expect("it is a request");
+        let answer = rig.cluster.router(node).oneshot(bad).await.expect("it answers");
         assert_eq!(answer.status(), 401);
     }
 }
