@@ -99,7 +99,19 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
 
 /// Says on standard error why a command ends; nothing can be done when that is closed too.
 fn complain(why: &str) {
-    let _closed = writeln!(std::io::stderr(), "recliner: {why}");
+    let lines: Vec<String> = why.lines().map(printable).collect();
+    let _closed = writeln!(std::io::stderr(), "recliner: {}", lines.join("\n"));
+}
+
+/// A name or a sentence from outside as one line can carry it: what would tear the line or
+/// steer the terminal is written out.
+fn printable(text: &str) -> String {
+    let torn = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if torn(letter) { line.extend(letter.escape_default()) } else { line.push(letter) }
+    }
+    line
 }
 
 /// Prints an answer; a reader that has gone away (`| head`) ends the command quietly.

@@ -13,12 +13,18 @@ mod query;
 
 use crate::{plan::Plan, scanner};
 use axum::{
-    Extension, Router, middleware,
+    Extension, Router,
+    http::StatusCode,
+    middleware,
+    response::{IntoResponse, Response},
     routing::{any, get, post},
 };
 use guard::Turns;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinError,
+};
 
 /// Scrapes that may be rendered at a time, as in Prometheus's own exporters; one more is
 /// told to come again.
@@ -104,6 +110,15 @@ pub fn router(state: State) -> Router {
         .route("/api/v1/", any(api::not_found))
         .layer(middleware::map_response(guard::harden))
         .with_state(state)
+}
+
+/// The answer for work that was lost: its panic goes on here, and where the runtime ends
+/// there is nobody left to answer.
+fn lost(failed: JoinError) -> Response {
+    match failed.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n").into_response(),
+    }
 }
 
 #[cfg(test)]

@@ -89,14 +89,18 @@ impl Task {
                 Event::News | Event::Tick => {}
             }
             let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
-            self = self.follow(snapshot).await;
+            self = match self.follow(snapshot).await {
+                Some(planner) => planner,
+                None => return,
+            };
         }
     }
 
     /// Brings the queues up to a snapshot and publishes what follows from it.
     ///
-    /// Off the runtime's threads: a million targets take a third of a second.
-    async fn follow(mut self, snapshot: Arc<Snapshot>) -> Self {
+    /// Off the runtime's threads: a million targets take a third of a second. `None` when
+    /// the runtime ends and has dropped the work.
+    async fn follow(mut self, snapshot: Arc<Snapshot>) -> Option<Self> {
         // Where the pace makes a sweep longer than the settings reckoned with, facts of the
         // last ones still count: else a large cluster would have no fresh facts at all.
         let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
@@ -110,11 +114,14 @@ impl Task {
         });
         let (queues, plan) = match work.await {
             Ok(done) => done,
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return None,
+            },
         };
         self.queues = queues;
         self.plan.send_replace(Arc::new(plan));
-        self
+        Some(self)
     }
 }
 

@@ -48,6 +48,10 @@ const BATCH: usize = 64;
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
 
+/// The pause after a sweep that could read nothing, where the interval is longer: CouchDB
+/// may be starting.
+const RETRY: Duration = Duration::from_secs(15);
+
 /// Which nodes this process serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Share {
@@ -223,6 +227,9 @@ impl Task {
                     dirty = true;
                     if self.apply(slot, seen, &mut readings, &settings) && slot == Slot::Sweep {
                         next_sweep = next_sweep.max(Instant::now() + REST);
+                        if self.tables.status.problem.is_some() {
+                            next_sweep = next_sweep.min(Instant::now() + RETRY);
+                        }
                         self.publish();
                         dirty = false;
                     }
@@ -266,7 +273,12 @@ impl Task {
     }
 
     fn publish(&mut self) {
-        self.snapshots.send_replace(self.tables.publish(self.clock.now()));
+        let snapshot = self.tables.publish(self.clock.now());
+        let status = &mut self.tables.status;
+        if status.ready {
+            status.ready_from.get_or_insert(snapshot.version());
+        }
+        self.snapshots.send_replace(snapshot);
         self.status.send_replace(Arc::new(self.tables.status.clone()));
     }
 

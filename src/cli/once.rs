@@ -3,6 +3,7 @@
 use super::{
     Failure,
     args::{LogArgs, SourceArgs},
+    printable,
 };
 use crate::{
     clock::Clock,
@@ -134,7 +135,7 @@ pub(super) fn warn_of(status: &Status) {
     let mut err = std::io::stderr().lock();
     let mut say = |line: &str| {
         // Nothing can be done when standard error is closed.
-        let _closed = writeln!(err, "recliner: {line}");
+        let _closed = writeln!(err, "recliner: {}", printable(line));
     };
     for right in &status.missing_rights {
         say(right);

@@ -1,5 +1,6 @@
 //! Tables for people, in as many columns as the terminal has.
 
+use super::printable;
 use crate::{
     clock::Moment,
     plan::Plan,
@@ -30,7 +31,7 @@ pub(super) fn nodes(plan: &Plan, width: u16) -> String {
         let sums = totals.of(node, Kind::Db);
         let served = |number: String| if line.served { number } else { "-".to_owned() };
         table.add_row([
-            line.node,
+            printable(&line.node),
             line.up.map_or("?", |up| if up { "yes" } else { "no" }).to_owned(),
             line.version.unwrap_or_else(|| "?".to_owned()),
             served(sums.states.iter().sum::<u64>().to_string()),
@@ -74,7 +75,7 @@ pub(super) fn queues(plan: &Plan, width: u16) -> String {
             .map(|((best, _), channel)| priority(channel.priority, best));
         table.add_row([
             channel.map_or_else(String::new, |channel| channel.name.to_string()),
-            node.map_or("", |node| short_node(plan, &node.name)).to_owned(),
+            node.map_or_else(String::new, |node| printable(short_node(plan, &node.name))),
             waiting,
             queue.active.to_string(),
             size::shown(queue.reclaimable).to_string(),
@@ -108,8 +109,8 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
         let channel = plan.placement(target.ix()).map(|(channel, _)| channel.name.to_string());
         let (what, place) = what_and_where(plan, *target);
         table.add_row([
-            what,
-            place,
+            shortened(&printable(&what)),
+            printable(&place),
             bytes(target.on_disk(target.facts().file.get())),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
             bytes(target.reclaimable()),
@@ -122,6 +123,16 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
     }
     text.push_str(&odd(plan, width));
     text
+}
+
+/// A name of at most forty letters; of a longer one both ends, because they tell most.
+fn shortened(name: &str) -> String {
+    let letters = name.chars().count();
+    if letters <= 40 {
+        return name.to_owned();
+    }
+    let (head, tail) = (name.chars().take(26), name.chars().skip(letters - 13));
+    head.chain(['…']).chain(tail).collect()
 }
 
 /// What tells a cluster's nodes apart: their hosts where they share the part before it, the
@@ -164,7 +175,7 @@ fn odd(plan: &Plan, width: u16) -> String {
     for target in plan.snapshot.targets().filter(|target| target.state() != State::Ok) {
         count += 1;
         if count <= ROWS {
-            table.add_row([target.state().label().to_owned(), report::title(target)]);
+            table.add_row([target.state().label().to_owned(), printable(&report::title(target))]);
         }
     }
     match count {
@@ -176,7 +187,7 @@ fn odd(plan: &Plan, width: u16) -> String {
 
 /// Why one target is or is not a candidate, from its JSON, whoever made that.
 pub(super) fn explained(target: &Value) -> String {
-    let text_of = |name: &str| target[name].as_str().map(ToOwned::to_owned);
+    let text_of = |name: &str| target[name].as_str().map(printable);
     let number_of = |name: &str| target[name].as_u64();
     let mut text = format!("{}\n", text_of("id").unwrap_or_default());
     let mut say = |name: &str, value: &str| {
@@ -185,8 +196,8 @@ pub(super) fn explained(target: &Value) -> String {
     if let Some(name) = text_of("name") {
         say("shard", &name);
     }
-    let designs: Vec<&str> =
-        target["ddocs"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let designs = target["ddocs"].as_array().into_iter().flatten();
+    let designs: Vec<String> = designs.filter_map(Value::as_str).map(printable).collect();
     if !designs.is_empty() {
         say("documents", &designs.join(", "));
     }

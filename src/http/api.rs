@@ -72,7 +72,7 @@ async fn worked_out(
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(data)) => success(&data),
         Ok(Err(refused)) => refused.into_response(),
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        Err(failed) => super::lost(failed),
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn status(
         "revision": state.about.revision,
         "simulated": state.about.simulated,
         "mode": config.mode.label(),
-        "ready": status.ready,
+        "ready": status.is_ready(plan.snapshot.version()),
         "generated_at": plan.snapshot.generated_at().rfc3339(),
         "nodes": report::nodes(&plan).collect::<Vec<_>>(),
         "sweep": {

@@ -35,7 +35,7 @@ pub(super) async fn metrics(
     });
     let body = match rendered.await {
         Ok(body) => body,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        Err(failed) => return super::lost(failed),
     };
     let vary = (header::VARY, "accept, accept-encoding");
     let kind = (header::CONTENT_TYPE, format.content_type());

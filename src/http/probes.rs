@@ -9,6 +9,7 @@ use axum::{
     http::{HeaderMap, Method, StatusCode},
     response::{IntoResponse, Response},
 };
+use std::sync::Arc;
 use tokio::sync::{
     mpsc::{Sender, error::TrySendError},
     oneshot,
@@ -23,8 +24,8 @@ pub(super) async fn healthy() -> &'static str {
 
 /// One pass over the nodes that answer has ended.
 pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answer {
-    let status = state.status.borrow().clone();
-    if status.ready {
+    let status = Arc::clone(&state.status.borrow());
+    if status.is_ready(state.plan.borrow().snapshot.version()) {
         return (StatusCode::OK, "recliner is ready\n".into());
     }
     let why = status.problem.clone().or_else(|| status.last_error.clone());

@@ -67,7 +67,9 @@ impl HttpSource {
                 stream::iter(names).map(move |node| self.clone().node(node)).buffer_unordered(32);
             first.chain(nodes)
         };
-        stream::once(reshard).chain(stream::once(members).flatten()).boxed()
+        // Side by side, so that a cluster that hangs is waited for once.
+        stream::select(stream::once(reshard).boxed(), stream::once(members).flatten().boxed())
+            .boxed()
     }
 
     async fn node(self, node: String) -> Observation {

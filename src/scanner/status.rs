@@ -12,6 +12,8 @@ use std::{
 pub struct Status {
     /// Whether one pass over the nodes that answer has ended.
     pub ready: bool,
+    /// The first snapshot that holds that pass.
+    pub ready_from: Option<u64>,
     /// Sweeps that ended.
     pub sweeps: u64,
     /// The sweep that runs.
@@ -30,6 +32,14 @@ pub struct Status {
     pub problem: Option<String>,
     /// The last thing that could not be read, in a sentence.
     pub last_error: Option<String>,
+}
+
+impl Status {
+    /// Whether whoever has seen this version of the snapshot has seen one whole pass.
+    #[must_use]
+    pub fn is_ready(&self, version: u64) -> bool {
+        self.ready && self.ready_from.is_none_or(|from| from <= version)
+    }
 }
 
 /// How far a sweep is.

@@ -128,6 +128,25 @@ async fn a_node_that_is_down_costs_its_own_freshness() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_that_hangs_altogether_is_told_in_bounded_time() {
+    let mut rig = Rig::new(world(), ON_DEMAND);
+    rig.cluster.faults().plan(Fault::everywhere(Effect::Hang));
+    let began = Instant::now();
+    rig.sweep().await;
+    assert_eq!(began.elapsed(), Duration::from_secs(90), "each address once, for couchdb.timeout");
+    let problem = rig.status().problem.clone().unwrap();
+    assert!(problem.contains("no whole answer within 30s"), "{problem}");
+    assert!(!rig.status().ready);
+    // It is tried again long before the interval is over.
+    rig.cluster.faults().clear();
+    let sweeps = rig.status().sweeps;
+    rig.until(|status| status.sweeps > sweeps && status.ready).await;
+    assert!(began.elapsed() < Duration::from_secs(300), "{:?}", began.elapsed());
+    let plan = rig.planned().await;
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+}
+
+#[tokio::test(start_paused = true)]
 async fn shards_that_fail_leave_their_node_up() {
     let strike =
         |rig: &Rig| rig.cluster.faults().plan(Fault::on(B, Effect::Status(500)).at("shards%2F"));
@@ -299,8 +318,9 @@ async fn lock_out(rig: &Rig, node: &str) {
     for _ in 0..5 {
         let bad = http::Request::get("/_session")
             .header(http::header::AUTHORIZATION, "Basic YWRtaW46Z3Vlc3M=")
-            .body(axum::body::Body::empty());
-        let answer = rig.cluster.router(node).oneshot(bad.unwrap()).await.unwrap();
+            .body(axum::body::Body::empty())
+            .expect("it is a request");
+        let answer = rig.cluster.router(node).oneshot(bad).await.expect("it answers");
         assert_eq!(answer.status(), 401);
     }
 }

@@ -6,4 +6,5 @@ mod conformance;
 mod docs;
 mod faults;
 mod house;
+mod live;
 mod support;

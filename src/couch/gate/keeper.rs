@@ -20,6 +20,10 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at while the login is refused.
 const LOOK_CLOSED: Duration = Duration::from_secs(5);
 
+/// How long after no server answered nobody is asked again: requests that come one after
+/// the other would each wait for all of them.
+const BREATH: Duration = Duration::from_secs(5);
+
 /// Owns the state of the gate.
 #[derive(Debug)]
 pub(in crate::couch) struct Keeper {
@@ -36,6 +40,8 @@ pub(in crate::couch) struct Keeper {
     attempt: u64,
     /// When a refused login is tried once more.
     closed_until: Option<Instant>,
+    /// When no server answered, and what the last one failed with.
+    unanswered: Option<(Instant, Error)>,
 }
 
 /// How one proof ended.
@@ -66,6 +72,7 @@ impl Keeper {
             pass,
             attempt: 0,
             closed_until: None,
+            unanswered: None,
         }
     }
 
@@ -90,7 +97,7 @@ impl Keeper {
             Command::Wanted { attempt } => {
                 let unproved =
                     matches!(*self.state.borrow(), State::Unproved { .. } | State::Proving { .. });
-                if unproved && attempt == self.attempt {
+                if unproved && attempt == self.attempt && !self.still_unanswered() {
                     let order = self.entries_but(None);
                     self.prove(&order).await;
                 }
@@ -101,6 +108,16 @@ impl Keeper {
                 let _gone = verdict.send(judged);
             }
         }
+    }
+
+    /// Gives the same answer again where no server gave one a moment ago.
+    fn still_unanswered(&mut self) -> bool {
+        let just_now = |(at, _): &&(Instant, Error)| at.elapsed() < BREATH;
+        let Some((_, why)) = self.unanswered.as_ref().filter(just_now) else { return false };
+        let why = Some(why.clone());
+        self.attempt = self.attempt.saturating_add(1);
+        self.state.send_replace(State::Unproved { attempt: self.attempt, why });
+        true
     }
 
     /// Live entries other than `not` that have not refused this login.
@@ -269,8 +286,9 @@ impl Keeper {
             }
         }
         let refused = || Error::LoginClosed { why: "every CouchDB URL refused the login".into() };
-        let why = Some(last.unwrap_or_else(refused));
-        self.state.send_replace(State::Unproved { attempt: self.attempt, why });
+        let why = last.unwrap_or_else(refused);
+        self.unanswered = Some((Instant::now(), why.clone()));
+        self.state.send_replace(State::Unproved { attempt: self.attempt, why: Some(why) });
     }
 
     /// Opens the gate; `server` is the one that has just accepted the login.
@@ -279,6 +297,7 @@ impl Keeper {
         self.pass.excuse = None;
         self.declined = None;
         self.closed_until = None;
+        self.unanswered = None;
         if let Some(server) = server {
             server.door.open(self.pass.generation);
         }

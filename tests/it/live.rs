@@ -1,0 +1,536 @@
+//! The contract: what recliner sees is what CouchDB answers when it is asked by hand.
+//!
+//! The same checks run against the simulator behind sockets, always, and against a real
+//! cluster where one is named:
+//!
+//! ```sh
+//! RECLINER_TEST_COUCHDB_URL=http://127.0.0.1:5984 RECLINER_TEST_COUCHDB_USER=admin \
+//!   RECLINER_TEST_COUCHDB_PASSWORD=... cargo test --test it live -- --ignored
+//! ```
+//!
+//! The URL may be several, with commas. Databases and users that a test makes begin with
+//! `recliner-test-` and are deleted at its end, whether it passed or not.
+
+use crate::support::{Db, ViewLine, db_id, dbs_seen, node, queue, target, targets, views_seen};
+use futures::FutureExt as _;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use recliner::{
+    clock::Clock,
+    config::{self, Flags},
+    couch::Transport,
+    plan::Plan,
+    service::{Tasks, Watch},
+    sim::{Cluster, Config, Database, Design},
+    snapshot::SmooshSeen,
+    target::{Kind, ShardName, State},
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, resume_unwind},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{net::TcpListener, task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A CouchDB to ask by hand, without any of recliner's client.
+#[derive(Clone)]
+struct Couch {
+    http: reqwest::Client,
+    urls: Vec<String>,
+    user: String,
+    password: String,
+}
+
+fn encoded(part: &str) -> String {
+    utf8_percent_encode(part, NON_ALPHANUMERIC).to_string()
+}
+
+impl Couch {
+    fn new(urls: Vec<String>, user: &str, password: &str) -> Self {
+        // Other tests of this process may have been first.
+        let _again = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
+        let http = http.expect("the HTTP library is sound");
+        Self { http, urls, user: user.to_owned(), password: password.to_owned() }
+    }
+
+    /// The one that the environment names.
+    fn named() -> Self {
+        let read = |name: &str| {
+            std::env::var(name).unwrap_or_else(|_| panic!("{name} has to be set for this test"))
+        };
+        let urls = read("RECLINER_TEST_COUCHDB_URL");
+        Self::new(
+            urls.split(',').map(|url| url.trim_end_matches('/').to_owned()).collect(),
+            &read("RECLINER_TEST_COUCHDB_USER"),
+            &read("RECLINER_TEST_COUCHDB_PASSWORD"),
+        )
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+        let mut request = self
+            .http
+            .request(method.clone(), format!("{}{path}", self.urls[0]))
+            .basic_auth(&self.user, Some(&self.password));
+        if let Some(body) = body {
+            request = request
+                .header("Content-Type", "application/json")
+                .body(serde_json::to_vec(&body).expect("it is JSON"));
+        }
+        let answer = request.send().await.unwrap_or_else(|why| panic!("{method} {path}: {why}"));
+        let status = answer.status().as_u16();
+        let text = answer.text().await.expect("the body is whole");
+        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask(Method::GET, path, None).await;
+        assert_eq!(status, 200, "{path}: {body}");
+        body
+    }
+
+    /// Changes something; what it says is checked.
+    async fn change(&self, method: Method, path: &str, body: Option<Value>) -> Value {
+        let (status, answer) = self.ask(method.clone(), path, body).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+        answer
+    }
+
+    async fn nodes(&self) -> Vec<String> {
+        let members = self.get("/_membership").await;
+        let names = members["cluster_nodes"].as_array().expect("it lists nodes").iter();
+        names.map(|name| name.as_str().expect("it is a name").to_owned()).collect()
+    }
+
+    /// The files on a node that belong to the databases looked at, and its own.
+    async fn files(&self, node: &str, prefix: &str) -> Vec<String> {
+        let all = self.get(&format!("/_node/{node}/_all_dbs")).await;
+        let names = all.as_array().expect("it lists files").iter().filter_map(Value::as_str);
+        names
+            .filter(|name| ShardName::split(name).is_some_and(|shard| shard.db.starts_with(prefix)))
+            .map(ToOwned::to_owned)
+            .collect()
+    }
+
+    /// One file of a node as CouchDB tells of it.
+    async fn shard(&self, node: &str, file: &str) -> Db {
+        let info = self.get(&format!("/_node/{node}/{}", encoded(file))).await;
+        let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");
+        Db {
+            state: State::Ok,
+            sizes: Some(["/sizes/file", "/sizes/active", "/sizes/external"].map(number)),
+            seqs: Some(["/update_seq", "/compacted_seq"].map(number)),
+            docs: Some(["/doc_count", "/doc_del_count"].map(number)),
+            compact_running: info["compact_running"] == true,
+        }
+    }
+
+    /// A view index as CouchDB tells of it on the range that holds its first document, at
+    /// the first node by name.
+    async fn view(&self, db: &str, designs: &[&str]) -> ViewLine {
+        let name = designs[0].strip_prefix("_design/").expect("it is an id");
+        let place = self.get(&format!("/{}/_shards/{}", encoded(db), encoded(designs[0]))).await;
+        let range = place["range"].as_str().expect("it names a range").to_owned();
+        let all = self.get(&format!("/{}/_shards", encoded(db))).await;
+        let shards = all["shards"].as_object().expect("it lists ranges");
+        let copies =
+            shards.values().map(|nodes| nodes.as_array().map_or(0, Vec::len)).sum::<usize>();
+        let mut holders: Vec<&str> = shards[&range]
+            .as_array()
+            .expect("it lists nodes")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        holders.sort_unstable();
+        let files = self.files(holders[0], db).await;
+        let file = files
+            .iter()
+            .find(|file| {
+                ShardName::split(file)
+                    .is_some_and(|shard| shard.db == db && shard.range.to_string() == range)
+            })
+            .expect("the node has the file");
+        let path =
+            format!("/_node/{}/{}/_design/{}/_info", holders[0], encoded(file), encoded(name));
+        let info = self.get(&path).await;
+        let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");
+        ViewLine {
+            state: State::Ok,
+            designs: designs.iter().map(|id| (*id).to_owned()).collect(),
+            exact: true,
+            copies: u32::try_from(copies).expect("they are few"),
+            sizes: Some(
+                [
+                    "/view_index/sizes/file",
+                    "/view_index/sizes/active",
+                    "/view_index/sizes/external",
+                ]
+                .map(number),
+            ),
+            pending: Some(number("/view_index/pending_updates")),
+        }
+    }
+
+    /// Reads the cluster once, with all of recliner's own.
+    async fn sweep(&self, yaml: &str) -> (Arc<Plan>, Arc<recliner::scanner::Status>) {
+        let flags = Flags {
+            couchdb_urls: self.urls.clone(),
+            couchdb_username: Some(self.user.clone()),
+            env_password: Some(self.password.as_str().into()),
+            ..Flags::default()
+        };
+        let file = config::File { name: Path::new("recliner.yml"), bytes: yaml.as_bytes() };
+        let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
+        let transport = Transport::http(&settings.couchdb).expect("the settings are sound");
+        let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+        let registry = prometheus::Registry::new();
+        let mut watch =
+            Watch::start(&settings, transport, Clock::System, &registry, &mut tasks, &stop)
+                .expect("the settings are sound");
+        let looked = async {
+            let status = watch
+                .scanner
+                .status
+                .wait_for(|status| status.sweeps > 0)
+                .await
+                .map(|it| Arc::clone(&it));
+            let version = watch.scanner.snapshots.borrow().version();
+            let plan = watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
+            (Arc::clone(&plan.expect("the planner lives")), status.expect("the scanner lives"))
+        };
+        let seen = time::timeout(PATIENCE, looked).await.expect("a sweep ends in time");
+        stop.cancel();
+        seen
+    }
+
+    /// Whether what recliner sees of the databases that begin with `prefix` is what CouchDB
+    /// says of them: every file on every node with its numbers.
+    async fn agrees(&self, plan: &Plan, prefix: &str) {
+        let mut there = BTreeMap::new();
+        for node in self.nodes().await {
+            for file in self.files(&node, prefix).await {
+                there.insert(db_id(&node, &file), self.shard(&node, &file).await);
+            }
+        }
+        assert!(!there.is_empty(), "there is something to see");
+        let mut seen = dbs_seen(plan);
+        let of_prefix: BTreeSet<String> = targets(plan, Kind::Db)
+            .filter(|target| target.db_name().db.starts_with(prefix))
+            .map(|target| target.id().to_string())
+            .collect();
+        seen.retain(|id, _| of_prefix.contains(id));
+        assert_eq!(seen, there);
+    }
+}
+
+/// The views of the databases that begin with `prefix`.
+fn views_of(plan: &Plan, prefix: &str) -> BTreeMap<(String, String), ViewLine> {
+    let mut views = views_seen(plan);
+    views.retain(|(db, _), _| db.starts_with(prefix));
+    views
+}
+
+/// Runs a test and deletes what it may have left, also when it fails.
+async fn and_clean_up(couch: &Couch, prefix: &str, test: impl Future<Output = ()>) {
+    let ended = AssertUnwindSafe(test).catch_unwind().await;
+    let all = couch.get("/_all_dbs").await;
+    for db in all.as_array().into_iter().flatten().filter_map(Value::as_str) {
+        if db.starts_with(prefix) {
+            couch.change(Method::DELETE, &format!("/{}", encoded(db)), None).await;
+        }
+    }
+    let user = user_path(prefix);
+    let (status, made) = couch.ask(Method::GET, &user, None).await;
+    if let Some(rev) = made["_rev"].as_str().filter(|_| status == 200) {
+        couch.change(Method::DELETE, &format!("{user}?rev={rev}"), None).await;
+    }
+    if let Err(panic) = ended {
+        resume_unwind(panic);
+    }
+}
+
+/// Where the user of this name is kept.
+fn user_path(name: &str) -> String {
+    format!("/_users/org.couchdb.user%3A{name}")
+}
+
+/// A prefix that no other run uses.
+fn prefix(what: &str) -> String {
+    format!("recliner-test-{}-{what}", std::process::id())
+}
+
+/// Makes a database and fills it, `rounds` times over.
+async fn make(couch: &Couch, db: &str, rounds: u32, designs: &[(&str, Value)]) {
+    let path = format!("/{}", encoded(db));
+    couch.change(Method::PUT, &format!("{path}?q=2"), None).await;
+    let designs = designs.iter().map(|(name, design)| {
+        let mut design = design.clone();
+        design["_id"] = format!("_design/{name}").into();
+        design
+    });
+    let designs: Vec<Value> = designs.collect();
+    couch
+        .change(Method::POST, &format!("{path}/_bulk_docs"), Some(json!({ "docs": designs })))
+        .await;
+    let mut revisions: Vec<Value> = vec![Value::Null; 200];
+    for round in 0..rounds {
+        let docs: Vec<Value> = revisions
+            .iter()
+            .enumerate()
+            .map(|(at, rev)| {
+                let mut doc = json!({"_id": format!("doc-{at:04}"), "n": at, "round": round, "pad": "x".repeat(400)});
+                if !rev.is_null() {
+                    doc["_rev"] = rev.clone();
+                }
+                doc
+            })
+            .collect();
+        let answer = couch
+            .change(Method::POST, &format!("{path}/_bulk_docs"), Some(json!({ "docs": docs })))
+            .await;
+        revisions = answer
+            .as_array()
+            .expect("it lists revisions")
+            .iter()
+            .map(|row| row["rev"].clone())
+            .collect();
+    }
+}
+
+fn map(field: &str) -> Value {
+    let code = format!("function (doc) {{ emit(doc.{field}, null); }}");
+    json!({"language": "javascript", "views": {"v": {"map": code}}})
+}
+
+/// Waits until two looks at everything below `prefix` agree: builds, commits and smoosh
+/// come to an end.
+async fn quiet(couch: &Couch, prefix: &str) {
+    let look = async || {
+        let mut seen = Vec::new();
+        for node in couch.nodes().await {
+            for file in couch.files(&node, prefix).await {
+                seen.push((node.clone(), file.clone(), couch.shard(&node, &file).await));
+            }
+        }
+        let tasks = couch.get("/_active_tasks").await;
+        (seen, tasks.to_string().contains(prefix))
+    };
+    let settled = async {
+        let mut before = look().await;
+        loop {
+            time::sleep(Duration::from_secs(2)).await;
+            let now = look().await;
+            if now == before && !now.1 {
+                return;
+            }
+            before = now;
+        }
+    };
+    time::timeout(PATIENCE, settled).await.expect("the cluster comes to rest");
+}
+
+#[tokio::test]
+async fn the_simulator_keeps_the_contract() {
+    let nodes = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
+    let twin = |name: &str| Design { views: vec!["same".to_owned()], ..Design::new(name) };
+    let odd = Design { views: vec!["odd".to_owned()], ..Design::new("per%cent \"quote\"\nline") };
+    let designs = vec![twin("one"), twin("two"), odd];
+    let world = Config::new(&nodes)
+        .with(Database { designs, q: 4, ..Database::new("recliner-test-sim/a+b") })
+        .with(Database::new("recliner-test-sim/_design/x"));
+    let cluster = Cluster::new(world, 1, Clock::System).unwrap();
+    let (mut urls, mut servers) = (Vec::new(), JoinSet::new());
+    for (_, router) in cluster.routers() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        urls.push(format!("http://{}", listener.local_addr().unwrap()));
+        servers.spawn(async move { axum::serve(listener, router).await });
+    }
+    let couch = Couch::new(urls, "admin", "secret");
+    let (plan, status) = couch.sweep("").await;
+    assert_eq!(status.errors, BTreeMap::new());
+    couch.agrees(&plan, "recliner-test-sim").await;
+    let mut there = BTreeMap::new();
+    for designs in [&["_design/one", "_design/two"][..], &["_design/per%cent \"quote\"\nline"]] {
+        let key = ("recliner-test-sim/a+b".to_owned(), designs[0].to_owned());
+        there.insert(key, couch.view("recliner-test-sim/a+b", designs).await);
+    }
+    assert_eq!(views_of(&plan, "recliner-test-sim"), there);
+}
+
+#[tokio::test]
+#[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
+async fn every_node_of_the_cluster_answers() {
+    let couch = Couch::named();
+    let (plan, status) = couch.sweep("").await;
+    assert_eq!((status.errors.clone(), status.problem.clone()), (BTreeMap::new(), None));
+    let version = couch.get("/").await["version"].as_str().unwrap().to_owned();
+    for name in couch.nodes().await {
+        let seen = node(&plan, &name);
+        assert_eq!((seen.up, seen.member), (Some(true), true), "{name}");
+        assert_eq!(seen.version.map(|seen| seen.to_string()), Some(version.clone()), "{name}");
+        if seen.own_address {
+            assert_ne!(seen.smoosh, SmooshSeen::Failed, "{name}");
+        } else {
+            assert_eq!(seen.smoosh, SmooshSeen::Unasked, "{name}");
+        }
+        for local in ["_dbs", "_nodes"] {
+            assert!(target(&plan, &db_id(&name, local)).is_some(), "{name} {local}");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
+async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
+    let couch = Couch::named();
+    let prefix = prefix("odd");
+    let (plain, odd, like_a_design, long) = (
+        prefix.clone(),
+        format!("{prefix}/a+b_$()-"),
+        format!("{prefix}/_design/x"),
+        format!("{prefix}/{}", "n".repeat(199 - prefix.len())),
+    );
+    and_clean_up(&couch, &prefix, async {
+        let names = [
+            "per%cent",
+            "%2e%2e",
+            "quo\"te's",
+            "new\nline",
+            "d\u{e9}j\u{e0} \u{1f600}",
+            "a/b",
+            "x?y#z",
+        ];
+        let mut designs: Vec<(&str, Value)> = Vec::new();
+        let fields: Vec<String> = (0..names.len()).map(|at| format!("field_{at}")).collect();
+        for (name, field) in names.iter().zip(&fields) {
+            designs.push((name, map(field)));
+        }
+        designs.push(("..", map("dots")));
+        designs.push(("twin_a", map("n")));
+        designs.push(("twin_b", map("n")));
+        designs.push(("filters", json!({"filters": {"f": "function () { return true; }"}})));
+        designs.push((
+            "coffee",
+            json!({"language": "coffeescript", "views": {"v": {"map": "(doc) -> emit doc.n"}}}),
+        ));
+        make(&couch, &plain, 3, &designs).await;
+        for db in [&odd, &like_a_design, &long] {
+            make(&couch, db, 2, &[("x", map("n"))]).await;
+            couch.get(&format!("/{}/_design/x/_view/v?limit=0", encoded(db))).await;
+        }
+        for name in names.iter().chain(&["twin_a"]) {
+            couch
+                .get(&format!("/{}/_design/{}/_view/v?limit=0", encoded(&plain), encoded(name)))
+                .await;
+        }
+        quiet(&couch, &prefix).await;
+
+        let (plan, status) = couch.sweep("").await;
+        assert_eq!(status.errors, BTreeMap::new());
+        couch.agrees(&plan, &prefix).await;
+        let mut there = BTreeMap::new();
+        for db in [&odd, &like_a_design, &long] {
+            there
+                .insert((db.clone(), "_design/x".to_owned()), couch.view(db, &["_design/x"]).await);
+        }
+        for name in names {
+            let id = format!("_design/{name}");
+            there.insert((plain.clone(), id.clone()), couch.view(&plain, &[&id]).await);
+        }
+        let twins = ["_design/twin_a", "_design/twin_b"];
+        there.insert((plain.clone(), twins[0].to_owned()), couch.view(&plain, &twins).await);
+        let copies = there[&(plain.clone(), twins[0].to_owned())].copies;
+        let dots = ViewLine {
+            state: State::Unaddressable,
+            designs: vec!["_design/..".to_owned()],
+            exact: false,
+            copies,
+            sizes: None,
+            pending: None,
+        };
+        there.insert((plain.clone(), "_design/..".to_owned()), dots);
+        assert_eq!(views_of(&plan, &prefix), there);
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
+async fn a_compaction_and_a_second_life_are_seen() {
+    let couch = Couch::named();
+    let prefix = prefix("life");
+    and_clean_up(&couch, &prefix, async {
+        let path = format!("/{}", encoded(&prefix));
+        make(&couch, &prefix, 12, &[]).await;
+        quiet(&couch, &prefix).await;
+        let eager = format!("channels:\n  - {{name: eager, kind: db, priority: ratio, min_priority: 1.5, min_size: 1KiB, databases: {{include: ['{prefix}']}}}}\n");
+        let (before, _) = couch.sweep(&eager).await;
+        couch.agrees(&before, &prefix).await;
+        let waiting = queue(&before, "eager").0;
+        assert!(waiting > 0, "what was written twelve times over waits");
+
+        couch.change(Method::POST, &format!("{path}/_compact"), Some(json!({}))).await;
+        quiet(&couch, &prefix).await;
+        let (after, _) = couch.sweep(&eager).await;
+        couch.agrees(&after, &prefix).await;
+        assert!(queue(&after, "eager").0 < waiting, "what was compacted waits no more");
+
+        couch.change(Method::DELETE, &path, None).await;
+        time::sleep(Duration::from_secs(2)).await;
+        make(&couch, &prefix, 1, &[]).await;
+        quiet(&couch, &prefix).await;
+        let (again, _) = couch.sweep("").await;
+        couch.agrees(&again, &prefix).await;
+        let ids = |plan: &Plan| -> BTreeSet<String> {
+            targets(plan, Kind::Db)
+                .filter(|target| target.db_name().db == prefix)
+                .map(|target| target.id().to_string())
+                .collect()
+        };
+        assert!(ids(&after).is_disjoint(&ids(&again)), "another suffix, other targets");
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs RECLINER_TEST_COUCHDB_URL"]
+async fn a_member_sees_its_database_and_hears_what_it_lacks() {
+    let couch = Couch::named();
+    let prefix = prefix("member");
+    and_clean_up(&couch, &prefix, async {
+        let made = json!({"name": prefix, "password": "p", "roles": [], "type": "user"});
+        couch.change(Method::PUT, &user_path(&prefix), Some(made)).await;
+        make(&couch, &prefix, 1, &[("x", map("n"))]).await;
+        let path = format!("/{}", encoded(&prefix));
+        couch.get(&format!("{path}/_design/x/_view/v?limit=0")).await;
+        let security = json!({"admins": {"roles": ["_admin"]}, "members": {"names": [prefix]}});
+        couch.change(Method::PUT, &format!("{path}/_security"), Some(security)).await;
+        quiet(&couch, &prefix).await;
+        let member = Couch::new(couch.urls.clone(), &prefix, "p");
+        let yaml = format!("channels:\n  - {{name: mine, kind: db, priority: ratio, databases: {{include: ['{prefix}']}}}}\n");
+        let (plan, status) = member.sweep(&yaml).await;
+        assert_eq!(status.problem, None);
+        let mut there = BTreeMap::new();
+        for node in couch.nodes().await {
+            for file in couch.files(&node, &prefix).await {
+                there.insert(db_id(&node, &file), Db::unmeasured(State::Ok));
+            }
+        }
+        assert_eq!(dbs_seen(&plan), there);
+        let view = &views_of(&plan, &prefix)[&(prefix.clone(), "_design/x".to_owned())];
+        assert_eq!((view.state, view.exact), (State::Ok, false));
+        assert!(view.sizes.is_some());
+        let begins = |what: &str| status.missing_rights.iter().any(|right| right.starts_with(what));
+        for right in ["the list of nodes", "the shard map", "the list of databases"] {
+            assert!(begins(right), "{right}: {:?}", status.missing_rights);
+        }
+    })
+    .await;
+}
