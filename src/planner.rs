@@ -86,29 +86,20 @@ impl Task {
                 Event::News | Event::Tick => {}
             }
             let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
-            self = self.follow(snapshot).await;
+            self.follow(&snapshot);
         }
     }
 
     /// Brings the queues up to a snapshot and publishes what follows from it.
     ///
-    /// Off the runtime's threads: a million targets take a third of a second.
-    async fn follow(mut self, snapshot: Arc<Snapshot>) -> Self {
+    /// A million targets take a third of a second, which is why whoever runs this task
+    /// gives it a thread of its own.
+    fn follow(&mut self, snapshot: &Arc<Snapshot>) {
         let fresh_for = self.settings.borrow().fresh_for;
         let now = self.clock.now();
-        let mut queues = self.queues;
-        let work = tokio::task::spawn_blocking(move || {
-            queues.follow(&snapshot, now);
-            let plan = queues.publish(&snapshot, now, fresh_for);
-            (queues, plan)
-        });
-        let (queues, plan) = match work.await {
-            Ok(done) => done,
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-        };
-        self.queues = queues;
+        self.queues.follow(snapshot, now);
+        let plan = self.queues.publish(snapshot, now, fresh_for);
         self.plan.send_replace(Arc::new(plan));
-        self
     }
 }
 
