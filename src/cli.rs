@@ -17,6 +17,10 @@ use args::{Args, Command};
 use clap::Parser;
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
+/// Threads for requests, answers and timers; the tables have their own. CouchDB is slower
+/// than one of them, and more only wake each other up.
+const WORKERS: usize = 2;
+
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -71,7 +75,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         complain("the TLS provider was installed twice");
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match builder.worker_threads(WORKERS).enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => {
             complain(&format!("cannot start the runtime: {why}"));
@@ -88,6 +93,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::CheckConfig(args) => check::run(&args),
         }
     });
+    // What still looks up a name or reads a file holds up nobody.
+    runtime.shutdown_background();
     match ended {
         Ok(exit) => exit,
         Err(failure) => {

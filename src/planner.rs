@@ -89,39 +89,23 @@ impl Task {
                 Event::News | Event::Tick => {}
             }
             let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
-            self = match self.follow(snapshot).await {
-                Some(planner) => planner,
-                None => return,
-            };
+            self.follow(&snapshot);
         }
     }
 
     /// Brings the queues up to a snapshot and publishes what follows from it.
     ///
-    /// Off the runtime's threads: a million targets take a third of a second. `None` when
-    /// the runtime ends and has dropped the work.
-    async fn follow(mut self, snapshot: Arc<Snapshot>) -> Option<Self> {
+    /// A million targets take a third of a second, which is why whoever runs this task
+    /// gives it a thread of its own.
+    fn follow(&mut self, snapshot: &Arc<Snapshot>) {
         // Where the pace makes a sweep longer than the settings reckoned with, facts of the
         // last ones still count: else a large cluster would have no fresh facts at all.
         let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
         let fresh_for = self.settings.borrow().fresh_for.max(sweeps);
         let now = self.clock.now();
-        let mut queues = self.queues;
-        let work = tokio::task::spawn_blocking(move || {
-            queues.follow(&snapshot, now);
-            let plan = queues.publish(&snapshot, now, fresh_for);
-            (queues, plan)
-        });
-        let (queues, plan) = match work.await {
-            Ok(done) => done,
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => return None,
-            },
-        };
-        self.queues = queues;
+        self.queues.follow(snapshot, now);
+        let plan = self.queues.publish(snapshot, now, fresh_for);
         self.plan.send_replace(Arc::new(plan));
-        Some(self)
     }
 }
 

@@ -116,3 +116,43 @@ impl Databases {
         self.ends.push(u32::try_from(self.copies.len()).unwrap_or(u32::MAX));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Moment,
+        facts::{Facts, Measured, Source as MeasuredBy},
+        snapshot::{DbName, Draft},
+    };
+
+    #[test]
+    fn databases_keep_their_copies_apart() {
+        let ix = |at| Ix::from_usize(at).unwrap();
+        let mut dbs = Databases::default();
+        assert!(dbs.is_empty());
+        dbs.push([ix(3), ix(1)]);
+        dbs.push([ix(2)]);
+        let copies: Vec<&[Ix]> = (0..3).map(|at| dbs.copies(at)).collect();
+        assert_eq!((dbs.len(), copies), (2, vec![&[ix(3), ix(1)][..], &[ix(2)], &[]]));
+    }
+
+    #[test]
+    fn a_lane_begins_with_what_was_never_read() {
+        let mut draft = Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let mut targets = Vec::new();
+        for (name, read) in [("a", true), ("b", false), ("c", true), ("d", false)] {
+            let db = draft.db(DbName { db: name, suffix: "" });
+            let ix = draft.db_target(node, db, None);
+            if read {
+                let measured = Measured { at: Moment::from_unix(1), by: MeasuredBy::Http };
+                draft.set_facts(ix, Facts { measured_at: Some(measured), ..Facts::default() });
+            }
+            targets.push(ix);
+        }
+        let [a, b, c, d] = targets[..] else { unreachable!() };
+        let lane = Lane::of("couchdb@a", targets, draft.now());
+        assert_eq!(lane, Lane { node: "couchdb@a".into(), targets: vec![b, d, a, c], unread: 2 });
+    }
+}

@@ -24,7 +24,11 @@ struct Cluster {
     down: [bool; 2],
     map_breaks: bool,
     active: u64,
+    /// The update sequence of every file; absent where it is not told.
+    seq: Option<u64>,
+    /// The signature of the only view; zero where there is none.
     signature: u8,
+    views_fail: bool,
     compacting: Vec<&'static str>,
 }
 
@@ -39,7 +43,9 @@ impl Default for Cluster {
             down: [false; 2],
             map_breaks: false,
             active: 10,
+            seq: None,
             signature: 1,
+            views_fail: false,
             compacting: vec![],
         }
     }
@@ -71,6 +77,24 @@ impl Cluster {
 
     fn at(node: &str) -> usize {
         usize::from(node == NODES[1])
+    }
+
+    fn views(&self) -> Result<Vec<ViewSeen>, Unread> {
+        if self.views_fail {
+            return Err(unread("timeout"));
+        }
+        let view = ViewSeen {
+            designs: vec!["_design/x".into()],
+            language: "javascript".into(),
+            index: Ok(IndexSeen {
+                signature: Signature([self.signature; 16]),
+                facts: facts(50, 5),
+                collators: vec![],
+                exact_range: true,
+            }),
+            unaddressable: false,
+        };
+        Ok(if self.signature == 0 { vec![] } else { vec![view] })
     }
 
     fn answers(&self, stage: Stage) -> Vec<Observation> {
@@ -112,24 +136,18 @@ impl Cluster {
             Stage::Shards { lanes, .. } => lanes
                 .into_iter()
                 .flat_map(|lane| lane.targets)
-                .map(|ix| Observation::Shard { ix, facts: Ok(Some(facts(100, self.active))) })
+                .map(|ix| {
+                    let update_seq = self.seq.into();
+                    let facts = Facts { update_seq, ..facts(100, self.active) };
+                    Observation::Shard { ix, facts: Ok(Some(facts)) }
+                })
                 .collect(),
             Stage::Views { snapshot, dbs } => (0..dbs.len())
                 .filter_map(|at| snapshot.target(*dbs.copies(at).first()?))
                 .map(|target| Observation::Views {
                     db: target.db_name().db.into(),
                     suffix: target.db_name().suffix.into(),
-                    views: Ok(vec![ViewSeen {
-                        designs: vec!["_design/x".into()],
-                        language: "javascript".into(),
-                        index: Ok(IndexSeen {
-                            signature: Signature([self.signature; 16]),
-                            facts: facts(50, 5),
-                            collators: vec![],
-                            exact_range: true,
-                        }),
-                        unaddressable: false,
-                    }]),
+                    views: self.views(),
                 })
                 .collect(),
             Stage::Poll { nodes } => nodes
@@ -164,7 +182,7 @@ struct Harness {
     stop: CancellationToken,
     tasks: JoinSet<()>,
     settings: watch::Sender<Arc<Settings>>,
-    _source: watch::Sender<Arc<dyn Source>>,
+    source: watch::Sender<Arc<dyn Source>>,
 }
 
 impl Harness {
@@ -184,7 +202,7 @@ impl Harness {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));
-        let mut harness = Self { cluster, handle, stop, tasks, settings, _source: source };
+        let mut harness = Self { cluster, handle, stop, tasks, settings, source };
         harness.sweep(1).await;
         harness
     }
@@ -328,6 +346,43 @@ async fn a_signature_that_changed_is_evidence_for_a_cleanup() {
     assert_eq!(evidence(&snapshot), Some(true));
     let views = snapshot.targets().filter(|target| target.kind() == Kind::View).count();
     assert_eq!(views, 1, "the old index is no target any more");
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_without_views_is_asked_for_them_again_only_when_it_has_moved() {
+    let quiet = Cluster { seq: Some(5), signature: 0, ..Cluster::default() };
+    let mut harness = Harness::after_one_sweep(quiet).await;
+    let signature = |snapshot: &Snapshot| {
+        snapshot.targets().find_map(|target| target.view().map(|view| view.signature.0[0]))
+    };
+    assert_eq!(signature(&*harness.sweep(1).await), None);
+    // What no CouchDB does shows whether it was asked.
+    harness.cluster.send_modify(|cluster| cluster.signature = 1);
+    assert_eq!(signature(&*harness.sweep(2).await), None, "unmoved, not asked");
+    harness.cluster.send_modify(|cluster| cluster.seq = Some(6));
+    assert_eq!(signature(&*harness.sweep(3).await), Some(1));
+    harness.cluster.send_modify(|cluster| cluster.signature = 2);
+    assert_eq!(signature(&*harness.sweep(4).await), Some(2), "with views it always is");
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn design_documents_that_were_not_read_or_by_another_source_are_asked_for_again() {
+    let failing = Cluster { seq: Some(5), views_fail: true, ..Cluster::default() };
+    let mut harness = Harness::after_one_sweep(failing).await;
+    let views = |snapshot: &Snapshot| {
+        snapshot.targets().filter(|target| target.kind() == Kind::View).count()
+    };
+    harness.cluster.send_modify(|cluster| {
+        cluster.views_fail = false;
+        cluster.signature = 0;
+    });
+    assert_eq!(views(&*harness.sweep(2).await), 0);
+    harness.cluster.send_modify(|cluster| cluster.signature = 1);
+    assert_eq!(views(&*harness.sweep(3).await), 0, "it was asked in the second sweep");
+    harness.source.send_replace(Arc::new(Scripted(harness.cluster.subscribe())));
+    assert_eq!(views(&*harness.sweep(4).await), 1);
     harness.shut_down().await;
 }
 

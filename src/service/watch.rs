@@ -9,8 +9,12 @@ use crate::{
     settings::{Nodes, ScanViews, Settings},
 };
 use std::{collections::BTreeSet, future::Future, sync::Arc};
-use tokio::{sync::watch as latest, task::JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::watch as latest,
+    task::JoinSet,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The tasks of a process; each answers with its name when it ends.
 #[derive(Debug, Default)]
@@ -26,6 +30,24 @@ impl Tasks {
     /// Runs a task.
     pub fn spawn(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
         self.0.spawn(task);
+    }
+
+    /// Runs a task on a thread of its own.
+    ///
+    /// For those that own tables of a million rows: what they do to them holds up no other
+    /// task, and all that memory is had and given back by one thread. An allocator keeps
+    /// apart what each thread had, so that tables rewritten by whichever thread is free
+    /// would come to lie in several places, each as large as the whole.
+    ///
+    /// A runtime of one thread, as tests on paused time have, keeps its tasks: its clock
+    /// stands still while another thread works.
+    pub fn spawn_alone(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
+        let runtime = Handle::current();
+        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            self.0.spawn(task);
+        } else {
+            self.0.spawn_blocking(move || runtime.block_on(task));
+        }
     }
 
     /// The name of the next task that ends; `None` when none is left. A panic goes on in
@@ -53,6 +75,8 @@ pub struct Watch {
     clock: Clock,
     metrics: Metrics,
     stop: CancellationToken,
+    /// Whoever gives up the watch ends its tasks.
+    _ends: DropGuard,
     /// Ends the task of the client in use.
     client_stop: CancellationToken,
     source: latest::Sender<Arc<dyn Source>>,
@@ -84,17 +108,29 @@ impl Watch {
         let (scanner_task, scanner) = scanner::Task::new(clock, source_rx, scan_rx);
         let (planner_task, planner) = planner::Task::new(clock, scanner.snapshots.clone(), plan_rx);
         let ended = stop.clone();
-        tasks.spawn(async move {
+        tasks.spawn_alone(async move {
             scanner_task.run(ended).await;
             "scanner"
         });
         let ended = stop.clone();
-        tasks.spawn(async move {
+        tasks.spawn_alone(async move {
             planner_task.run(ended).await;
             "planner"
         });
-        let stop = stop.clone();
-        Ok(Self { scanner, planner, client, clock, metrics, stop, client_stop, source, scan, plan })
+        let (stop, ends) = (stop.clone(), stop.clone().drop_guard());
+        Ok(Self {
+            scanner,
+            planner,
+            client,
+            clock,
+            metrics,
+            stop,
+            _ends: ends,
+            client_stop,
+            source,
+            scan,
+            plan,
+        })
     }
 
     /// Takes over other settings. Where CouchDB is reached differently, a new client takes

@@ -1,0 +1,164 @@
+//! How fast `recliner scan` reads the shards of a real CouchDB, beside `wrk` on the same URLs.
+//!
+//! ```text
+//! RECLINER_TEST_COUCHDB_URL=http://admin:password@127.0.0.1:5984 cargo bench --bench scan
+//! ```
+//!
+//! Five rounds, `wrk` and `scan` in turn, with as many connections; `wrk` has to be
+//! installed. Without the variable it says so and does nothing. CPU time is that of the
+//! whole `scan` process, its start and its output included.
+
+use std::{
+    env,
+    error::Error,
+    fmt::Write as _,
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+const CONNECTIONS: usize = 8;
+const ROUNDS: usize = 5;
+const WRK_SECONDS: u64 = 5;
+/// `/proc` counts CPU time in hundredths of a second.
+const TICKS: f64 = 100.0;
+
+type Failure = Box<dyn Error>;
+
+fn say(line: &str) -> Result<(), Failure> {
+    Ok(writeln!(std::io::stdout().lock(), "{line}")?)
+}
+
+/// What one round of `scan` cost.
+struct Round {
+    shards: usize,
+    took: Duration,
+    cpu: f64,
+}
+
+/// CPU seconds of all children that ended.
+fn cpu_of_children() -> Result<f64, Failure> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
+    Ok(ticks.collect::<Result<Vec<_>, _>>()?.iter().sum::<f64>() / TICKS)
+}
+
+/// The files of the node that answers, as paths.
+async fn paths(base: &str, user: &str, password: &str) -> Result<Vec<String>, Failure> {
+    let client = reqwest::Client::new();
+    let get = |path: String| {
+        let request = client.get(format!("{base}{path}")).basic_auth(user, Some(password));
+        async move { request.send().await?.error_for_status()?.bytes().await }
+    };
+    let name: serde_json::Value = serde_json::from_slice(&get("/_node/_local".into()).await?)?;
+    let name = name.get("name").and_then(|name| name.as_str()).ok_or("the node has no name")?;
+    let names: Vec<String> =
+        serde_json::from_slice(&get(format!("/_node/{name}/_all_dbs")).await?)?;
+    let plain = percent_encoding::NON_ALPHANUMERIC;
+    let encoded = |name: &String| percent_encoding::utf8_percent_encode(name, plain).to_string();
+    Ok(names.iter().map(|file| format!("/_node/{name}/{}", encoded(file))).collect())
+}
+
+fn lua(paths: &[String], authorization: &str) -> Result<String, Failure> {
+    let mut script = String::from("local p = {\n");
+    for path in paths {
+        writeln!(script, "{path:?},")?;
+    }
+    writeln!(script, "}}\nlocal i = 0\nlocal h = {{Authorization = {authorization:?}}}")?;
+    script.push_str("function request() i = i % #p + 1; return wrk.format('GET', p[i], h) end\n");
+    Ok(script)
+}
+
+fn wrk(base: &str, script: &Path) -> Result<f64, Failure> {
+    let out = Command::new("wrk")
+        .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{WRK_SECONDS}s"), "-s"])
+        .arg(script)
+        .arg(base)
+        .output()
+        .map_err(|why| format!("cannot run wrk: {why}"))?;
+    let text = String::from_utf8(out.stdout)?;
+    if text.contains("Non-2xx") {
+        return Err(format!("wrk was refused: {text}").into());
+    }
+    let rate = text.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
+    Ok(rate.ok_or_else(|| format!("wrk said: {text}"))?.trim().parse()?)
+}
+
+fn scan(config: &Path) -> Result<Round, Failure> {
+    let before = cpu_of_children()?;
+    let start = Instant::now();
+    let out = Command::new(env!("CARGO_BIN_EXE_recliner"))
+        .args(["scan", "--no-pace", "--format", "json", "--log.level", "error", "--config.file"])
+        .arg(config)
+        .stderr(Stdio::inherit())
+        .output()?;
+    let took = start.elapsed();
+    let answer: serde_json::Value = serde_json::from_slice(&out.stdout)?;
+    let targets = answer.get("targets").and_then(|targets| targets.as_array());
+    let is_db = |target: &&serde_json::Value| target.get("kind").is_some_and(|kind| kind == "db");
+    let shards = targets.map_or(0, |targets| targets.iter().filter(is_db).count());
+    Ok(Round { shards, took, cpu: cpu_of_children()? - before })
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let Ok(url) = env::var("RECLINER_TEST_COUCHDB_URL") else {
+        return say("scan: skipped, RECLINER_TEST_COUCHDB_URL is not set");
+    };
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .map_err(|_| "the TLS provider was installed twice")?;
+    let url = reqwest::Url::parse(&url)?;
+    let (user, password) = (url.username(), url.password().unwrap_or_default());
+    let base = format!(
+        "http://{}:{}",
+        url.host_str().unwrap_or_default(),
+        url.port_or_known_default().unwrap_or(5984)
+    );
+    let paths = paths(&base, user, password).await?;
+    let dir = tempfile::tempdir()?;
+    let (script, config, secret) =
+        (dir.path().join("urls.lua"), dir.path().join("recliner.yml"), dir.path().join("password"));
+    let login = base64::Engine::encode(
+        &base64::engine::general_purpose::STANDARD,
+        format!("{user}:{password}"),
+    );
+    fs::write(&script, lua(&paths, &format!("Basic {login}"))?)?;
+    fs::write(&secret, password)?;
+    let settings = format!(
+        "couchdb: {{urls: [{base:?}], username: {user:?}, password_file: {secret:?}, requests_in_flight: {CONNECTIONS}, cold_reads_per_second: off}}\nscan: {{views: off}}\n"
+    );
+    fs::write(&config, settings)?;
+    say(&format!("{} files, {CONNECTIONS} connections", paths.len()))?;
+    let (mut theirs, mut ours, mut ratios, mut costs) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..ROUNDS {
+        let wrk = wrk(&base, &script)?;
+        let round = scan(&config)?;
+        let rate = round.shards as f64 / round.took.as_secs_f64();
+        let cost = round.cpu / round.shards as f64 * 1e6;
+        say(&format!(
+            "wrk {wrk:.0}/s, scan {rate:.0}/s of {} shards, {cost:.0} us of CPU a shard",
+            round.shards
+        ))?;
+        theirs.push(wrk);
+        ours.push(rate);
+        ratios.push(rate / wrk);
+        costs.push(cost);
+    }
+    say(&format!(
+        "medians: wrk {:.0}/s, scan {:.0}/s, ratio {:.2}, {:.0} us of CPU a shard",
+        median(theirs),
+        median(ours),
+        median(ratios),
+        median(costs)
+    ))
+}
