@@ -245,7 +245,7 @@ impl Task {
         let snapshot = self.tables.publish(self.clock.now());
         let status = &mut self.tables.status;
         if status.ready {
-            status.ready_from.get_or_insert(snapshot.version());
+            status.ready_from.get_or_insert_with(|| snapshot.version());
         }
         self.snapshots.send_replace(snapshot);
         self.status.send_replace(Arc::new(self.tables.status.clone()));
