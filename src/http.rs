@@ -5,6 +5,7 @@
 //! quit) go to the service, and only where the operator allowed them.
 
 mod api;
+mod guard;
 mod metrics;
 mod page;
 mod probes;
@@ -12,16 +13,25 @@ mod query;
 
 use crate::{plan::Plan, scanner};
 use axum::{
-    Router,
+    Extension, Router,
     http::StatusCode,
+    middleware,
     response::{IntoResponse, Response},
-    routing::{any, get},
+    routing::{any, get, post},
 };
+use guard::Turns;
 use std::sync::Arc;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinError,
 };
+
+/// Scrapes that may be rendered at a time, as in Prometheus's own exporters; one more is
+/// told to come again.
+const SCRAPES: usize = 40;
+
+/// Answers of the API that may be worked out at a time: each may sort a million targets.
+const ANSWERS: usize = 4;
 
 /// What the program says of itself.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +73,8 @@ pub enum Order {
 pub struct State {
     /// The plan published last.
     pub plan: watch::Receiver<Arc<Plan>>,
-    /// The scanner.
-    pub scanner: scanner::Handle,
+    /// What the scanner says of itself.
+    pub status: watch::Receiver<Arc<scanner::Status>>,
     /// The program.
     pub about: Arc<About>,
     /// The configuration in force.
@@ -77,19 +87,28 @@ pub struct State {
 
 /// The routes.
 pub fn router(state: State) -> Router {
+    let api = Router::new()
+        .route("/status", get(api::status))
+        .route("/targets", get(api::targets))
+        .route("/queue", get(api::queue))
+        .route("/explain", get(api::explain))
+        .route("/config", get(api::config))
+        .layer(Extension(Turns::new(ANSWERS)))
+        .fallback(api::not_found)
+        .method_not_allowed_fallback(api::wrong_method);
     Router::new()
         .route("/", get(page::landing))
-        .route("/metrics", get(metrics::metrics))
+        .route("/metrics", get(metrics::metrics).layer(Extension(Turns::new(SCRAPES))))
         .route("/-/healthy", get(probes::healthy))
         .route("/-/ready", get(probes::ready))
-        .route("/-/reload", any(probes::reload))
-        .route("/-/quit", any(probes::quit))
-        .route("/api/v1/status", get(api::status))
-        .route("/api/v1/targets", get(api::targets))
-        .route("/api/v1/queue", get(api::queue))
-        .route("/api/v1/explain", get(api::explain))
-        .route("/api/v1/config", get(api::config))
+        .route("/-/reload", post(probes::reload))
+        .route("/-/quit", post(probes::quit))
         .fallback(probes::not_found)
+        .method_not_allowed_fallback(probes::wrong_method)
+        .nest("/api/v1", api)
+        // A nested router is not asked for its own path with a slash behind.
+        .route("/api/v1/", any(api::not_found))
+        .layer(middleware::map_response(guard::harden))
         .with_state(state)
 }
 

@@ -18,5 +18,5 @@ pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{
     IndexSeen, MapRead, Members, NodeSeen, Observation, TaskSeen, Unread, ViewSeen,
 };
-pub use stage::{Lane, Source, Stage, ViewsOf};
+pub use stage::{Databases, Lane, Source, Stage};
 pub use standing::{Copy, Reshard, standing_of_absent, standing_of_stray};

@@ -1,5 +1,105 @@
 //! recliner sees a whole CouchDB cluster from outside, scores every database shard and
 //! view index for compaction, and tells Prometheus what waits, what could be freed, and why.
+//!
+//! This page is for whoever changes the program; the README is for whoever runs it. This
+//! version advises: nothing it does starts a compaction.
+//!
+//! # Words
+//!
+//! | word | means | where |
+//! |---|---|---|
+//! | target | a `db` shard copy, a `view` index, or the `cleanup` of a database's index files | [`target`] |
+//! | facts | what was measured of a target, by whom and when; unknown is not zero | [`facts`] |
+//! | source | where facts come from; HTTP is the only one so far | [`inventory`] |
+//! | snapshot | all targets with their facts at one moment, shared cheaply | [`snapshot`] |
+//! | channel | a named rule: which targets it takes, by what priority | [`channel`] |
+//! | miss | why one channel does not take a target | [`score`] |
+//! | queue | a channel's waiting targets on one node, bounded, best first | [`queue`] |
+//! | plan | where each target stands, what would start now, and one refusal for all else | [`plan`] |
+//! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
+//! | predicted | the size after a compaction; [`estimate`] states the rule and its error | [`estimate`] |
+//!
+//! # The way data flows
+//!
+//! ```text
+//!  CouchDB (or sim)                      settings <── config <── flags, recliner.yml
+//!      │  couch: login gate, pace,          │
+//!      │  own addresses, typed answers      │ (each task watches its part)
+//!      v                                    v
+//!  inventory ──observations──> scanner ──snapshot──> planner ──plan──┬──> http: metrics, API,
+//!  (stages of a sweep,         (tables of            (score, queues: │        page, probes
+//!   the poll of jobs)           all targets)          pure)          └──> cli: scan, explain
+//! ```
+//!
+//! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
+//! scrape or a request reads what was published last and never waits for CouchDB.
+//! [`service`] starts the tasks, hands reloads on, and ends the process when one of them
+//! ends. Commands that look once use [`service::Watch`] alone.
+//!
+//! # Floors
+//!
+//! A module names only modules on floors below its own; `tests/it/house.rs` keeps the list.
+//!
+//! ```text
+//!  cli
+//!  service
+//!  sim
+//!  http      config
+//!  settings
+//!  report
+//!  planner
+//!  scanner   smoosh
+//!  plan
+//!  queue     inventory
+//!  score     snapshot
+//!  channel   exposition   estimate
+//!  facts     pattern      window      couch
+//!  clock     log          size        target     version
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. **Advise sends GET alone.** Every request is built by [`couch::Route`], and no route
+//!    changes anything, save that `_info` makes CouchDB create the index of a view that was
+//!    never built.
+//! 2. **A name reaches CouchDB whole or not at all.** What a URL would fold into another path
+//!    is [`couch::Unaddressable`] and never sent.
+//! 3. **No request goes out with a login that was refused.** One request proves it, at start
+//!    and after each change; a 401 or 403 closes the gate for all the others.
+//! 4. **Unknown is never zero.** It is [`facts::Known`] without a value, `null` in JSON, and
+//!    no sample in metrics.
+//! 5. **A source that fails leaves the old facts with their age.** Only a whole answer, of the
+//!    map or of a node's list of files, takes a target out.
+//! 6. **The score is smoosh's, to the line**, and a pure function of channel and facts
+//!    ([`score::score`]). So is the plan, of snapshot, channels and now: no I/O, no clock, no
+//!    logging.
+//! 7. **Each target has one decision**: it would start, one refusal, or no channel takes it.
+//!    Misses are worked out when asked for.
+//! 8. **Each state has one task that owns it.** Others hold a handle. Nothing holds a lock
+//!    over an `await`.
+//! 9. **A configuration takes effect as a whole or not at all**, at start and at reload.
+//! 10. **Credentials are never shown**: not in logs, errors, `/api/v1/config`, metrics or
+//!     `Debug`.
+//! 11. **Nothing panics on what comes from outside**, and a panic in a task is a bug that ends
+//!     the process rather than going on with half a state.
+//!
+//! # What fails, and how it shows
+//!
+//! | what fails | what happens | where it shows |
+//! |---|---|---|
+//! | a node is down (HTTP 412, no connection, no answer) | its targets keep their facts and ages; the rest of the cluster is read; requests to it rest, longer each time | `recliner_node_up` 0; `recliner_scan_errors_total` with `node_down`, `connect` or `timeout`; facts older than `fresh_for` are refused as `stale` |
+//! | the shard map breaks off | what was read is taken in, nothing is taken out; the sweep goes on | `recliner_scan_errors_total` of `_cluster`; `recliner_scan_last_success_timestamp_seconds` of `_cluster` stays |
+//! | a node's list of files breaks off | the node's targets stay as they were | the same, of that node |
+//! | the login is refused | nothing more is sent until the password changes or six minutes have passed | reason `login`; `problem` in `/api/v1/status`; `/-/ready` 503 before the first sweep; `scan` exits 1 |
+//! | the login may not read a route | what needs it is unread and the rest goes on; without the shard map, databases are asked one by one | reason `forbidden`; `missing_rights` in `/api/v1/status` and on the page; `scan` exits 2 |
+//! | an answer is garbage, too large, or a redirect | that read is unread, its old facts stay | reasons `garbage`, `too_large`, `redirect`; `recliner_couchdb_requests_total` by `code` |
+//! | a target is deleted between list and read | nothing; the next sweep takes it out | nowhere |
+//! | a node's own address is not known | its smoosh is not asked; all else goes through another node | `recliner_smoosh_up` absent; `own_address` false in `/api/v1/status` |
+//! | a sweep takes longer than its interval | the next begins when it ended | `recliner_scan_duration_seconds` |
+//! | a configuration is bad at start | every problem is said, with its place; nothing is sent | exit 64 |
+//! | a configuration is bad at reload | the old one stays in force | `recliner_config_last_reload_successful` 0; the log; the answer of `/-/reload` |
+//! | a key changes that only a restart can take | the old value stays in force | `needs_restart` in `/api/v1/status`; the log |
+//! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor starts it anew | the scrape fails: `up` 0 |
 
 pub mod channel;
 pub mod cli;

@@ -19,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 /// How often a plan is made without news, because facts grow stale by themselves.
 const PERIOD: Duration = Duration::from_secs(10);
 
+/// How many sweeps facts stay fresh for at least.
+const FRESH_SWEEPS: u32 = 3;
+
 /// What the planner goes by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -98,7 +101,10 @@ impl Task {
     /// Off the runtime's threads: a million targets take a third of a second. `None` when
     /// the runtime ends and has dropped the work.
     async fn follow(mut self, snapshot: Arc<Snapshot>) -> Option<Self> {
-        let fresh_for = self.settings.borrow().fresh_for;
+        // Where the pace makes a sweep longer than the settings reckoned with, facts of the
+        // last ones still count: else a large cluster would have no fresh facts at all.
+        let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
+        let fresh_for = self.settings.borrow().fresh_for.max(sweeps);
         let now = self.clock.now();
         let mut queues = self.queues;
         let work = tokio::task::spawn_blocking(move || {
@@ -133,6 +139,24 @@ mod tests {
     async fn plan_where(handle: &mut Handle, wanted: impl FnMut(&Arc<Plan>) -> bool) -> Arc<Plan> {
         let plan = time::timeout(Duration::from_secs(3_600), handle.plan.wait_for(wanted));
         Arc::clone(&plan.await.expect("a plan comes within the hour").expect("the task lives"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn facts_stay_fresh_for_three_sweeps_however_long_those_take() {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        draft.set_sweep(Duration::from_secs(100));
+        let (_snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
+        let channels: Arc<Channels> = Arc::default();
+        let settings = Settings { channels, fresh_for: Duration::from_secs(60) };
+        let (_settings, settings_rx) = watch::channel(Arc::new(settings));
+        let (task, mut handle) = Task::new(clock, snapshots_rx, settings_rx);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+        let plan = plan_where(&mut handle, |plan| plan.snapshot.version() > 0).await;
+        assert_eq!(plan.fresh_for, Duration::from_secs(300));
+        stop.cancel();
     }
 
     #[tokio::test(start_paused = true)]

@@ -120,6 +120,8 @@ pub struct NodeLine {
     pub up: Option<bool>,
     /// Whether the cluster counts it among its nodes.
     pub member: bool,
+    /// Whether this process reads its shards; of other nodes' nothing is known here.
+    pub served: bool,
     /// Its CouchDB version, where its own address is known.
     pub version: Option<String>,
     /// Whether it is asked at its own address.
@@ -173,7 +175,7 @@ impl Target {
                 .filter(|_| facts.measured_at.is_some())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
             compact_running: facts.measured_at.map(|_| facts.flags.compact_running),
-            sources: sources(facts),
+            sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
             priority: placement.and_then(|(_, placement)| finite(placement.priority)),
@@ -233,6 +235,7 @@ impl From<&Node> for NodeLine {
             node: node.name.to_string(),
             up: node.up,
             member: node.member,
+            served: node.served,
             version: node.version.map(|version| version.to_string()),
             own_address: node.own_address,
             last_success: node.last_success.map(Moment::rfc3339),

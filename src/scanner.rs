@@ -15,12 +15,19 @@ pub use status::{Progress, Status};
 
 use crate::{
     clock::Clock,
-    inventory::{Lane, Observation, Source, Stage, ViewsOf},
-    snapshot::{NodeIx, Snapshot},
+    inventory::{Lane, Observation, Source, Stage},
+    snapshot::{Ix, NodeIx, Snapshot},
     target::Kind,
 };
-use futures::{StreamExt, stream::BoxStream};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use futures::{
+    StreamExt,
+    stream::{BoxStream, ReadyChunks},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 use tables::Tables;
 use tokio::{
     sync::{mpsc, watch},
@@ -34,6 +41,9 @@ const COMMANDS: usize = 16;
 /// How often changed tables are published at most, so that a sweep of a million targets
 /// makes a thousand snapshots and not a million.
 const PUBLISH: Duration = Duration::from_secs(1);
+
+/// Observations applied in one turn of the loop, where so many are there already.
+const BATCH: usize = 64;
 
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
@@ -118,7 +128,7 @@ pub struct Task {
 /// A stage that is being read.
 struct Reading {
     stage: Stage,
-    observations: BoxStream<'static, Observation>,
+    observations: ReadyChunks<BoxStream<'static, Observation>>,
 }
 
 /// What runs: one sweep at most, and what is read beside it.
@@ -139,7 +149,7 @@ enum Slot {
 }
 
 enum Event {
-    Seen(Slot, Observation),
+    Seen(Slot, Vec<Observation>),
     Sweep,
     Poll,
     Publish,
@@ -201,6 +211,10 @@ impl Task {
                 Event::Command(Command::Sweep) => next_sweep = Instant::now(),
                 Event::Sweep => {
                     next_sweep = Instant::now() + settings.interval;
+                    if self.source.has_changed().unwrap_or_default() {
+                        self.source.mark_unchanged();
+                        self.tables.views.ask_again();
+                    }
                     let stage = self.tables.begin(now);
                     readings.sweep = Some(self.reading(stage));
                     dirty = true;
@@ -211,24 +225,13 @@ impl Task {
                 }
                 Event::Seen(slot, seen) => {
                     dirty = true;
-                    let ended = seen == Observation::StageEnded;
-                    let Some(reading) = readings.slot(slot) else { continue };
-                    // Only a sweep has a next stage.
-                    let stage = if ended && slot != Slot::Sweep {
-                        None
-                    } else {
-                        self.tables.apply(seen, &reading.stage, &settings, now)
-                    };
-                    if ended {
-                        *readings.slot_mut(slot) = stage.map(|stage| self.reading(stage));
-                        if slot == Slot::Sweep && readings.sweep.is_none() {
-                            next_sweep = next_sweep.max(Instant::now() + REST);
-                            if self.tables.status.problem.is_some() {
-                                next_sweep = next_sweep.min(Instant::now() + RETRY);
-                            }
-                            self.publish();
-                            dirty = false;
+                    if self.apply(slot, seen, &mut readings, &settings) && slot == Slot::Sweep {
+                        next_sweep = next_sweep.max(Instant::now() + REST);
+                        if self.tables.status.problem.is_some() {
+                            next_sweep = next_sweep.min(Instant::now() + RETRY);
                         }
+                        self.publish();
+                        dirty = false;
                     }
                     self.reread(&mut readings);
                 }
@@ -236,8 +239,36 @@ impl Task {
         }
     }
 
+    /// Applies what was seen; `true` when that was the last of its reading.
+    fn apply(
+        &mut self,
+        slot: Slot,
+        seen: Vec<Observation>,
+        readings: &mut Readings,
+        settings: &Settings,
+    ) -> bool {
+        let now = self.clock.now();
+        for seen in seen {
+            let Some(reading) = readings.slot(slot) else { return false };
+            let ended = seen == Observation::StageEnded;
+            // Only a sweep has a next stage.
+            if ended && slot != Slot::Sweep {
+                *readings.slot_mut(slot) = None;
+                return true;
+            }
+            let next = self.tables.apply(seen, &reading.stage, settings, now);
+            if ended {
+                // What a stage left behind may hold a whole table: the next begins without.
+                *readings.slot_mut(slot) = None;
+                *readings.slot_mut(slot) = next.map(|stage| self.reading(stage));
+                return readings.slot(slot).is_none();
+            }
+        }
+        false
+    }
+
     fn reading(&self, stage: Stage) -> Reading {
-        let observations = self.source.borrow().read(stage.clone());
+        let observations = self.source.borrow().read(stage.clone()).ready_chunks(BATCH);
         Reading { stage, observations }
     }
 
@@ -270,28 +301,30 @@ impl Task {
         if self.tables.reread.is_empty() || readings.shards.is_some() || readings.views.is_some() {
             return;
         }
-        let snapshot = Arc::new(self.tables.draft.now().clone());
-        let mut lanes: BTreeMap<NodeIx, Lane> = BTreeMap::new();
-        let mut places = Vec::new();
+        let snapshot = Arc::new(self.tables.draft.now().without_facts());
+        let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
+        let mut views_of = BTreeSet::new();
         for ix in std::mem::take(&mut self.tables.reread) {
             let Some(target) = snapshot.target(ix) else { continue };
             match target.kind() {
-                Kind::Db => lanes
-                    .entry(target.node_ix())
-                    .or_insert_with(|| Lane { node: target.node().to_owned(), targets: Vec::new() })
-                    .targets
-                    .push(ix),
-                Kind::View => places.push(target.db_place()),
+                Kind::Db => lanes.entry(target.node_ix()).or_default().push(ix),
+                Kind::View => {
+                    views_of.insert(target.db());
+                }
                 Kind::Cleanup => {}
             }
         }
         if !lanes.is_empty() {
-            let lanes = lanes.into_values().collect();
+            let tables = self.tables.draft.now();
+            let lanes = lanes.into_iter().filter_map(|(node, targets)| {
+                Some(Lane::of(&tables.node(node)?.name, targets, tables))
+            });
+            let lanes = lanes.collect();
             let stage = Stage::Shards { snapshot: Arc::clone(&snapshot), lanes };
             readings.shards = Some(self.reading(stage));
         }
-        if !places.is_empty() {
-            let dbs: Vec<ViewsOf> = self.tables.clustered_dbs(|place| places.contains(&place));
+        if !views_of.is_empty() {
+            let dbs = self.tables.clustered_dbs(|db| views_of.contains(&db));
             readings.views = Some(self.reading(Stage::Views { snapshot, dbs }));
         }
     }
@@ -317,11 +350,13 @@ impl Readings {
     }
 }
 
-/// The next observation of a reading; waits for ever where nothing is read. A source that
+/// The next observations of a reading; waits for ever where nothing is read. A source that
 /// ends without saying so has ended its stage.
-async fn next(reading: &mut Option<Reading>) -> Observation {
+async fn next(reading: &mut Option<Reading>) -> Vec<Observation> {
     match reading {
-        Some(reading) => reading.observations.next().await.unwrap_or(Observation::StageEnded),
+        Some(reading) => {
+            reading.observations.next().await.unwrap_or_else(|| vec![Observation::StageEnded])
+        }
         None => std::future::pending().await,
     }
 }

@@ -10,6 +10,7 @@ mod watch;
 pub use watch::{Tasks, Watch};
 
 use crate::{
+    channel::Mode,
     clock::Clock,
     config::{self, Loaded},
     couch::{ConnectError, Transport},
@@ -17,7 +18,7 @@ use crate::{
     settings::Settings,
 };
 use orders::Signals;
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch as latest},
@@ -38,13 +39,19 @@ pub type Reload = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address is taken or not ours.
-    #[error("cannot listen on {address}: {source}; --web.listen-address names another")]
+    #[error("cannot listen on {address}: {why}; --web.listen-address names another")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// What the system said.
-        source: io::Error,
+        why: io::Error,
     },
+    /// A file with users or certificates was named: serving without them would leave open
+    /// what its author closed.
+    #[error(
+        "--web.config.file={}: this version has no users and no TLS of its own; leave the flag out and put a proxy in front", .0.display()
+    )]
+    WebConfig(PathBuf),
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(io::Error),
@@ -73,6 +80,8 @@ pub struct Service {
     tasks: Tasks,
     stop: CancellationToken,
     settings: Settings,
+    /// What it started with: keys that wait for a restart are still in force from here.
+    started: Box<Settings>,
     config: latest::Sender<Arc<ConfigStatus>>,
     orders: mpsc::Receiver<Order>,
     clock: Clock,
@@ -89,10 +98,12 @@ impl Service {
         about: About,
         clock: Clock,
     ) -> Result<Self, StartError> {
+        if let Some(file) = &settings.web.config_file {
+            return Err(StartError::WebConfig(file.clone()));
+        }
         let address = settings.web.listen_address;
-        let listener = TcpListener::bind(address)
-            .await
-            .map_err(|source| StartError::Listen { address, source })?;
+        let listener =
+            TcpListener::bind(address).await.map_err(|why| StartError::Listen { address, why })?;
         let address = listener.local_addr().unwrap_or(address);
         let registry = prometheus::Registry::new();
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
@@ -103,7 +114,7 @@ impl Service {
         let (orders_tx, orders) = mpsc::channel(ORDERS);
         let state = http::State {
             plan: watch.planner.plan.clone(),
-            scanner: watch.scanner.clone(),
+            status: watch.scanner.status.clone(),
             about: Arc::new(about),
             config: config_rx,
             registry,
@@ -119,7 +130,8 @@ impl Service {
             }
             "web server"
         });
-        Ok(Self { address, watch, tasks, stop, settings, config, orders, clock })
+        let started = Box::new(settings.clone());
+        Ok(Self { address, watch, tasks, stop, settings, started, config, orders, clock })
     }
 
     /// Where it listens.
@@ -147,8 +159,10 @@ impl Service {
     pub async fn run(mut self, mut reload: Reload) -> Result<Ended, StartError> {
         let mut signals = Signals::new().map_err(StartError::Signals)?;
         let ended = loop {
-            // Every arm is cancel-safe, and no arm's body awaits.
+            // Every arm is cancel-safe, and no arm's body awaits. Being told comes first: the
+            // tasks then end too, and that is no death.
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => break Ended::Told,
                 signal = signals.next() => match signal {
                     orders::Signal::Stop => break Ended::Told,
@@ -198,7 +212,7 @@ impl Service {
             }
         };
         let changes = config::changes(&self.settings, &loaded.settings);
-        let needs_restart: Vec<String> = changes
+        let needs_restart: Vec<String> = config::changes(&self.started, &loaded.settings)
             .iter()
             .filter(|change| change.when == config::When::Restart)
             .map(|change| change.key.to_string())
@@ -222,9 +236,14 @@ impl Service {
 fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
     ConfigStatus {
         shown: config::shown(settings),
-        mode: settings.mode,
+        // Nothing here starts compactions yet, so that only advice is in force, whatever the
+        // settings allow.
+        mode: Mode::Advise,
         reload_successful: true,
         loaded_at: clock.now(),
         needs_restart: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,16 +14,16 @@ mod ini;
 mod lint;
 mod merge;
 mod number;
+mod rules;
 mod source;
 mod term;
-mod version;
 
 pub use finding::{Finding, Severity};
 pub use ini::{Oddity, Problem};
 pub use merge::{Group, Imported};
 pub use source::{NodeConfig, Sections};
 
-use self::version::Version;
+use self::rules::Rules;
 use crate::pattern::PatternError;
 use jiff::tz::TimeZone;
 

@@ -12,6 +12,7 @@ mod chunked;
 mod draft;
 mod names;
 mod node;
+mod packed;
 mod target_ref;
 mod top;
 mod totals;
@@ -29,16 +30,17 @@ pub(crate) use chunked::Chunked;
 
 use crate::{
     clock::Moment,
-    facts::Facts,
     target::{Kind, Range, State},
 };
 use names::Names;
-use std::sync::Arc;
+use packed::Packed;
+use std::{sync::Arc, time::Duration};
 
-/// One target in the table. `kind` is absent where a target was and is no more.
+/// What one target is. `kind` is absent where a target was and is no more.
+///
+/// Its facts lie in a table of their own: they change with every sweep, this hardly ever.
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    facts: Facts,
     db: u32,
     /// Of a db target its range, plus one; of a view its place among the views.
     extra: u32,
@@ -62,6 +64,7 @@ pub struct Snapshot {
     version: u64,
     generated_at: Moment,
     rows: Chunked<Row>,
+    facts: Chunked<Packed>,
     names: Names,
     maps: Chunked<DbMap>,
     views: Chunked<Arc<View>>,
@@ -70,6 +73,7 @@ pub struct Snapshot {
     totals: Arc<Totals>,
     top: Arc<Top>,
     changed: Arc<[Ix]>,
+    sweep: Option<Duration>,
 }
 
 impl Snapshot {
@@ -85,10 +89,23 @@ impl Snapshot {
         self.generated_at
     }
 
+    /// How long the last sweep over all targets took.
+    #[must_use]
+    pub const fn sweep(&self) -> Option<Duration> {
+        self.sweep
+    }
+
     /// Which targets changed, came or went since the version before.
     #[must_use]
     pub fn changed(&self) -> &[Ix] {
         &self.changed
+    }
+
+    /// The same targets without their facts, for whoever needs to know for long what they
+    /// are: a whole snapshot held through a sweep would keep every old fact beside its new one.
+    #[must_use]
+    pub fn without_facts(&self) -> Self {
+        Self { facts: Chunked::default(), ..self.clone() }
     }
 
     /// How many places the table has; an upper bound of every [`Ix`].

@@ -47,7 +47,7 @@ impl fmt::Display for Version {
 
 /// Why a text is not a version.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is not a CouchDB version: three numbers such as 3.5.0 are expected")]
+#[error("{text:?} is not a CouchDB version: numbers such as 3.5.0 are expected")]
 pub struct ParseVersionError {
     text: String,
 }
@@ -55,7 +55,7 @@ pub struct ParseVersionError {
 impl FromStr for Version {
     type Err = ParseVersionError;
 
-    /// Reads `3.5.0`, `3.3.3-40afbcf`, `4.0.0-dev`, `3.5.0+build`.
+    /// Reads `3.5.0`, `3.1`, `3.3.3-40afbcf`, `4.0.0-dev`, `3.5.0+build`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // Digits alone: `parse` would also take a sign.
         let number = |part: Option<&str>| {
@@ -63,8 +63,10 @@ impl FromStr for Version {
         };
         let numbers = text.split(['-', '+']).next().unwrap_or_default();
         let mut parts = numbers.split('.');
-        let version = (number(parts.next()), number(parts.next()), number(parts.next()));
-        match (version, parts.next()) {
+        let (major, minor) = (number(parts.next()), number(parts.next()));
+        // Released files are named for `3.1` as well; no server reports itself like that.
+        let patch = parts.next().map_or(Some(0), |part| number(Some(part)));
+        match ((major, minor, patch), parts.next()) {
             ((Some(major), Some(minor), Some(patch)), None) => Ok(Self::new(major, minor, patch)),
             _ => Err(ParseVersionError { text: text.chars().take(64).collect() }),
         }
@@ -83,6 +85,7 @@ mod tests {
             ("4.0.0-dev", Version::new(4, 0, 0)),
             ("3.5.10-rc.1", Version::new(3, 5, 10)),
             ("3.5.1+deb12", Version::new(3, 5, 1)),
+            ("3.1", Version::new(3, 1, 0)),
         ] {
             assert_eq!(text.parse(), Ok(version), "{text}");
         }
@@ -90,8 +93,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_version() {
-        for text in
-            ["", "3", "3.5", "3.5.0.1", "3..0", "+3.5.0", "v3.5.0", "3.5.x", "3.5.70000", "-1.0.0"]
+        for text in ["", "3", "3.5.0.1", "3..0", "+3.5.0", "v3.5.0", "3.5.x", "3.5.70000", "-1.0.0"]
         {
             assert_eq!(
                 text.parse::<Version>(),

@@ -15,7 +15,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Watch a cluster and serve metrics, JSON and a page.
+    /// Watch a cluster and serve metrics, JSON and a page until told to stop.
     Serve(ServeArgs),
     /// Serve a simulated cluster, to look around without a CouchDB.
     Demo(DemoArgs),
@@ -23,34 +23,36 @@ pub(super) enum Command {
     Scan(ScanArgs),
     /// Say why a target is or is not a candidate.
     Explain(ExplainArgs),
-    /// Write the recliner.yml that equals the settings CouchDB's own daemon has.
+    /// Print CouchDB's own compaction settings as a recliner.yml of the same effect.
     Import(ImportArgs),
-    /// Read the configuration and say everything that is wrong with it.
+    /// Say everything that is wrong with a configuration, or print it as it is in force.
     CheckConfig(SourceArgs),
 }
 
 /// How CouchDB is reached and what is asked of it.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct SourceArgs {
-    /// Configuration file; without one everything has its default
+    /// The configuration, recliner.yml; without it every setting has its default
     #[arg(long = "config.file", value_name = "FILE")]
     pub(super) config_file: Option<PathBuf>,
-    /// A way into the cluster, such as http://couch-a:5984; repeat it for each node
+    /// A CouchDB node, such as http://couch-a:5984; one is enough to see the cluster, repeat it
+    /// for every node to see each node's smoosh
     #[arg(long = "couchdb.url", value_name = "URL")]
     pub(super) urls: Vec<String>,
-    /// The user that asks; a server admin sees everything
-    #[arg(long = "couchdb.username", value_name = "USER", env = "COUCHDB_USER")]
+    /// The CouchDB user to ask as; a server admin sees everything [or env: COUCHDB_USER]
+    #[arg(long = "couchdb.username", value_name = "USER")]
     pub(super) username: Option<String>,
-    /// The file with its password, read again when it changes [or env: COUCHDB_PASSWORD]
+    /// A file that holds the user's password, read again when it changes [or env:
+    /// COUCHDB_PASSWORD]
     #[arg(long = "couchdb.password-file", value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
-    /// Serve only this node's targets
+    /// Only the databases on this node, by CouchDB's name for it, such as couchdb@couch-a
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// CouchDB's database_dir, on the node itself
+    /// CouchDB's database_dir, where recliner runs on the node; without effect in this version
     #[arg(long = "data-dir", value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
-    /// CouchDB's view_index_dir, on the node itself
+    /// CouchDB's view_index_dir, likewise; without effect in this version
     #[arg(long = "view-index-dir", value_name = "DIR")]
     pub(super) view_index_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -60,10 +62,11 @@ pub(super) struct SourceArgs {
 /// What is logged.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct LogArgs {
-    /// error, warn, info, debug or trace
+    /// How much is logged, on standard error: error, warn, info, debug or trace [default: info
+    /// for serve, warn for demo, else nothing]
     #[arg(id = "log_level", long = "log.level", value_name = "LEVEL")]
     pub(super) level: Option<String>,
-    /// logfmt or json
+    /// The form of a log line: logfmt or json [default: logfmt]
     #[arg(id = "log_format", long = "log.format", value_name = "FORMAT")]
     pub(super) format: Option<String>,
 }
@@ -71,12 +74,15 @@ pub(super) struct LogArgs {
 /// What is served, and how.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct WebArgs {
-    /// Where to listen [default: 127.0.0.1:10984]
+    /// The address and port to serve on [default: 127.0.0.1:10984]
     #[arg(long = "web.listen-address", value_name = "ADDRESS")]
     pub(super) listen: Option<SocketAddr>,
-    /// Let POST /-/reload and /-/quit through
+    /// Allow POST /-/reload and POST /-/quit; anyone who reaches the port may then use them
     #[arg(long = "web.enable-lifecycle")]
     pub(super) lifecycle: bool,
+    /// Users and certificates; refused by this version, which has neither
+    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
+    pub(super) web_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Flags)]
@@ -85,10 +91,10 @@ pub(super) struct ServeArgs {
     pub(super) source: SourceArgs,
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise says what it would do; a ceiling that no file lifts
+    /// advise or enforce; this version only advises, whatever is said here [default: advise]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
-    /// Where state is kept [default: data/]
+    /// Where state will be kept; this version keeps none [default: data/]
     #[arg(long = "storage.path", value_name = "DIR")]
     pub(super) storage: Option<PathBuf>,
 }
@@ -97,13 +103,18 @@ pub(super) struct ServeArgs {
 pub(super) struct DemoArgs {
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise says what it would do
+    /// advise or enforce; this version only advises, whatever is said here [default: advise]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
-    /// Let the simulated CouchDB nodes answer on loopback too, from this port upward
-    #[arg(long = "couchdb.port", value_name = "PORT")]
+    /// Let the simulated nodes answer as CouchDB does, on 127.0.0.1 from this port upward, to try
+    /// other commands or curl on them
+    #[arg(
+        long = "couchdb.port",
+        value_name = "PORT",
+        value_parser = clap::value_parser!(u16).range(1..=65_000)
+    )]
     pub(super) port: Option<u16>,
-    /// Another seed makes another cluster
+    /// Another number makes other data
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     #[command(flatten)]
@@ -113,10 +124,8 @@ pub(super) struct DemoArgs {
 /// In what form an answer is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// For people.
     #[default]
     Table,
-    /// For programs.
     Json,
 }
 
@@ -124,24 +133,25 @@ pub(super) enum Format {
 pub(super) struct ScanArgs {
     #[command(flatten)]
     pub(super) source: SourceArgs,
-    /// In what form
+    /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
-    /// As fast as CouchDB answers, without the pace for shards not read before
+    /// Read as fast as CouchDB answers, not at couchdb.cold_reads_per_second
     #[arg(long)]
     pub(super) no_pace: bool,
 }
 
 #[derive(Debug, Flags)]
 pub(super) struct ExplainArgs {
-    /// An id, a shard file's name, a database, or DB/_design/x
+    /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     pub(super) target: String,
-    /// Ask this running recliner, which remembers, instead of reading the cluster anew
+    /// Ask a running recliner, such as http://127.0.0.1:10984, instead of reading the cluster; only
+    /// it knows since when a target waits
     #[arg(long = "recliner.url", value_name = "URL")]
     pub(super) recliner: Option<String>,
     #[command(flatten)]
     pub(super) source: SourceArgs,
-    /// In what form
+    /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,
 }
@@ -149,24 +159,23 @@ pub(super) struct ExplainArgs {
 /// Whose settings are imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Daemon {
-    /// CouchDB 3's smoosh.
     Smoosh,
-    /// CouchDB 2's compaction daemon.
     CompactionDaemon,
 }
 
 #[derive(Debug, Flags)]
 pub(super) struct ImportArgs {
-    /// Whose settings
+    /// CouchDB 3's smoosh, or CouchDB 2's compaction daemon
     #[arg(value_enum)]
     pub(super) daemon: Daemon,
-    /// Read these ini files, in CouchDB's order, instead of asking CouchDB
+    /// Read this ini file instead of asking CouchDB; repeat it in the order CouchDB reads them
     #[arg(long = "ini", value_name = "FILE")]
     pub(super) ini: Vec<PathBuf>,
-    /// The CouchDB version the ini files are for [default: 3.5.0, or 2.3.1 for the old daemon]
+    /// The CouchDB version the ini files are for [default: 3.5.0; of compaction-daemon: 2.3.1]
     #[arg(long = "ini.version", value_name = "VERSION")]
     pub(super) version: Option<String>,
-    /// The time zone the compaction daemon's windows are in
+    /// The time zone the servers' clocks are set to, in which the compaction daemon reads its
+    /// windows
     #[arg(long = "zone", value_name = "ZONE", default_value = "UTC")]
     pub(super) zone: String,
     #[command(flatten)]

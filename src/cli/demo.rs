@@ -19,7 +19,7 @@ const CONFIG: &str = "scan: {interval: 10s}\npoll: 1s\ncouchdb: {cold_reads_per_
 
 pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let world = demo_config();
-    let Some(user) = world.users.first() else {
+    let Some(user) = world.users.first().cloned() else {
         return Err(Failure::failed("the simulated cluster has no user"));
     };
     let cluster_nodes: Vec<String> = world.nodes.iter().map(|node| node.name.clone()).collect();
@@ -45,35 +45,40 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let transport = Transport::InProcess(cluster.by_host());
     let service = Service::start(loaded.settings, transport, serve::about(true), Clock::System)
         .await
-        .map_err(Failure::failed)?;
+        .map_err(serve::unstarted)?;
     let mut servers = JoinSet::new();
+    let own = service.address();
     let mut lines = vec![
-        "a simulation: three CouchDB nodes inside this process, no byte of it real".to_owned(),
-        format!("  page       http://{}/", service.address()),
-        format!("  metrics    http://{}/metrics", service.address()),
-        format!(
-            "  most to free  http://{}/api/v1/targets?sort=reclaimable_bytes",
-            service.address()
-        ),
+        "A simulated cluster: three CouchDB nodes inside this process, no byte of it real."
+            .to_owned(),
+        line("page", &format!("http://{own}/")),
+        line("metrics", &format!("http://{own}/metrics")),
+        line("most to free", &format!("http://{own}/api/v1/targets?sort=reclaimable_bytes")),
+        line("why", &format!("recliner explain sessions --recliner.url http://{own}")),
     ];
     if let Some(first) = args.port {
-        for (node, port) in cluster_nodes.iter().zip(first..) {
+        for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let listener = TcpListener::bind(address)
                 .await
                 .map_err(|why| Failure::failed(format!("cannot listen on {address}: {why}")))?;
             let router = cluster.router(node);
             servers.spawn(async move { axum::serve(listener, router).await });
-            lines.push(format!("  {node}  http://admin:secret@{address}/"));
+            lines.push(line("as CouchDB", &format!("http://{address}/ is {node}")));
         }
+        lines.push(line("login", &format!("{}, password {}", user.name, user.password)));
     }
-    lines.push("  stop with ctrl-c".to_owned());
+    lines.push("Stop it with ctrl-c.".to_owned());
     for line in lines {
         // Nothing can be done when standard error is closed.
         let _closed = writeln!(std::io::stderr(), "{line}");
     }
     let again: Reload = Box::new(move || load().map_err(|problems| problems.to_string()));
     serve::ended(service.run(again).await)
+}
+
+fn line(what: &str, value: &str) -> String {
+    format!("  {what:<14}{value}")
 }
 
 fn host(node: &str) -> &str {

@@ -10,7 +10,7 @@ use crate::{
     config::{Finding, Flags},
     couch::Transport,
     http::About,
-    service::{Ended, Reload, Service},
+    service::{Ended, Reload, Service, StartError},
 };
 use std::path::PathBuf;
 
@@ -29,6 +29,7 @@ impl WebArgs {
         Flags {
             web_listen_address: self.listen.map(|address| address.to_string()),
             web_enable_lifecycle: self.lifecycle,
+            web_config_file: self.web_config.clone(),
             ..flags
         }
     }
@@ -48,7 +49,7 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
     let service = Service::start(settings, transport, about(false), Clock::System)
         .await
-        .map_err(Failure::failed)?;
+        .map_err(unstarted)?;
     tracing::info!(address = %service.address(), "serving");
     ended(service.run(again(flags, file)).await)
 }
@@ -68,8 +69,19 @@ fn tell(findings: &[Finding]) {
     }
 }
 
+/// Why the service does not start: a flag it cannot honour is bad usage.
+pub(super) fn unstarted(why: StartError) -> Failure {
+    match why {
+        StartError::WebConfig(_) => Failure::usage(why),
+        StartError::Listen { .. }
+        | StartError::Signals(_)
+        | StartError::Connect(_)
+        | StartError::Metrics(_) => Failure::failed(why),
+    }
+}
+
 /// How the process ends when the service has.
-pub(super) fn ended(how: Result<Ended, crate::service::StartError>) -> Result<Exit, Failure> {
+pub(super) fn ended(how: Result<Ended, StartError>) -> Result<Exit, Failure> {
     match how.map_err(Failure::failed)? {
         Ended::Told => Ok(Exit::Done),
         Ended::Died(task) => Err(Failure::failed(format!("the {task} ended by itself"))),

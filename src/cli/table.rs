@@ -29,13 +29,14 @@ pub(super) fn nodes(plan: &Plan, width: u16) -> String {
     for (at, line) in report::nodes(plan).enumerate() {
         let node = NodeIx::from_usize(at + 1).unwrap_or_default();
         let sums = totals.of(node, Kind::Db);
+        let served = |number: String| if line.served { number } else { "-".to_owned() };
         table.add_row([
             printable(&line.node),
             line.up.map_or("?", |up| if up { "yes" } else { "no" }).to_owned(),
             line.version.unwrap_or_else(|| "?".to_owned()),
-            sums.states.iter().sum::<u64>().to_string(),
-            sum(sums.file.get()),
-            sum(sums.reclaimable.get()),
+            served(sums.states.iter().sum::<u64>().to_string()),
+            served(sum(sums.file.get())),
+            served(sum(sums.reclaimable.get())),
             line.smoosh.replace('_', " "),
         ]);
     }
@@ -62,7 +63,8 @@ pub(super) fn queues(plan: &Plan, width: u16) -> String {
     let mut any = false;
     for queue in plan.queues.iter().filter(|it| !it.waiting.is_empty() || it.active > 0) {
         any = true;
-        let channel = plan.channels.list.get(queue.channel);
+        let (node, channel) =
+            (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel));
         let waiting = match queue.overflow {
             0 => queue.waiting.len().to_string(),
             more => format!("{} + {more}", queue.waiting.len()),
@@ -73,7 +75,7 @@ pub(super) fn queues(plan: &Plan, width: u16) -> String {
             .map(|((best, _), channel)| priority(channel.priority, best));
         table.add_row([
             channel.map_or_else(String::new, |channel| channel.name.to_string()),
-            plan.snapshot.node(queue.node).map_or_else(String::new, |node| printable(&node.name)),
+            node.map_or_else(String::new, |node| printable(short_node(plan, &node.name))),
             waiting,
             queue.active.to_string(),
             size::shown(queue.reclaimable).to_string(),
@@ -101,12 +103,14 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
         .filter_map(|ix| plan.snapshot.target(*ix))
         .collect();
     best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable()));
-    let head = ["most to free", "on disk", "ratio", "frees", "channel"];
-    let mut table = table(width, &head, &[1, 2, 3]);
+    let head = ["most to free", "where", "on disk", "ratio", "frees", "channel"];
+    let mut table = table(width, &head, &[2, 3, 4]);
     for target in best.iter().take(ROWS) {
         let channel = plan.placement(target.ix()).map(|(channel, _)| channel.name.to_string());
+        let (what, place) = what_and_where(plan, *target);
         table.add_row([
-            printable(&report::title(*target)),
+            printable(&what),
+            printable(&place),
             bytes(target.on_disk(target.facts().file.get())),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
             bytes(target.reclaimable()),
@@ -119,6 +123,39 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
     }
     text.push_str(&odd(plan, width));
     text
+}
+
+/// What tells a cluster's nodes apart: their hosts where they share the part before it, the
+/// part before it where they share the host, else the whole names.
+fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
+    let all = || plan.snapshot.nodes().iter().skip(1).filter_map(|node| node.name.split_once('@'));
+    let differ = |parts: &mut dyn Iterator<Item = &str>| {
+        let parts: Vec<&str> = parts.collect();
+        parts.iter().any(|part| Some(part) != parts.first())
+    };
+    match name.split_once('@') {
+        Some((_, host)) if !differ(&mut all().map(|(before, _)| before)) => host,
+        Some((before, _)) if !differ(&mut all().map(|(_, host)| host)) => before,
+        _ => name,
+    }
+}
+
+/// A target in two short columns: `app/orders` and `00-7f host`. Two digits of a range tell
+/// the shards of one database apart up to q=256.
+fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
+    let db = target.db_name().db;
+    match (target.kind(), target.view().and_then(|view| view.designs.first())) {
+        (Kind::View, Some(design)) => {
+            (format!("{db}/{design}"), format!("{} copies", target.copies()))
+        }
+        _ => {
+            let range = target
+                .range()
+                .map(|range| format!("{:02x}-{:02x} ", range.from >> 24, range.to >> 24));
+            let node = short_node(plan, target.node());
+            (db.to_owned(), format!("{}{node}", range.unwrap_or_default()))
+        }
+    }
 }
 
 /// Copies that are where they should not be, or are not where they should.

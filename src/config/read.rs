@@ -28,6 +28,9 @@ const NOT_IN_FORCE: [&str; 11] = [
 
 pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";
 
+const LANGUAGES_ONLY: &str =
+    "checked, but not in force, save languages: views in others are not read";
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What the file says, where a flag may say otherwise kept apart.
@@ -56,7 +59,8 @@ pub(super) fn document(report: &mut Report, node: &Node) -> FromFile {
     let (mut root, is_mapping) = Section::open(report, node, "");
     for key in NOT_IN_FORCE {
         if let Some(at) = root.key_at(key) {
-            root.report.note(at, key, FindingKind::NotInForce, NOT_YET);
+            let says = if key == "warmer" { LANGUAGES_ONLY } else { NOT_YET };
+            root.report.note(at, key, FindingKind::NotInForce, says);
         }
     }
     root.section("couchdb", |section| couchdb::read(section, &mut found));

@@ -193,6 +193,8 @@ impl Client {
             Some(node) => Some(node.in_flight.acquire().await.map_err(|_| Error::Stopped)?),
             None => None,
         };
+        // The wait for a proof is not this request's.
+        shared.gate.pass().await?;
         let start = Instant::now();
         // Room for one more request after one that was not answered.
         let budget = shared.settings.timeout.saturating_add(shared.settings.timeout / 2);
@@ -218,7 +220,15 @@ impl Client {
                 }
                 Err(error) => error,
             };
-            tried.push(way.server.address.clone());
+            let (first_there, address) =
+                (!tried.contains(&way.server.address), way.server.address.clone());
+            tried.push(address);
+            // An entry that refuses a login which others accept is passed over.
+            let refused = matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_shut();
+            if refused && first_there {
+                last = Some(error);
+                continue;
+            }
             let in_time = start.elapsed() < budget;
             let waits = waits.get_or_insert_with(|| {
                 ExponentialBuilder::default()

@@ -39,6 +39,8 @@ pub(super) enum State {
     Proving {
         /// How often it was tried before.
         attempt: u64,
+        /// The generation of the login that is tried again; 0 for the first.
+        generation: u64,
     },
     /// Proved.
     Open(Arc<Pass>),
@@ -105,11 +107,12 @@ impl Gate {
         (Self { state, commands }, orders)
     }
 
-    /// The generation of the login in use; 0 before it is proved.
+    /// The generation of the login in use; 0 where none is.
     pub(super) fn generation(&self) -> u64 {
         match &*self.state.borrow() {
             State::Open(pass) => pass.generation,
-            State::Unproved { .. } | State::Proving { .. } | State::Closed { .. } => 0,
+            State::Proving { generation, .. } => *generation,
+            State::Unproved { .. } | State::Closed { .. } => 0,
         }
     }
 
@@ -118,12 +121,17 @@ impl Gate {
         matches!(&*self.state.borrow(), State::Open(open) if open.epoch == pass.epoch)
     }
 
+    /// Whether the login was refused, or could not be proved.
+    pub(super) fn is_shut(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Closed { .. } | State::Unproved { .. })
+    }
+
     /// Waits until the login is proved.
     pub(super) async fn pass(&self) -> Result<Arc<Pass>, Error> {
         let first = match &*self.state.borrow() {
             State::Open(pass) => return Ok(Arc::clone(pass)),
             State::Closed { why } => return Err(Error::LoginClosed { why: Arc::clone(why) }),
-            State::Unproved { attempt, .. } | State::Proving { attempt } => *attempt,
+            State::Unproved { attempt, .. } | State::Proving { attempt, .. } => *attempt,
         };
         let mut states = self.state.subscribe();
         // A full queue holds refusals, which make the keeper prove the login anyway.
@@ -160,7 +168,7 @@ impl Gate {
         self.state.send_if_modified(|state| {
             let current = matches!(state, State::Open(open) if open.epoch == pass.epoch);
             if current {
-                *state = State::Proving { attempt: pass.epoch };
+                *state = State::Proving { attempt: pass.epoch, generation: pass.generation };
             }
             current
         });

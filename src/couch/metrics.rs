@@ -58,14 +58,14 @@ impl Metrics {
         let requests = IntCounterVec::new(
             Opts::new(
                 "recliner_couchdb_requests_total",
-                "Requests sent to CouchDB, by route and by status or way of failing",
+                "Requests sent to CouchDB, by route and by the status code or failure that came back.",
             ),
             &["route", "code"],
         )?;
         let durations = HistogramVec::new(
             HistogramOpts::new(
                 "recliner_couchdb_request_duration_seconds",
-                "Time from sending a request to CouchDB to its whole answer, by route",
+                "Time from sending a request to CouchDB to the end of its answer, in seconds.",
             )
             .buckets(BUCKETS.to_vec()),
             &["route"],

@@ -3,8 +3,9 @@
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a
 //! URL library folds `.` and `..`, even percent-encoded, into another path.
 
-use crate::target::encode_part;
-use std::fmt::Write as _;
+mod path;
+
+use path::Path;
 
 /// One thing to read from CouchDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,77 +162,6 @@ pub enum Unaddressable {
 
 /// A mebibyte, for limits on bodies.
 const MIB: usize = 1 << 20;
-
-/// A path of percent-encoded segments, with a query.
-struct Path(String);
-
-impl Path {
-    /// The path below `/_node/{node}`.
-    fn node(node: &str) -> Result<Self, Unaddressable> {
-        let mut path = Self(String::with_capacity(128));
-        path.0.push_str("/_node");
-        path.push(node, node)?;
-        Ok(path)
-    }
-
-    /// The path of a clustered database.
-    fn db(db: &str) -> Result<Self, Unaddressable> {
-        let mut path = Self(String::with_capacity(128));
-        path.push(db, db)?;
-        Ok(path)
-    }
-
-    /// Adds `segment`, which is or is part of the name `whole`.
-    fn push(&mut self, segment: &str, whole: &str) -> Result<(), Unaddressable> {
-        if matches!(segment, "" | "." | "..") {
-            return Err(Unaddressable::Segment {
-                segment: segment.to_owned(),
-                whole: whole.to_owned(),
-            });
-        }
-        self.0.push('/');
-        self.0.push_str(&encode_part(segment));
-        Ok(())
-    }
-
-    fn and(mut self, segment: &str) -> Result<Self, Unaddressable> {
-        self.push(segment, segment)?;
-        Ok(self)
-    }
-
-    fn fixed(mut self, text: &'static str) -> Self {
-        self.0.push_str(text);
-        self
-    }
-
-    /// Adds `_design` and the name of the design document as one segment.
-    fn design(mut self, ddoc: &str) -> Result<Self, Unaddressable> {
-        let name = ddoc
-            .strip_prefix("_design/")
-            .ok_or_else(|| Unaddressable::NotADesignDocument(ddoc.to_owned()))?;
-        self.0.push_str("/_design");
-        self.push(name, ddoc)?;
-        Ok(self)
-    }
-
-    /// Adds paging to a listing of documents.
-    fn page(mut self, from: Option<&str>, limit: usize) -> Self {
-        self.0.push_str("?include_docs=true&");
-        self.rows(from, limit)
-    }
-
-    /// Adds paging; `from` goes as a JSON string, as CouchDB wants keys.
-    fn rows(mut self, from: Option<&str>, limit: usize) -> Self {
-        // Writing to a String cannot fail.
-        let _written = write!(self.0, "limit={limit}");
-        if let Some(from) = from {
-            let key = serde_json::Value::from(from).to_string();
-            self.0.push_str("&startkey=");
-            self.0.push_str(&encode_part(&key));
-        }
-        self
-    }
-}
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
@@ -406,7 +336,7 @@ impl<'a> Route<'a> {
     /// # Errors
     /// When a name cannot be carried: nothing of it is sent.
     pub fn path(&self) -> Result<String, Unaddressable> {
-        let fixed = |text: &str| Ok(Path(text.to_owned()));
+        let fixed = |text: &'static str| Ok(Path::of(text));
         let path = match *self {
             Self::Welcome => fixed("/"),
             Self::NodeWelcome { node } => Path::node(node),
@@ -418,13 +348,13 @@ impl<'a> Route<'a> {
             Self::NodeVersions { node } => Ok(Path::node(node)?.fixed("/_versions")),
             Self::NodeFiles { node } => Ok(Path::node(node)?.fixed("/_all_dbs")),
             Self::ShardMap { from, limit } => {
-                Ok(Path("/_node/_local/_dbs/_all_docs".to_owned()).page(from, limit))
+                Ok(Path::of("/_node/_local/_dbs/_all_docs").page(from, limit))
             }
             Self::Shard { node, shard } => Path::node(node)?.and(shard),
             Self::ShardViewInfo { node, shard, ddoc } => {
                 Ok(Path::node(node)?.and(shard)?.design(ddoc)?.fixed("/_info"))
             }
-            Self::AllDbs { from, limit } => Ok(Path("/_all_dbs?".to_owned()).rows(from, limit)),
+            Self::AllDbs { from, limit } => Ok(Path::of("/_all_dbs?").rows(from, limit)),
             Self::DbShards { db } => Ok(Path::db(db)?.fixed("/_shards")),
             Self::Database { db } => Path::db(db),
             Self::DesignDocs { db, from, limit } => {
@@ -441,7 +371,7 @@ impl<'a> Route<'a> {
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
         };
-        path.map(|Path(text)| text)
+        path.map(Path::into_text)
     }
 }
 

@@ -67,7 +67,9 @@ impl Sender {
         };
         way.heal();
         let status = reply.status;
-        if (200..300).contains(&status) {
+        // A server in maintenance says so with a 404.
+        let says_so = status == 404 && matches!(route, Route::Up);
+        if (200..300).contains(&status) || says_so {
             return Ok(Answer::Whole { body: reply.body, status, took });
         }
         self.metrics.count(route.label(), metrics::code(status), took);

@@ -229,13 +229,13 @@ impl Failure {
         let mut tls = false;
         let mut cause = error.source();
         while let Some(inner) = cause {
-            tls |= inner.is::<rustls::Error>();
-            if let Some(io) = inner.downcast_ref::<std::io::Error>() {
-                tls |= io.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
-                garbled |= matches!(
-                    io.kind(),
-                    std::io::ErrorKind::InvalidData | std::io::ErrorKind::InvalidInput
-                );
+            // An io error's source skips what the error itself wraps.
+            let mut wrapped = Some(inner);
+            while let Some(error) = wrapped {
+                tls |= error.is::<rustls::Error>();
+                let io = error.downcast_ref::<std::io::Error>();
+                garbled |= io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData);
+                wrapped = io.and_then(|io| io.get_ref()).map(|inner| inner as _);
             }
             let text = inner.to_string();
             if !detail.ends_with(&text) {

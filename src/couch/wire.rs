@@ -14,7 +14,7 @@ mod shard;
 mod tasks;
 
 pub use cluster::{
-    DbShards, DocShards, LocalName, Membership, Refusal, Session, System, UserContext, Vendor,
+    DbShards, DocShards, LocalName, Membership, Refusal, Session, System, Up, UserContext, Vendor,
     Versions, Welcome,
 };
 pub(crate) use design::DesignRows;

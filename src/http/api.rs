@@ -2,7 +2,8 @@
 
 use super::{
     State,
-    query::{ExplainQuery, QueueQuery, TargetQuery, channel_names},
+    guard::Turns,
+    query::{ExplainQuery, NoQuery, QueueQuery, TargetQuery, channel_names, written},
 };
 use crate::{
     clock::Moment,
@@ -11,9 +12,9 @@ use crate::{
     snapshot::NodeIx,
 };
 use axum::{
-    Json,
-    extract::{self, Query, rejection::QueryRejection},
-    http::StatusCode,
+    Extension, Json,
+    extract::{self, Query, RawQuery, rejection::QueryRejection},
+    http::{Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
@@ -34,6 +35,11 @@ impl Refused {
     fn absent(why: impl ToString) -> Self {
         Self { code: StatusCode::NOT_FOUND, kind: "not_found", why: why.to_string() }
     }
+
+    fn stopping() -> Self {
+        let why = "recliner is stopping".to_owned();
+        Self { code: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", why }
+    }
 }
 
 impl IntoResponse for Refused {
@@ -50,10 +56,20 @@ fn success(data: &Value) -> Response {
 /// Works an answer out away from the runtime's threads: filtering a million targets takes
 /// tens of milliseconds.
 async fn worked_out(
-    plan: Arc<Plan>,
+    state: &State,
+    turns: Turns,
     work: impl FnOnce(&Plan) -> Result<Value, Refused> + Send + 'static,
 ) -> Response {
-    match tokio::task::spawn_blocking(move || work(&plan)).await {
+    let Some(turn) = turns.wait().await else {
+        return Refused::stopping().into_response();
+    };
+    let plan = Arc::clone(&state.plan.borrow());
+    let work = move || {
+        // The turn ends with the work, not with the client's patience.
+        let _turn = turn;
+        work(&plan)
+    };
+    match tokio::task::spawn_blocking(work).await {
         Ok(Ok(data)) => success(&data),
         Ok(Err(refused)) => refused.into_response(),
         Err(failed) => super::lost(failed),
@@ -62,10 +78,47 @@ async fn worked_out(
 
 type Asked<Q> = Result<Query<Q>, QueryRejection>;
 
+/// What was asked, or the first thing in the question that means nothing.
+fn asked<Q>(query: Asked<Q>) -> Result<Q, Refused> {
+    query.map(|Query(query)| query).map_err(|why| {
+        // The library's text names its own error first; the reader wants the rest.
+        let text = why.body_text();
+        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+        Refused::bad(text)
+    })
+}
+
+/// No such path under the API.
+pub(super) async fn not_found(uri: Uri) -> Response {
+    // The router took the API's own part off most paths.
+    let path = uri.path();
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
+    Refused::absent(format!(
+        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, explain or config"
+    ))
+    .into_response()
+}
+
+/// The API only reads.
+pub(super) async fn wrong_method(method: Method) -> Response {
+    Refused {
+        code: StatusCode::METHOD_NOT_ALLOWED,
+        kind: "method_not_allowed",
+        why: format!("{method} changes nothing here: use GET or HEAD"),
+    }
+    .into_response()
+}
+
 /// What recliner is, sees, and cannot see.
-pub(super) async fn status(extract::State(state): extract::State<State>) -> Response {
+pub(super) async fn status(
+    extract::State(state): extract::State<State>,
+    query: Asked<NoQuery>,
+) -> Response {
+    if let Err(refused) = asked(query) {
+        return refused.into_response();
+    }
     let plan = Arc::clone(&state.plan.borrow());
-    let status = Arc::clone(&state.scanner.status.borrow());
+    let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
     let moment = |moment: Option<Moment>| moment.map(Moment::rfc3339);
     let errors: Vec<Value> = status
@@ -105,14 +158,14 @@ pub(super) async fn status(extract::State(state): extract::State<State>) -> Resp
 /// Targets, filtered, ordered and paged.
 pub(super) async fn targets(
     extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
     query: Asked<TargetQuery>,
 ) -> Response {
-    let Query(query) = match query {
+    let query = match asked(query) {
         Ok(query) => query,
-        Err(why) => return Refused::bad(why.body_text()).into_response(),
+        Err(refused) => return refused.into_response(),
     };
-    let plan = Arc::clone(&state.plan.borrow());
-    worked_out(plan, move |plan| {
+    worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
         let found = query.select(plan).map_err(Refused::bad)?;
         let targets = page.of(&found).iter().filter_map(|ix| plan.snapshot.target(*ix));
@@ -130,14 +183,14 @@ pub(super) async fn targets(
 /// Queues with what waits in them, best first.
 pub(super) async fn queue(
     extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
     query: Asked<QueueQuery>,
 ) -> Response {
-    let Query(query) = match query {
+    let query = match asked(query) {
         Ok(query) => query,
-        Err(why) => return Refused::bad(why.body_text()).into_response(),
+        Err(refused) => return refused.into_response(),
     };
-    let plan = Arc::clone(&state.plan.borrow());
-    worked_out(plan, move |plan| {
+    worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
         if let Some(channel) = &query.channel
             && plan.channels.named(channel).is_none()
@@ -185,19 +238,28 @@ pub(super) async fn queue(
 /// Why a target is or is not a candidate.
 pub(super) async fn explain(
     extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    RawQuery(raw): RawQuery,
     query: Asked<ExplainQuery>,
 ) -> Response {
-    let Query(query) = match query {
+    let query = match asked(query) {
         Ok(query) => query,
-        Err(why) => return Refused::bad(why.body_text()).into_response(),
+        Err(refused) => return refused.into_response(),
     };
-    let plan = Arc::clone(&state.plan.borrow());
-    worked_out(plan, move |plan| {
+    worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
         let Some(text) = &query.target else {
             return Err(Refused::bad("say which: ?target= an id, a database, or <db>/_design/x"));
         };
-        let found = match report::find(plan, text) {
+        let mut found = report::find(plan, text);
+        // An id pasted into an address as it is printed has lost one layer of encoding,
+        // and a plus sign reads as a space: then what was written is meant.
+        if found == Found::None
+            && let Some(text) = raw.as_deref().and_then(|raw| written(raw, "target"))
+        {
+            found = report::find(plan, text);
+        }
+        let found = match found {
             Found::One(ix) => vec![ix],
             Found::Several(all) => all,
             Found::None => {
@@ -217,7 +279,13 @@ pub(super) async fn explain(
 }
 
 /// The configuration in force, secrets replaced.
-pub(super) async fn config(extract::State(state): extract::State<State>) -> Response {
+pub(super) async fn config(
+    extract::State(state): extract::State<State>,
+    query: Asked<NoQuery>,
+) -> Response {
+    if let Err(refused) = asked(query) {
+        return refused.into_response();
+    }
     let config = Arc::clone(&state.config.borrow());
     success(&config.shown)
 }

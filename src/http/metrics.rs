@@ -2,11 +2,11 @@
 
 mod present;
 
-use super::State;
+use super::{State, guard::Turns};
 use crate::exposition::{self, Format, Writer, accepts_gzip, negotiate};
 use axum::{
-    extract,
-    http::{HeaderMap, HeaderName, header},
+    Extension, extract,
+    http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
 
@@ -17,12 +17,19 @@ const ROOM: usize = 256 << 10;
 /// milliseconds, and nothing else may wait for them.
 pub(super) async fn metrics(
     extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
     headers: HeaderMap,
 ) -> Response {
-    let asked = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let format = negotiate(asked(header::ACCEPT));
-    let gzip = accepts_gzip(asked(header::ACCEPT_ENCODING));
+    let Some(turn) = turns.now() else {
+        let why = "too many scrapes at a time\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why)
+            .into_response();
+    };
+    let format = negotiate(list(&headers, header::ACCEPT).as_deref());
+    let gzip = accepts_gzip(list(&headers, header::ACCEPT_ENCODING).as_deref());
     let rendered = tokio::task::spawn_blocking(move || {
+        // The turn ends with the work, not with the client's patience.
+        let _turn = turn;
         let text = render(&state, format);
         if gzip { exposition::gzip(text.as_bytes()) } else { text.into_bytes() }
     });
@@ -37,6 +44,14 @@ pub(super) async fn metrics(
     } else {
         ([kind, vary], body).into_response()
     }
+}
+
+/// A header that is a list: several lines of it are one list. What is no text counts as
+/// not sent.
+fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let lines: Vec<&str> =
+        headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+    (!lines.is_empty()).then(|| lines.join(","))
 }
 
 /// The whole exposition in one format.

@@ -1,20 +1,29 @@
 //! The landing page: what this is, how it stands, where to read more.
 
 use super::State;
-use crate::{clock::Moment, report, size, target::Kind};
+use crate::{
+    clock::Moment,
+    report, size,
+    snapshot::{NodeIx, Sums},
+    target::Kind,
+};
 use axum::{extract, response::Html};
 use maud::{DOCTYPE, Markup, html};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --quiet: #777; --accent: #c0392b; }
+:root { color-scheme: light dark; --line: #8884; --quiet: #666; --accent: #c0392b; }
+@media (prefers-color-scheme: dark) { :root { --quiet: #aaa; --accent: #ff7b6b; } }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
 .quiet { color: var(--quiet); } .note { border-left: 4px solid var(--accent); padding: .4rem .8rem; }
+.bad { color: var(--accent); font-weight: 600; }
 table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
-th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+@media (max-width: 44rem) { th, td { padding-right: .7rem; } table { font-size: .85rem; } }
+th:last-child, td:last-child { padding-right: 0; }
 th { font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
-code { font-size: .95em; } li { margin: .15rem 0; }";
+code { font-size: .95em; } li { margin: .15rem 0; overflow-wrap: anywhere; }";
 
 /// The page at `/`.
 pub(super) async fn landing(extract::State(state): extract::State<State>) -> Html<String> {
@@ -23,7 +32,7 @@ pub(super) async fn landing(extract::State(state): extract::State<State>) -> Htm
 
 fn page(state: &State) -> Markup {
     let plan = Arc::clone(&state.plan.borrow());
-    let status = Arc::clone(&state.scanner.status.borrow());
+    let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
     html! {
         (DOCTYPE)
@@ -73,7 +82,7 @@ fn sweep_line(status: &crate::scanner::Status) -> String {
         (Some(at), Some(took)) => format!(
             "The last sweep ended at {} and took {}.",
             at.rfc3339(),
-            humantime::format_duration(took)
+            humantime::format_duration(shortened(took))
         ),
         _ => "No sweep has ended yet.".to_owned(),
     };
@@ -86,6 +95,15 @@ fn sweep_line(status: &crate::scanner::Status) -> String {
     }
 }
 
+/// What a reader wants of a span: milliseconds below ten seconds, whole seconds above.
+const fn shortened(took: Duration) -> Duration {
+    if took.as_secs() < 10 {
+        Duration::from_millis(took.as_secs() * 1_000 + took.subsec_millis() as u64)
+    } else {
+        Duration::from_secs(took.as_secs())
+    }
+}
+
 fn bytes(bytes: Option<f64>) -> String {
     // Sums are whole bytes; a table for people shows three digits of them.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -95,15 +113,22 @@ fn bytes(bytes: Option<f64>) -> String {
 fn nodes(plan: &crate::plan::Plan) -> Markup {
     let lines: Vec<_> = report::nodes(plan).collect();
     let totals = plan.snapshot.totals();
+    let views = totals.of(NodeIx::CLUSTER, Kind::View);
     html! {
         h2 { "Nodes" }
         div.wide { table {
             tr { th { "node" } th { "up" } th { "version" } th.n { "shards" } th.n { "on disk" } th.n { "reclaimable" } th { "smoosh" } }
             @for (at, line) in lines.iter().enumerate() {
-                @let sums = crate::snapshot::NodeIx::from_usize(at + 1).map(|node| totals.of(node, Kind::Db)).unwrap_or_default();
+                @let sums = NodeIx::from_usize(at + 1).map(|node| totals.of(node, Kind::Db)).unwrap_or_default();
                 tr {
                     td { (line.node) }
-                    td { (match line.up { Some(true) => "yes", Some(false) => "no", None => "?" }) }
+                    td {
+                        @match line.up {
+                            Some(true) => "yes",
+                            Some(false) => span.bad { "no" },
+                            None => "?",
+                        }
+                    }
                     td { (line.version.as_deref().unwrap_or("?")) }
                     td.n { (sums.states.iter().sum::<u64>()) }
                     td.n { (bytes(sums.file.get())) }
@@ -112,6 +137,13 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
                 }
             }
         } }
+        @if views != Sums::default() {
+            p {
+                (views.states.iter().sum::<u64>()) " views of the whole cluster: "
+                (bytes(views.file.get())) " on disk, " (bytes(views.reclaimable.get()))
+                " reclaimable."
+            }
+        }
     }
 }
 
@@ -133,6 +165,8 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
         } }
         @if plan.queues.iter().all(|queue| queue.waiting.is_empty()) {
             p.quiet { "Nothing waits." }
+        } @else {
+            p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
         }
     }
 }

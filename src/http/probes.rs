@@ -1,13 +1,19 @@
 //! Probes for supervisors, and orders from operators.
 
-use super::{Order, State};
+use super::{
+    Order, State,
+    guard::{self, Foreign},
+};
 use axum::{
     extract,
-    http::{Method, StatusCode, header},
+    http::{HeaderMap, Method, StatusCode},
     response::{IntoResponse, Response},
 };
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{
+    mpsc::{Sender, error::TrySendError},
+    oneshot,
+};
 
 type Answer = (StatusCode, String);
 
@@ -18,7 +24,7 @@ pub(super) async fn healthy() -> &'static str {
 
 /// One pass over the nodes that answer has ended.
 pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answer {
-    let status = Arc::clone(&state.scanner.status.borrow());
+    let status = Arc::clone(&state.status.borrow());
     if status.is_ready(state.plan.borrow().snapshot.version()) {
         return (StatusCode::OK, "recliner is ready\n".into());
     }
@@ -30,15 +36,15 @@ pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answe
 /// Reads the configuration again; a bad one leaves the old one in force.
 pub(super) async fn reload(
     extract::State(state): extract::State<State>,
-    method: Method,
+    headers: HeaderMap,
 ) -> Response {
-    let orders = match order(&state, &method) {
+    let orders = match allowed(&state, &headers) {
         Ok(orders) => orders,
         Err(refused) => return refused.into_response(),
     };
     let (answer, answered) = oneshot::channel();
-    if orders.try_send(Order::Reload(answer)).is_err() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "a reload is under way\n").into_response();
+    if let Err(why) = orders.try_send(Order::Reload(answer)) {
+        return Refused::from(why).into_response();
     }
     match answered.await {
         Ok(Ok(())) => "the configuration was read and is in force\n".into_response(),
@@ -47,17 +53,19 @@ pub(super) async fn reload(
             format!("{why}\nthe old configuration stays in force\n"),
         )
             .into_response(),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n").into_response(),
+        Err(_) => Refused::Stopping.into_response(),
     }
 }
 
 /// Stops the program.
-pub(super) async fn quit(extract::State(state): extract::State<State>, method: Method) -> Response {
-    match order(&state, &method).map(|orders| orders.try_send(Order::Quit)) {
-        Ok(Ok(())) => "recliner is stopping\n".into_response(),
-        Ok(Err(_)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "recliner is busy with an order\n").into_response()
-        }
+pub(super) async fn quit(
+    extract::State(state): extract::State<State>,
+    headers: HeaderMap,
+) -> Response {
+    let sent = allowed(&state, &headers)
+        .and_then(|orders| orders.try_send(Order::Quit).map_err(Refused::from));
+    match sent {
+        Ok(()) => "recliner is stopping\n".into_response(),
         Err(refused) => refused.into_response(),
     }
 }
@@ -67,30 +75,55 @@ pub(super) async fn not_found() -> Answer {
     (StatusCode::NOT_FOUND, "no such page; see / for what there is\n".into())
 }
 
-/// Why an order is not taken.
-enum Refused {
-    Method,
-    Off,
+/// The path is there, but not for this method; the router adds which it takes.
+pub(super) async fn wrong_method(method: Method) -> Answer {
+    (StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this page\n"))
 }
 
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Method => {
-                let allow = [(header::ALLOW, "POST, PUT")];
-                (StatusCode::METHOD_NOT_ALLOWED, allow, "use POST or PUT\n").into_response()
-            }
-            Self::Off => {
-                let why = "orders over HTTP are off; start recliner with --web.enable-lifecycle\n";
-                (StatusCode::FORBIDDEN, why).into_response()
-            }
+/// Why an order is not taken.
+enum Refused {
+    Off,
+    Foreign(Foreign),
+    Busy,
+    Stopping,
+}
+
+impl From<Foreign> for Refused {
+    fn from(foreign: Foreign) -> Self {
+        Self::Foreign(foreign)
+    }
+}
+
+impl<T> From<TrySendError<T>> for Refused {
+    fn from(why: TrySendError<T>) -> Self {
+        match why {
+            TrySendError::Full(_) => Self::Busy,
+            TrySendError::Closed(_) => Self::Stopping,
         }
     }
 }
 
-fn order<'a>(state: &'a State, method: &Method) -> Result<&'a mpsc::Sender<Order>, Refused> {
-    if !matches!(*method, Method::POST | Method::PUT) {
-        return Err(Refused::Method);
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let (code, why) = match self {
+            Self::Off => (
+                StatusCode::FORBIDDEN,
+                "orders over HTTP are off; start recliner with --web.enable-lifecycle".to_owned(),
+            ),
+            Self::Foreign(foreign) => (StatusCode::FORBIDDEN, foreign.to_string()),
+            Self::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "another order is under way; try again".to_owned(),
+            ),
+            Self::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping".to_owned()),
+        };
+        (code, why + "\n").into_response()
     }
-    state.orders.as_ref().ok_or(Refused::Off)
+}
+
+/// Where orders go, if they are taken at all and this one is the operator's own.
+fn allowed<'a>(state: &'a State, headers: &HeaderMap) -> Result<&'a Sender<Order>, Refused> {
+    let orders = state.orders.as_ref().ok_or(Refused::Off)?;
+    guard::own(headers)?;
+    Ok(orders)
 }

@@ -11,6 +11,11 @@ use serde::Deserialize;
 const LIMIT: usize = 100;
 const LARGEST: usize = 10_000;
 
+/// Nothing may be asked: a parameter is a mistake, here as everywhere.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoQuery {}
+
 /// Filters, order and page of a list of targets.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -159,4 +164,9 @@ fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
 pub(super) fn channel_names(plan: &Plan) -> String {
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
     names.join(", ")
+}
+
+/// A parameter's value as it stands in the address, undecoded.
+pub(super) fn written<'a>(raw: &'a str, name: &str) -> Option<&'a str> {
+    raw.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

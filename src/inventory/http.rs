@@ -10,7 +10,7 @@ use super::{
 use crate::{
     clock::Clock,
     couch::{Client, Error, Kind as Failed},
-    snapshot::{Ix, SmooshSeen, Snapshot},
+    snapshot::{Ix, SmooshSeen, Snapshot, TargetRef},
     target::ShardName,
     version::Version,
 };
@@ -162,7 +162,6 @@ impl HttpSource {
                 let client = self.client.clone();
                 async move {
                     let names = client.node_files(&node).await.map_err(Unread::from);
-                    let names = names.map(|names| names.iter().map(ToOwned::to_owned).collect());
                     Observation::Files { names, node }
                 }
             })
@@ -187,13 +186,13 @@ impl HttpSource {
     fn shards(self, snapshot: Arc<Snapshot>, lanes: Vec<Lane>) -> BoxStream<'static, Observation> {
         let lanes = lanes.into_iter().map(|lane| {
             let (this, snapshot) = (self.clone(), Arc::clone(&snapshot));
-            let always_cold = lane.targets.len() > OPEN_AT_MOST;
+            let cold = if lane.targets.len() > OPEN_AT_MOST { usize::MAX } else { lane.unread };
             let node: Arc<str> = lane.node.into();
-            stream::iter(lane.targets)
-                .map(move |ix| {
+            stream::iter(lane.targets.into_iter().enumerate())
+                .map(move |(at, ix)| {
                     let (this, snapshot, node) =
                         (this.clone(), Arc::clone(&snapshot), Arc::clone(&node));
-                    async move { this.shard(&snapshot, &node, ix, always_cold).await }
+                    async move { this.shard(&snapshot, &node, ix, at < cold).await }
                 })
                 .buffer_unordered(self.settings.requests_in_flight.max(1))
                 .boxed()
@@ -201,21 +200,13 @@ impl HttpSource {
         stream::select_all(lanes).boxed()
     }
 
-    async fn shard(
-        &self,
-        snapshot: &Snapshot,
-        node: &str,
-        ix: Ix,
-        always_cold: bool,
-    ) -> Observation {
+    async fn shard(&self, snapshot: &Snapshot, node: &str, ix: Ix, cold: bool) -> Observation {
         let target = snapshot.target(ix);
-        let Some((shard, known)) = target
-            .and_then(|target| Some((target.shard_name()?, target.facts().measured_at.is_some())))
-        else {
+        let Some(shard) = target.and_then(TargetRef::shard_name) else {
             return Observation::Shard { ix, facts: Ok(None) };
         };
         let version = target.and_then(|target| snapshot.node(target.node_ix())?.version);
-        let facts = match self.client.shard_info(node, &shard, always_cold || !known).await {
+        let facts = match self.client.shard_info(node, &shard, cold).await {
             Ok(info) => Ok(Some(convert::db_facts(&info, version, self.clock.now()))),
             Err(error) if error.kind() == Failed::NotFound => Ok(None),
             Err(error) => Err(Unread::from(error)),

@@ -2,6 +2,7 @@
 
 use super::{MapEntry, Reshard};
 use crate::{
+    couch::wire::Names,
     facts::Facts,
     snapshot::{Ix, SmooshSeen},
     target::Signature,
@@ -49,7 +50,7 @@ pub enum Observation {
         /// The node.
         node: String,
         /// Their names.
-        names: Result<Vec<String>, Unread>,
+        names: Result<Names, Unread>,
     },
     /// A database that a stray file names, asked for by itself, after the files were read.
     Stray {

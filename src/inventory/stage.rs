@@ -41,7 +41,7 @@ pub enum Stage {
         /// What the targets' places mean.
         snapshot: Arc<Snapshot>,
         /// The databases.
-        dbs: Vec<ViewsOf>,
+        dbs: Databases,
     },
     /// What these nodes run.
     Poll {
@@ -55,13 +55,64 @@ pub enum Stage {
 pub struct Lane {
     /// The node.
     pub node: String,
-    /// Db targets on it.
+    /// Db targets on it, those that were never read first.
     pub targets: Vec<Ix>,
+    /// How many of them were never read.
+    pub unread: usize,
 }
 
-/// One database's copies, through any of which its design documents are found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ViewsOf {
-    /// Db targets of one database instance; never empty.
-    pub copies: Vec<Ix>,
+impl Lane {
+    /// What to read on `node`: these targets of `snapshot`.
+    #[must_use]
+    pub fn of(node: &str, targets: Vec<Ix>, snapshot: &Snapshot) -> Self {
+        let (mut unread, mut read) = (targets, Vec::new());
+        unread.retain(|ix| {
+            let known = snapshot.target(*ix).is_some_and(|it| it.facts().measured_at.is_some());
+            if known {
+                read.push(*ix);
+            }
+            !known
+        });
+        let count = unread.len();
+        unread.append(&mut read);
+        Self { node: node.to_owned(), targets: unread, unread: count }
+    }
+}
+
+/// Databases, each by its copies, through any of which its design documents are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Databases {
+    /// Db targets, those of one database instance side by side.
+    copies: Vec<Ix>,
+    /// Where each database ends among them; a million lists of one would cost more than
+    /// all they hold.
+    ends: Vec<u32>,
+}
+
+impl Databases {
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The copies of the database at `at`; empty beyond the last.
+    #[must_use]
+    pub fn copies(&self, at: usize) -> &[Ix] {
+        let Some(&end) = self.ends.get(at) else { return &[] };
+        let begin = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
+        self.copies.get(begin.unwrap_or_default() as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Adds a database.
+    pub fn push(&mut self, copies: impl IntoIterator<Item = Ix>) {
+        self.copies.extend(copies);
+        self.ends.push(u32::try_from(self.copies.len()).unwrap_or(u32::MAX));
+    }
 }

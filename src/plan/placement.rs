@@ -65,7 +65,7 @@ pub fn first_channel(channels: &Channels, target: TargetRef<'_>) -> Option<(usiz
         return None;
     }
     channels.list.iter().enumerate().find_map(|(at, channel)| {
-        let priority = score(channel, target.kind(), target.facts()).ok()?;
+        let priority = score(channel, target.kind(), &target.facts()).ok()?;
         takes_names(channel, target).then_some((at, priority))
     })
 }
@@ -82,7 +82,7 @@ pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) ->
     if !takes_names(channel, target) {
         return Some(Miss::plain(MissReason::Excluded));
     }
-    match score(channel, target.kind(), target.facts()) {
+    match score(channel, target.kind(), &target.facts()) {
         Err(miss) => Some(miss),
         Ok(_) => (!waits_at_all(target.state())).then_some(Miss::plain(MissReason::Excluded)),
     }

@@ -66,10 +66,11 @@ impl Queues {
             self.rebuild(snapshot, now);
         }
         self.seen = snapshot.version();
-        for node in snapshot.nodes().iter().enumerate().filter_map(|(at, _)| NodeIx::from_usize(at))
-        {
+        let places = (0..snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+        for node in places.filter(|node| belongs(snapshot, *node)) {
             self.lanes_of(node);
         }
+        self.queues.retain(|(node, _), lane| belongs(snapshot, *node) || !lane.queue.is_empty());
     }
 
     /// Publishes the queues as they stand, deciding what would start at `now`.
@@ -203,6 +204,12 @@ impl Queues {
             }
         }
     }
+}
+
+/// Whether a node is there to have queues: a member of the cluster, or the pseudo node,
+/// whose targets this process serves.
+fn belongs(snapshot: &Snapshot, at: NodeIx) -> bool {
+    snapshot.node(at).is_some_and(|node| node.served && (at == NodeIx::CLUSTER || node.member))
 }
 
 fn capacity(channels: &Channels, channel: usize) -> usize {

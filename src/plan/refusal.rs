@@ -58,6 +58,34 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
+    /// Every reason.
+    pub const ALL: [Self; 24] = [
+        Self::Mode,
+        Self::Suspended,
+        Self::Journal,
+        Self::Window,
+        Self::WouldNotFitWindow,
+        Self::ChannelLimit,
+        Self::NodeLimit,
+        Self::ClusterLimit,
+        Self::Budget,
+        Self::Headroom,
+        Self::UnknownDisk,
+        Self::Pressure,
+        Self::Ramp,
+        Self::Maintenance,
+        Self::Resharding,
+        Self::OtherCopyRunning,
+        Self::Running,
+        Self::Building,
+        Self::CoolDown,
+        Self::Quarantined,
+        Self::Futile,
+        Self::Stale,
+        Self::Excluded,
+        Self::NoEvidence,
+    ];
+
     /// The word in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
@@ -139,7 +167,9 @@ pub(super) fn own(target: TargetRef<'_>, now: Moment, fresh_for: Duration) -> Op
     }
 }
 
-/// What keeps a target from starting that nothing of its own does: others come first.
+/// What keeps a target from starting where nothing of its own does: those that run and those
+/// that start before it take the channel's room.
 pub(super) fn no_room(channel: &Channel, queue: &QueueView) -> Refusal {
-    Refusal::compared(RefusalReason::ChannelLimit, queue.active as f64, channel.concurrency as f64)
+    let taken = queue.active + queue.starts.len();
+    Refusal::compared(RefusalReason::ChannelLimit, taken as f64, channel.concurrency as f64)
 }

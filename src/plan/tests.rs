@@ -27,9 +27,15 @@ fn facts(file: u64, active: u64, measured: u64) -> Facts {
     }
 }
 
+fn member(draft: &mut Draft, name: &str) -> NodeIx {
+    let node = draft.node(name);
+    draft.change_node(node, |node| node.member = true);
+    node
+}
+
 /// A node with databases of these sizes in MiB.
 fn node_with(draft: &mut Draft, sizes: &[(&str, u64, u64)]) -> Vec<Ix> {
-    let node = draft.node("couchdb@a");
+    let node = member(draft, "couchdb@a");
     sizes
         .iter()
         .map(|(name, file, active)| {
@@ -78,7 +84,7 @@ fn the_first_channel_that_takes_a_target_has_it() {
         plan.decision(target(1)),
         Decision::Refused(Refusal {
             reason: RefusalReason::ChannelLimit,
-            value: Some(0.0),
+            value: Some(1.0),
             limit: Some(1.0),
             since: Some(at(200)),
         })
@@ -156,6 +162,22 @@ fn names_and_states_keep_targets_out() {
 }
 
 #[test]
+fn a_node_that_left_takes_its_queues_with_it() {
+    let mut draft = Draft::new(5);
+    let ids = node_with(&mut draft, &[("a", 100, 10)]);
+    let mut queues = Queues::new(Arc::default());
+    queues.follow(&draft.publish(at(1)), at(1));
+    let node = NodeIx::from_usize(1).unwrap();
+    draft.change_node(node, |node| node.member = false);
+    draft.remove(ids[0]);
+    let snapshot = draft.publish(at(2));
+    queues.follow(&snapshot, at(2));
+    let plan = queues.publish(&snapshot, at(2), FRESH);
+    assert_eq!(plan.queue(node, 0), None);
+    assert!(plan.queues.iter().all(|queue| queue.node == NodeIx::CLUSTER));
+}
+
+#[test]
 fn a_cleanup_without_evidence_is_refused_by_name() {
     let mut draft = Draft::new(5);
     let db = draft.db(DbName { db: "a", suffix: ".1" });
@@ -186,7 +208,7 @@ proptest! {
         let mut last = None;
         for (round, changes) in rounds.iter().enumerate() {
             for &(db, file, active, gone, running) in changes {
-                let node = draft.node(if db % 2 == 0 { "a" } else { "b" });
+                let node = member(&mut draft, if db % 2 == 0 { "a" } else { "b" });
                 let name = format!("db{db}");
                 let place = draft.db(DbName { db: &name, suffix: "" });
                 let ix = draft.db_target(node, place, None);

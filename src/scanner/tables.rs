@@ -10,8 +10,8 @@ use super::{Settings, Status, status::Progress};
 use crate::{
     clock::Moment,
     facts::Facts,
-    inventory::{Lane, MapRead, Members, NodeSeen, Observation, Stage, Unread, ViewsOf},
-    snapshot::{Draft, Ix, NodeIx, Snapshot},
+    inventory::{Databases, Lane, MapRead, Members, NodeSeen, Observation, Stage, Unread},
+    snapshot::{DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
     target::{Kind, State as TargetState},
 };
 use listing::Listing;
@@ -29,7 +29,7 @@ pub(super) struct Tables {
     pub(super) draft: Draft,
     pub(super) status: Status,
     listing: Listing,
-    views: Views,
+    pub(super) views: Views,
     running: Running,
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
@@ -78,7 +78,10 @@ impl Tables {
         now: Moment,
     ) -> Option<Stage> {
         match seen {
-            Observation::Members(members) => self.members(members),
+            Observation::Members(members) => {
+                self.members(members);
+                self.serve(settings);
+            }
             Observation::Node(node) => self.node(node),
             Observation::Reshard(reshard) => match reshard {
                 Ok(reshard) => self.listing.reshard = reshard,
@@ -113,10 +116,11 @@ impl Tables {
             },
             Observation::Shard { ix, facts } => self.shard(ix, facts),
             Observation::Views { db, suffix, views } => {
-                let clean = self.cleans_itself();
-                let unread = self.views.seen(&mut self.draft, &db, &suffix, views, clean, now);
-                for unread in unread {
-                    self.unread(NodeIx::CLUSTER, &unread);
+                if let Some(db) = self.draft.find_db(DbName { db: &db, suffix: &suffix }) {
+                    let clean = self.cleans_itself();
+                    for unread in self.views.seen(&mut self.draft, db, views, clean, now) {
+                        self.unread(NodeIx::CLUSTER, &unread);
+                    }
                 }
                 self.progressed();
             }
@@ -152,14 +156,14 @@ impl Tables {
                 let total = lanes.iter().map(|lane| lane.targets.len()).sum();
                 self.status.progress =
                     Some(Progress { since: self.began, done: 0, total: Some(total) });
-                Some(Stage::Shards { snapshot: Arc::new(self.draft.now().clone()), lanes })
+                Some(Stage::Shards { snapshot: Arc::new(self.draft.now().without_facts()), lanes })
             }
             Stage::Shards { .. } if settings.views => {
-                let dbs = self.clustered_dbs(|_| true);
+                let dbs = self.dbs_to_read();
                 let done = self.status.progress.map_or(0, |progress| progress.done);
                 self.status.progress =
                     Some(Progress { since: self.began, done, total: Some(done + dbs.len()) });
-                Some(Stage::Views { snapshot: Arc::new(self.draft.now().clone()), dbs })
+                Some(Stage::Views { snapshot: Arc::new(self.draft.now().without_facts()), dbs })
             }
             Stage::Shards { .. } | Stage::Views { .. } => {
                 self.finish(now);
@@ -194,7 +198,9 @@ impl Tables {
         let answered = answered || self.listing.readable;
         self.status.ready |= answered;
         self.status.sweeps += 1;
-        self.status.last_duration = Some(self.began_at.elapsed());
+        let took = self.began_at.elapsed();
+        self.draft.set_sweep(took);
+        self.status.last_duration = Some(took);
         self.status.last_end = Some(now);
         if self.incomplete.is_empty() && answered {
             self.status.last_success = Some(now);
@@ -231,6 +237,19 @@ impl Tables {
                 }
                 self.unread(NodeIx::CLUSTER, &unread);
             }
+        }
+    }
+
+    /// Says which nodes' targets this process serves.
+    fn serve(&mut self, settings: &Settings) {
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            self.draft.change_node(at, |node| {
+                node.served = match at {
+                    NodeIx::CLUSTER => settings.views,
+                    _ => settings.share.has(&node.name),
+                };
+            });
         }
     }
 
@@ -298,26 +317,46 @@ impl Tables {
             .filter_map(|(at, targets)| {
                 let node = snapshot.node(at)?;
                 let read = node.up == Some(true) && settings.share.has(&node.name);
-                read.then(|| Lane { node: node.name.to_string(), targets })
+                read.then(|| Lane::of(&node.name, targets, snapshot))
             })
             .collect()
     }
 
     /// The wanted databases of the map, with the places of their copies.
-    pub(super) fn clustered_dbs(&self, wanted: impl Fn(usize) -> bool) -> Vec<ViewsOf> {
+    pub(super) fn clustered_dbs(&self, wanted: impl Fn(DbIx) -> bool) -> Databases {
+        let mut dbs = Databases::default();
+        for copies in self.copies(wanted).chunk_by(|(one, _), (other, _)| one == other) {
+            dbs.push(copies.iter().map(|(_, ix)| *ix));
+        }
+        dbs
+    }
+
+    /// The databases whose views a sweep reads: all but those known to have none, of which
+    /// no copy changed since their design documents were read.
+    fn dbs_to_read(&mut self) -> Databases {
+        let mut dbs = Databases::default();
+        for copies in self.copies(|_| true).chunk_by(|(one, _), (other, _)| one == other) {
+            let copies = copies.iter().map(|(_, ix)| *ix);
+            if self.views.due(self.draft.now(), copies.clone()) {
+                dbs.push(copies);
+            }
+        }
+        dbs
+    }
+
+    /// The copies of the wanted databases that are where the map has them, database by
+    /// database.
+    fn copies(&self, wanted: impl Fn(DbIx) -> bool) -> Vec<(DbIx, Ix)> {
         let snapshot = self.draft.now();
-        let mut copies: Vec<(usize, Ix)> = snapshot
+        let mut copies: Vec<(DbIx, Ix)> = snapshot
             .targets()
             .filter(|target| target.kind() == Kind::Db && target.range().is_some())
             .filter(|target| target.map().copies > 0 && target.state() == TargetState::Ok)
-            .filter(|target| wanted(target.db_place()))
-            .map(|target| (target.db_place(), target.ix()))
+            .filter(|target| wanted(target.db()))
+            .map(|target| (target.db(), target.ix()))
             .collect();
         copies.sort_unstable();
         copies
-            .chunk_by(|(one, _), (other, _)| one == other)
-            .map(|copies| ViewsOf { copies: copies.iter().map(|(_, ix)| *ix).collect() })
-            .collect()
     }
 
     /// Whether the servers remove stale index files by themselves after a design document

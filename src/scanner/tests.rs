@@ -102,8 +102,7 @@ impl Cluster {
             Stage::Files { nodes } => nodes
                 .into_iter()
                 .map(|node| {
-                    let names =
-                        self.files[Self::at(&node)].iter().map(|name| (*name).into()).collect();
+                    let names = self.files[Self::at(&node)].iter().copied().collect();
                     Observation::Files { names: up(&node).map(|()| names), node }
                 })
                 .collect(),
@@ -115,9 +114,8 @@ impl Cluster {
                 .flat_map(|lane| lane.targets)
                 .map(|ix| Observation::Shard { ix, facts: Ok(Some(facts(100, self.active))) })
                 .collect(),
-            Stage::Views { snapshot, dbs } => dbs
-                .into_iter()
-                .filter_map(|db| snapshot.target(*db.copies.first()?))
+            Stage::Views { snapshot, dbs } => (0..dbs.len())
+                .filter_map(|at| snapshot.target(*dbs.copies(at).first()?))
                 .map(|target| Observation::Views {
                     db: target.db_name().db.into(),
                     suffix: target.db_name().suffix.into(),
@@ -165,7 +163,7 @@ struct Harness {
     handle: Handle,
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    _settings: watch::Sender<Arc<Settings>>,
+    settings: watch::Sender<Arc<Settings>>,
     _source: watch::Sender<Arc<dyn Source>>,
 }
 
@@ -186,8 +184,7 @@ impl Harness {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));
-        let mut harness =
-            Self { cluster, handle, stop, tasks, _settings: settings, _source: source };
+        let mut harness = Self { cluster, handle, stop, tasks, settings, _source: source };
         harness.sweep(1).await;
         harness
     }
@@ -297,6 +294,24 @@ async fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
     harness.cluster.send_modify(|cluster| cluster.map_breaks = false);
     let gone = shown(&*harness.sweep(4).await);
     assert_eq!(gone.len(), 4, "two orphans and two node-local databases: {gone:?}");
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_what_other_processes_serve_nothing_is_said() {
+    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
+    harness.settings.send_modify(|settings| {
+        let settings = Arc::make_mut(settings);
+        settings.share = Share::Nodes(vec![NODES[0].into()]);
+        settings.views = false;
+    });
+    let snapshot = harness.sweep(2).await;
+    let served: Vec<_> = snapshot.nodes().iter().map(|node| (&*node.name, node.served)).collect();
+    assert_eq!(served, [("_cluster", false), (NODES[0], true), (NODES[1], false)]);
+    assert_eq!(
+        shown(&snapshot),
+        ["db:couchdb@a/_dbs ok 100", "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.1 ok 100",]
+    );
     harness.shut_down().await;
 }
 

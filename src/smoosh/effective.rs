@@ -8,7 +8,7 @@
 mod settings;
 
 use super::{
-    NodeConfig, Version,
+    NodeConfig, Rules,
     finding::{Remarks, Severity},
     ignored::{self, Ignored},
     lint,
@@ -57,16 +57,16 @@ const LISTS: [(&str, Kind, &[&str]); 3] = [
 
 /// Reads one node's smoosh settings.
 pub(super) fn read(node: &NodeConfig) -> Reading {
-    let (version, assumed) = node.rules();
+    let (rules, assumed) = node.rules();
     let mut remarks = Remarks::default();
-    let runs_smoosh = version.runs_smoosh();
+    let runs_smoosh = rules.runs_smoosh();
     if assumed {
         remarks.add(
             Severity::Warning,
             "smoosh",
             None,
             format!(
-                "the CouchDB version {:?} cannot be read, so the rules of {version} are assumed",
+                "the CouchDB version {:?} cannot be read, so the rules of {rules} are assumed",
                 node.version
             ),
         );
@@ -76,7 +76,7 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
             Severity::Impossible,
             "smoosh",
             None,
-            format!("CouchDB {version} has no smoosh: import compaction-daemon instead"),
+            format!("CouchDB {rules} has no smoosh: import compaction-daemon instead"),
         );
     }
     lint::lines(node, &["smoosh", "view_upgrade"], &mut remarks);
@@ -85,7 +85,7 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
     let mut all = Vec::new();
     for (key, kind, builtin) in LISTS {
         let names = if runs_smoosh {
-            listed(node, version, key, kind, builtin, &mut remarks)
+            listed(node, rules, key, kind, builtin, &mut remarks)
         } else {
             Vec::new()
         };
@@ -104,7 +104,7 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
                     ),
                 );
             }
-            match settings::read(node, version, name, &unique, kind, &mut remarks) {
+            match settings::read(node, rules, name, &unique, kind, &mut remarks) {
                 Ok(effective) => {
                     used.insert(unique);
                     of_kind.push(effective);
@@ -121,8 +121,8 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
         channels.extend(of_kind);
     }
     if runs_smoosh {
-        lint::unread(node, version, &all, &mut remarks);
-        lint::defaults(&channels, version, &mut remarks);
+        lint::unread(node, rules, &all, &mut remarks);
+        lint::defaults(&channels, rules, &mut remarks);
     }
     let ignored = ignored::read(node, &mut remarks);
     let per_node =
@@ -141,21 +141,21 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
 /// The channels of a kind, in the order smoosh tries them.
 fn listed(
     node: &NodeConfig,
-    version: Version,
+    rules: Rules,
     key: &'static str,
     kind: Kind,
     builtin: &[&str],
     remarks: &mut Remarks,
 ) -> Vec<String> {
-    if kind == Kind::Cleanup && !cleans_up(node, version, remarks) {
+    if kind == Kind::Cleanup && !cleans_up(node, rules, remarks) {
         return Vec::new();
     }
     let builtin = builtin.iter().map(|name| (*name).to_owned());
-    let written = node.value("smoosh", key).map(|text| split(text, version));
-    if kind == Kind::Cleanup && !version.adds_channels() {
+    let written = node.value("smoosh", key).map(|text| split(text, rules));
+    if kind == Kind::Cleanup && !rules.adds_channels() {
         return builtin.collect();
     }
-    if !version.adds_channels() {
+    if !rules.adds_channels() {
         let names = written.unwrap_or_else(|| builtin.collect());
         let mut seen = BTreeSet::new();
         return names.into_iter().filter(|name| seen.insert(name.clone())).collect();
@@ -190,10 +190,10 @@ fn listed(
 }
 
 /// Whether the index cleanup is on (`smoosh_channel:should_clean_up_indices/0`).
-fn cleans_up(node: &NodeConfig, version: Version, remarks: &mut Remarks) -> bool {
+fn cleans_up(node: &NodeConfig, rules: Rules, remarks: &mut Remarks) -> bool {
     let key = "cleanup_index_files";
     let value = node.value("smoosh", key);
-    if !version.adds_channels() {
+    if !rules.adds_channels() {
         let on = value == Some("true");
         remarks.add(
             Severity::Note,
@@ -233,10 +233,10 @@ fn cleans_up(node: &NodeConfig, version: Version, remarks: &mut Remarks) -> bool
 
 /// `smoosh_utils:split/1`: at commas with the space around them, without empty names at
 /// the end; the space at both ends of the whole stays.
-fn split(text: &str, version: Version) -> Vec<String> {
+fn split(text: &str, rules: Rules) -> Vec<String> {
     if text.is_empty() {
         // Before 3.3 nothing is one channel with an empty name.
-        return if version.adds_channels() { Vec::new() } else { vec![String::new()] };
+        return if rules.adds_channels() { Vec::new() } else { vec![String::new()] };
     }
     let space = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
     let last = text.matches(',').count();

@@ -7,7 +7,7 @@
 //! lines instead. Up to 3.3 an empty value takes away what an earlier file set; later
 //! versions ignore it. A `#` starts no comment in CouchDB, but nothing reads such keys.
 
-use super::{Sections, Version};
+use super::{Rules, Sections};
 use std::{collections::BTreeMap, fmt};
 
 /// Ini files read one after the other.
@@ -87,13 +87,13 @@ struct File {
 }
 
 impl Ini {
-    /// Reads one more file over those read before, by the rules of `version`.
-    pub(super) fn add(&mut self, name: &str, bytes: &[u8], version: Version) {
+    /// Reads one more file over those read before, by the rules of `rules`.
+    pub(super) fn add(&mut self, name: &str, bytes: &[u8], rules: Rules) {
         let text = String::from_utf8_lossy(bytes);
         let mut file = File::default();
         for (line, text) in lines(&text) {
-            let read = if version.trims_ini_lines() { trimmed(text) } else { folded(text) };
-            if let Some(kind) = file.take(read, version) {
+            let read = if rules.trims_ini_lines() { trimmed(text) } else { folded(text) };
+            if let Some(kind) = file.take(read, rules) {
                 let section = file.section.clone();
                 self.problems.push(Problem { file: name.to_owned(), line, section, kind });
             }
@@ -110,7 +110,7 @@ impl Ini {
 }
 
 impl File {
-    fn take(&mut self, line: Line<'_>, version: Version) -> Option<Oddity> {
+    fn take(&mut self, line: Line<'_>, rules: Rules) -> Option<Oddity> {
         match line {
             Line::Nothing => None,
             Line::Section(section) => {
@@ -143,7 +143,7 @@ impl File {
                 let at = (self.section.clone(), key.to_owned());
                 self.last = Some(at.clone());
                 let first = self.set.insert(at.clone(), value)?;
-                if !version.trims_ini_lines() {
+                if !rules.trims_ini_lines() {
                     // The older parser hands its list over newest first, so that the
                     // first of two lines is stored last.
                     self.set.insert(at, first);
@@ -151,7 +151,7 @@ impl File {
                 Some(Oddity::SetTwice(key.to_owned()))
             }
             Line::Delete(key) => {
-                if !version.empty_value_deletes() {
+                if !rules.empty_value_deletes() {
                     return Some(Oddity::EmptyValue(key.to_owned()));
                 }
                 self.deleted.push((self.section.clone(), key.to_owned()));

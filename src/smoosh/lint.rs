@@ -6,7 +6,7 @@ mod order;
 pub(super) use order::order;
 
 use super::{
-    NodeConfig, Oddity, Version,
+    NodeConfig, Oddity, Rules,
     effective::Effective,
     finding::{Remarks, Severity},
     number::integer,
@@ -32,14 +32,14 @@ pub(super) fn lines(node: &NodeConfig, sections: &[&str], remarks: &mut Remarks)
 /// Sections and keys that smoosh does not read, or that mean nothing to recliner.
 pub(super) fn unread(
     node: &NodeConfig,
-    version: Version,
+    rules: Rules,
     channels: &[(String, Kind)],
     remarks: &mut Remarks,
 ) {
     for (section, keys) in &node.sections {
         if section == "smoosh" {
             for (key, value) in keys {
-                server_key(key, value, version, remarks);
+                server_key(key, value, rules, remarks);
             }
             continue;
         }
@@ -79,12 +79,12 @@ fn reads(key: &str, kinds: &[Kind]) -> bool {
         })
 }
 
-fn server_key(key: &str, value: &str, version: Version, remarks: &mut Remarks) {
+fn server_key(key: &str, value: &str, rules: Rules, remarks: &mut Remarks) {
     let section = "smoosh";
     let mut remark = |severity, message: &str| {
         remarks.add_key(severity, section, Some(key.to_owned()), message);
     };
-    let new = version.adds_channels();
+    let new = rules.adds_channels();
     match key {
         "db_channels" | "view_channels" | "cleanup_index_files" => {}
         "cleanup_channels" | "state_dir" if new => {}
@@ -112,10 +112,10 @@ fn server_key(key: &str, value: &str, version: Version, remarks: &mut Remarks) {
 }
 
 /// Defaults in force that CouchDB's documentation has wrong.
-pub(super) fn defaults(channels: &[Effective], version: Version, remarks: &mut Remarks) {
+pub(super) fn defaults(channels: &[Effective], rules: Rules, remarks: &mut Remarks) {
     for (priority, value, documented, shown) in [
-        (Priority::Ratio, version.min_ratio(), 5.0, "5.0"),
-        (Priority::Slack, version.min_slack(), 16_777_216.0, "16 MB"),
+        (Priority::Ratio, rules.min_ratio(), 5.0, "5.0"),
+        (Priority::Slack, rules.min_slack(), 16_777_216.0, "16 MB"),
     ] {
         let names: Vec<_> = channels
             .iter()
@@ -130,7 +130,7 @@ pub(super) fn defaults(channels: &[Effective], version: Version, remarks: &mut R
             "smoosh",
             None,
             format!(
-                "min_priority is left out in {}: CouchDB {version} has {value} in its code, while its configuration reference says {shown} and \"at least\" (it is \"more than\")",
+                "min_priority is left out in {}: CouchDB {rules} has {value} in its code, while its configuration reference says {shown} and \"at least\" (it is \"more than\")",
                 names.join(", ")
             ),
         );

@@ -1,7 +1,7 @@
 //! What an import reads: one node's settings, from its configuration interface or from
 //! its ini files.
 
-use super::{Problem, Version, ini};
+use super::{Problem, Rules, ini};
 use std::collections::BTreeMap;
 
 /// Settings by section and key, as `GET /_node/{node}/_config` answers them.
@@ -32,7 +32,7 @@ impl NodeConfig {
         version: &str,
         files: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     ) -> Self {
-        let rules = Version::parse(version).unwrap_or(Version::NEWEST);
+        let rules = Rules::parse(version).unwrap_or(Rules::NEWEST);
         let mut read = ini::Ini::default();
         for (name, bytes) in files {
             read.add(name, bytes, rules);
@@ -46,8 +46,8 @@ impl NodeConfig {
     }
 
     /// The version whose rules apply, and whether it is only assumed.
-    pub(super) fn rules(&self) -> (Version, bool) {
-        Version::parse(&self.version).map_or((Version::NEWEST, true), |version| (version, false))
+    pub(super) fn rules(&self) -> (Rules, bool) {
+        Rules::parse(&self.version).map_or((Rules::NEWEST, true), |rules| (rules, false))
     }
 
     pub(super) fn value(&self, section: &str, key: &str) -> Option<&str> {

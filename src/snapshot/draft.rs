@@ -1,7 +1,7 @@
 //! The one copy of the tables that changes.
 
 use super::{
-    Chunked, DbMap, DbName, Node, NodeIx, Row, Snapshot, View, top::Keeper, totals::Totals,
+    Chunked, DbMap, DbName, Node, NodeIx, Packed, Row, Snapshot, View, top::Keeper, totals::Totals,
 };
 use crate::{
     clock::Moment,
@@ -9,7 +9,7 @@ use crate::{
     target::{CLUSTER, Kind, Range, Signature, State},
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
-use std::{hash::BuildHasher, sync::Arc};
+use std::{hash::BuildHasher, sync::Arc, time::Duration};
 
 /// A target's place in the tables; stays the same while the target exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +32,18 @@ impl Ix {
 /// A database instance's place in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DbIx(u32);
+
+impl DbIx {
+    /// As an index.
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) const fn of(place: u32) -> Self {
+        Self(place)
+    }
+}
 
 /// What makes a row the row it is.
 type Key = (Option<Kind>, NodeIx, u32, u32);
@@ -86,7 +98,8 @@ impl Draft {
         if let Some(known) = self.find_node(name) {
             return known;
         }
-        self.now.nodes.push(Arc::new(Node { name: name.into(), ..Node::default() }));
+        let node = Node { name: name.into(), served: true, ..Node::default() };
+        self.now.nodes.push(Arc::new(node));
         NodeIx(u16::try_from(self.now.nodes.len() - 1).unwrap_or(u16::MAX))
     }
 
@@ -102,6 +115,11 @@ impl Draft {
         if let Some(node) = self.now.nodes.get_mut(ix.as_usize()) {
             change(Arc::make_mut(node));
         }
+    }
+
+    /// Says how long the last sweep took.
+    pub fn set_sweep(&mut self, took: Duration) {
+        self.now.sweep = Some(took);
     }
 
     /// The database instance of this name, made on first sight.
@@ -216,14 +234,26 @@ impl Draft {
 
     /// Sets a target's facts.
     pub fn set_facts(&mut self, ix: Ix, facts: Facts) {
-        self.change(ix, |row| row.facts = facts);
+        let Some(kind) = self.now.target(ix).map(super::TargetRef::kind) else { return };
+        self.uncount(ix);
+        if let Some(known) = self.now.facts.get_mut(ix.as_usize()) {
+            *known = Packed::of(kind, &facts);
+        }
+        self.count(ix);
+        self.mark(ix);
     }
 
     /// Sets how a target stands to the shard map.
     pub fn set_state(&mut self, ix: Ix, state: State) {
-        if self.now.rows.get(ix.as_usize()).is_some_and(|row| row.state != state) {
-            self.change(ix, |row| row.state = state);
+        if self.now.target(ix).is_none_or(|target| target.state() == state) {
+            return;
         }
+        self.uncount(ix);
+        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
+            row.state = state;
+        }
+        self.count(ix);
+        self.mark(ix);
     }
 
     /// Takes a target out; its place is given to another.
@@ -292,15 +322,21 @@ impl Draft {
             return ix;
         }
         let (kind, node, db, extra) = wanted;
-        let row = Row { facts: Facts::default(), db, extra, node, kind, state: State::Ok };
+        let row = Row { db, extra, node, kind, state: State::Ok };
         let at = match self.free_rows.pop() {
             Some(free) => {
                 if let Some(place) = self.now.rows.get_mut(free as usize) {
                     *place = row;
                 }
+                if let Some(facts) = self.now.facts.get_mut(free as usize) {
+                    *facts = Packed::UNKNOWN;
+                }
                 free
             }
-            None => place(self.now.rows.push(row)),
+            None => {
+                self.now.facts.push(Packed::UNKNOWN);
+                place(self.now.rows.push(row))
+            }
         };
         let (rows, hasher) = (&self.now.rows, &self.hasher);
         self.by_key
@@ -312,18 +348,6 @@ impl Draft {
         self.count(ix);
         self.mark(ix);
         ix
-    }
-
-    fn change(&mut self, ix: Ix, change: impl FnOnce(&mut Row)) {
-        if self.now.target(ix).is_none() {
-            return;
-        }
-        self.uncount(ix);
-        if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
-            change(row);
-        }
-        self.count(ix);
-        self.mark(ix);
     }
 
     fn count(&mut self, ix: Ix) {

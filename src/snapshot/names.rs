@@ -25,15 +25,26 @@ impl std::fmt::Display for DbName<'_> {
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     text: String,
-    /// Where each name ends, and how many of its last bytes are the suffix.
-    ends: Vec<(u32, u16)>,
+    /// Where each name ends.
+    ends: Vec<u32>,
+    /// How many of its last bytes are the suffix.
+    suffixes: Vec<u8>,
 }
 
 impl Chunk {
+    fn with_room(letters: usize) -> Self {
+        Self {
+            text: String::with_capacity(letters),
+            ends: Vec::with_capacity(CHUNK),
+            suffixes: Vec::with_capacity(CHUNK),
+        }
+    }
+
     fn get(&self, at: usize) -> Option<DbName<'_>> {
-        let &(end, suffix) = self.ends.get(at)?;
+        let &end = self.ends.get(at)?;
+        let &suffix = self.suffixes.get(at)?;
         let begin = match at.checked_sub(1) {
-            Some(before) => self.ends.get(before)?.0,
+            Some(before) => *self.ends.get(before)?,
             None => 0,
         };
         let whole = self.text.get(usize::try_from(begin).ok()?..usize::try_from(end).ok()?)?;
@@ -43,11 +54,11 @@ impl Chunk {
 
     fn push(&mut self, name: DbName<'_>) {
         // A suffix this long is no suffix: the name then keeps it.
-        let suffix = u16::try_from(name.suffix.len()).unwrap_or(0);
+        self.suffixes.push(u8::try_from(name.suffix.len()).unwrap_or(0));
         self.text.push_str(name.db);
         self.text.push_str(name.suffix);
         // 256 names of CouchDB's 238 bytes at most stay far below four gigabytes.
-        self.ends.push((u32::try_from(self.text.len()).unwrap_or(u32::MAX), suffix));
+        self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
     }
 }
 
@@ -69,8 +80,7 @@ impl Names {
                 let full = Arc::make_mut(full);
                 full.text.shrink_to_fit();
             }
-            self.chunks
-                .push(Arc::new(Chunk { text: String::new(), ends: Vec::with_capacity(CHUNK) }));
+            self.chunks.push(Arc::new(Chunk::with_room(0)));
         }
         if let Some(last) = self.chunks.last_mut() {
             Arc::make_mut(last).push(name);
@@ -83,10 +93,7 @@ impl Names {
     /// makes and drops databases all day leaves no text behind.
     pub(crate) fn replace(&mut self, at: usize, name: DbName<'_>) {
         let Some(chunk) = self.chunks.get_mut(at / CHUNK) else { return };
-        let mut fresh = Chunk {
-            text: String::with_capacity(chunk.text.len()),
-            ends: Vec::with_capacity(CHUNK),
-        };
+        let mut fresh = Chunk::with_room(chunk.text.len());
         for place in 0..chunk.ends.len() {
             match chunk.get(place) {
                 Some(_) if place == at % CHUNK => fresh.push(name),

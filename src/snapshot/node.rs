@@ -33,6 +33,9 @@ pub struct Node {
     pub up: Option<bool>,
     /// Whether the cluster still counts it among its nodes.
     pub member: bool,
+    /// Whether its targets belong to this process's share: of what other processes serve,
+    /// nothing is known here, not even zero.
+    pub served: bool,
     /// Its CouchDB version, where its own address is known.
     pub version: Option<Version>,
     /// Whether it is asked at its own address rather than through another node.

@@ -1,6 +1,6 @@
 //! One target as readers see it.
 
-use super::{DbMap, DbName, Ix, NodeIx, Row, Snapshot, View, totals::Contribution};
+use super::{DbIx, DbMap, DbName, Ix, NodeIx, Packed, Row, Snapshot, View, totals::Contribution};
 use crate::{
     estimate,
     facts::Facts,
@@ -12,6 +12,7 @@ use crate::{
 pub struct TargetRef<'a> {
     snapshot: &'a Snapshot,
     row: &'a Row,
+    facts: &'a Packed,
     ix: Ix,
     kind: Kind,
 }
@@ -19,7 +20,8 @@ pub struct TargetRef<'a> {
 impl<'a> TargetRef<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, ix: Ix) -> Option<Self> {
         let row = snapshot.rows.get(ix.as_usize())?;
-        Some(Self { snapshot, row, ix, kind: row.kind? })
+        let facts = snapshot.facts.get(ix.as_usize()).unwrap_or(&Packed::UNKNOWN);
+        Some(Self { snapshot, row, facts, ix, kind: row.kind? })
     }
 
     /// Its place in the snapshot.
@@ -42,8 +44,8 @@ impl<'a> TargetRef<'a> {
 
     /// What was measured, per file.
     #[must_use]
-    pub const fn facts(self) -> &'a Facts {
-        &self.row.facts
+    pub fn facts(self) -> Facts {
+        self.facts.facts(self.kind)
     }
 
     /// The place of its node.
@@ -60,20 +62,20 @@ impl<'a> TargetRef<'a> {
 
     /// The database's place: equal for all targets of one database instance.
     #[must_use]
-    pub const fn db_place(self) -> usize {
-        self.row.db as usize
+    pub const fn db(self) -> DbIx {
+        DbIx::of(self.row.db)
     }
 
     /// The database instance's name.
     #[must_use]
     pub fn db_name(self) -> DbName<'a> {
-        self.snapshot.names.get(self.db_place()).unwrap_or(DbName { db: "", suffix: "" })
+        self.snapshot.names.get(self.db().as_usize()).unwrap_or(DbName { db: "", suffix: "" })
     }
 
     /// What the shard map says of its database.
     #[must_use]
     pub fn map(self) -> DbMap {
-        self.snapshot.maps.get(self.db_place()).copied().unwrap_or_default()
+        self.snapshot.maps.get(self.db().as_usize()).copied().unwrap_or_default()
     }
 
     /// A db target's shard range; none for node-local databases and stray files.
@@ -139,7 +141,7 @@ impl<'a> TargetRef<'a> {
     /// Bytes on disk after a compaction, as the estimator predicts.
     #[must_use]
     pub fn predicted(self) -> Option<u64> {
-        self.on_disk(estimate::predicted(self.kind, self.facts()))
+        self.on_disk(estimate::predicted(self.kind, &self.facts()))
     }
 
     /// Bytes on disk a compaction would free, as the estimator predicts.
@@ -153,7 +155,7 @@ impl<'a> TargetRef<'a> {
             node: self.row.node,
             kind: self.kind,
             state: self.row.state,
-            facts: self.row.facts,
+            facts: self.facts(),
             copies: self.copies(),
         }
     }

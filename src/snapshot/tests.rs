@@ -1,7 +1,7 @@
 //! The tables against a plain model, and what readers see of them.
 
 use super::*;
-use crate::facts::{Flags, Known};
+use crate::facts::{Facts, Flags, Known};
 use crate::target::{Signature, TargetId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ proptest! {
         let mut best = Vec::new();
         for ((db, node), (ix, facts, state)) in &model {
             let target = snapshot.target(*ix).unwrap();
-            prop_assert_eq!(target.facts(), facts);
+            prop_assert_eq!(target.facts(), *facts);
             prop_assert_eq!(target.state(), *state);
             let text = format!("db{db}");
             prop_assert_eq!(target.db_name(), name(&text));

@@ -210,7 +210,7 @@ async fn a_compaction_someone_else_starts_shows_and_its_end_is_read_at_once() {
     let before = target(&plan, &id).unwrap().facts().file.get().unwrap();
 
     let plan = rig.plan_where(|plan| queue(plan, "ratio_dbs").1 == 1).await;
-    let facts = *target(&plan, &id).unwrap().facts();
+    let facts = target(&plan, &id).unwrap().facts();
     assert!(facts.flags.compact_running);
     assert_eq!(facts.file.get(), Some(before), "sizes are those that were measured");
     let sweeps = rig.status().sweeps;

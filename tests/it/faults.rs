@@ -31,7 +31,7 @@ fn split(dbs: BTreeMap<String, Db>, of: &str) -> (BTreeMap<String, Db>, BTreeMap
 fn facts_of(plan: &Plan, node: &str) -> BTreeMap<String, Facts> {
     targets(plan, Kind::Db)
         .filter(|target| target.node() == node)
-        .map(|target| (target.id().to_string(), *target.facts()))
+        .map(|target| (target.id().to_string(), target.facts()))
         .collect()
 }
 

@@ -24,6 +24,16 @@ const FLOORS: &[&[&str]] = &[
     &["cli"],
 ];
 
+/// Lines that a file of the sources has at most.
+const LONGEST: usize = 500;
+
+/// Files that are longer, each with its reason.
+const LONGER: &[(&str, &str)] = &[];
+
+fn src() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
 fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("src is readable") {
         let path = entry.expect("src is readable").path();
@@ -73,7 +83,7 @@ fn modules_named(source: &str) -> BTreeSet<String> {
 
 #[test]
 fn modules_use_only_lower_floors() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = src();
     let floor = |module: &str| FLOORS.iter().position(|names| names.contains(&module));
     let mut files = Vec::new();
     rust_files(&src, &mut files);
@@ -95,6 +105,47 @@ fn modules_use_only_lower_floors() {
                 Some(other) if other < own => {}
                 _ => broken.push(format!("{}: {module} names {named}", path.display())),
             }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_module_stands_on_exactly_one_floor() {
+    let lib = fs::read_to_string(src().join("lib.rs")).unwrap();
+    let declared: BTreeSet<&str> = lib
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "))
+        .map(|name| name.trim_end_matches(';'))
+        .collect();
+    let standing: Vec<&str> = FLOORS.iter().copied().flatten().copied().collect();
+    let distinct: BTreeSet<&str> = standing.iter().copied().collect();
+    assert_eq!(distinct, declared);
+    assert_eq!(standing.len(), distinct.len(), "a module stands on two floors");
+}
+
+#[test]
+fn files_are_short_and_say_what_they_own() {
+    let src = src();
+    let mut files = Vec::new();
+    rust_files(&src, &mut files);
+    assert!(files.len() > 50, "the sources are found");
+    let mut broken = Vec::new();
+    for file in files {
+        let content = fs::read_to_string(&file).unwrap();
+        let path = file.strip_prefix(&src).unwrap().display().to_string();
+        let lines = content.lines().count();
+        let excused = LONGER.iter().any(|(name, _)| *name == path);
+        if lines > LONGEST && !excused {
+            broken.push(format!("{path} has {lines} lines, more than {LONGEST}"));
+        }
+        if lines <= LONGEST && excused {
+            broken.push(format!("{path} needs no excuse any more"));
+        }
+        // Tests of a module own nothing that their names do not say.
+        let of_tests = path.ends_with("tests.rs") || path.contains("tests/");
+        if !content.starts_with("//!") && !of_tests {
+            broken.push(format!("{path} does not begin with what it owns"));
         }
     }
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));

@@ -3,6 +3,7 @@
 mod cluster;
 mod command;
 mod conformance;
+mod docs;
 mod faults;
 mod house;
 mod live;

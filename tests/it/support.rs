@@ -196,7 +196,7 @@ pub(crate) fn dbs_seen(plan: &Plan) -> BTreeMap<String, Db> {
         let both = |one: Option<u64>, other: Option<u64>| Some([one?, other?]);
         Db {
             state: target.state(),
-            sizes: sizes(facts),
+            sizes: sizes(&facts),
             seqs: both(facts.update_seq.get(), facts.compacted_seq.get()),
             docs: both(facts.docs.get(), facts.deleted_docs.get()),
             compact_running: facts.flags.compact_running,
@@ -258,7 +258,7 @@ pub(crate) fn views_seen(plan: &Plan) -> BTreeMap<(String, String), ViewLine> {
                 designs,
                 exact: view.exact_range,
                 copies: target.copies(),
-                sizes: sizes(target.facts()),
+                sizes: sizes(&target.facts()),
                 pending: target.facts().updates_pending.get(),
             };
             ((target.db_name().db.to_owned(), first), line)

@@ -87,6 +87,7 @@ fn the_whole_example_says_what_is_not_in_force() {
         ("scan.interval_followed", not_yet),
         ("files", not_yet),
         ("channels[0].designs", "no effect in a channel of kind db and priority ratio"),
+        ("channels[0].windows", not_yet),
         ("limits", not_yet),
         ("headroom", not_yet),
         ("pressure", not_yet),
@@ -94,7 +95,7 @@ fn the_whole_example_says_what_is_not_in_force() {
         ("views", not_yet),
         ("smoosh", not_yet),
         ("follow", not_yet),
-        ("warmer", not_yet),
+        ("warmer", "checked, but not in force, save languages: views in others are not read"),
         ("journal", not_yet),
     ]
     .map(|(key, says)| format!("{key}: {says}"))

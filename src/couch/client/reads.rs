@@ -57,6 +57,18 @@ impl Client {
         self.get(Route::NodeWelcome { node }, Whom::Node(node), false).await
     }
 
+    /// Whether `node` is in maintenance, asked at its own address.
+    ///
+    /// # Errors
+    /// As [`Error`] says; [`Kind::NoOwnAddress`] where the address is not known.
+    pub async fn up(&self, node: &str) -> Result<wire::Up, Error> {
+        let says = |up: &wire::Up| match up.status {
+            Some(_) => Ok(()),
+            None => Err("it has no status".to_owned()),
+        };
+        self.get_checked(Route::Up, Whom::Own(node), false, says).await
+    }
+
     /// Versions of what `node` is built of, since 3.2; [`Kind::NotFound`] before.
     ///
     /// # Errors

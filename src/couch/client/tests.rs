@@ -1,1 +1,8 @@
+//! The client against servers in this process, on paused time, and over sockets.
 
+mod fake;
+mod faults;
+mod limits;
+mod login;
+mod network;
+mod ways;

@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at while the login is refused.
 const LOOK_CLOSED: Duration = Duration::from_secs(5);
 
-/// How long after no server answered nobody is asked again: requests that come one after
-/// the other would each wait for all of them.
+/// How long after no server answered in time nobody is asked again: requests that come one
+/// after the other would each wait for all of them.
 const BREATH: Duration = Duration::from_secs(5);
 
 /// Owns the state of the gate.
@@ -32,13 +32,15 @@ pub(in crate::couch) struct Keeper {
     orders: mpsc::Receiver<Command>,
     directory: Arc<Directory>,
     sender: Sender,
-    /// The password in use, or the last one tried.
+    /// The password in use.
     password: Option<SecretString>,
+    /// A newer one that was refused while the one in use still worked.
+    declined: Option<SecretString>,
     pass: Pass,
     attempt: u64,
     /// When a refused login is tried once more.
     closed_until: Option<Instant>,
-    /// When no server answered, and what the last one failed with.
+    /// When no server answered in time, and what the last one failed with.
     unanswered: Option<(Instant, Error)>,
 }
 
@@ -66,6 +68,7 @@ impl Keeper {
             directory,
             sender,
             password: None,
+            declined: None,
             pass,
             attempt: 0,
             closed_until: None,
@@ -107,7 +110,7 @@ impl Keeper {
         }
     }
 
-    /// Gives the same answer again where no server gave one a moment ago.
+    /// Gives the same answer again where no server gave one in time a moment ago.
     fn still_unanswered(&mut self) -> bool {
         let just_now = |(at, _): &&(Instant, Error)| at.elapsed() < BREATH;
         let Some((_, why)) = self.unanswered.as_ref().filter(just_now) else { return false };
@@ -206,14 +209,15 @@ impl Keeper {
         }
     }
 
-    /// The file's password, where it is not the last one tried.
+    /// The file's password, where it is neither in use nor declined.
     async fn changed_password(&self) -> Option<SecretString> {
         if !matches!(self.login, Login::File { .. }) {
             return None;
         }
         let password = self.login.read().await.ok().flatten()?;
-        let known = self.password.as_ref().map(SecretString::expose_secret);
-        (known != Some(password.expose_secret())).then_some(password)
+        let known = [&self.password, &self.declined].into_iter().flatten();
+        let mut known = known.map(SecretString::expose_secret);
+        (!known.any(|known| known == password.expose_secret())).then_some(password)
     }
 
     /// Tries a new password while the old one still works: one that is refused changes
@@ -221,23 +225,22 @@ impl Keeper {
     async fn change_over(&mut self, password: SecretString) {
         let mut pass = Pass::new(self.login.username(), Some(&password));
         pass.generation = self.pass.generation.saturating_add(1);
-        self.password = Some(password);
-        self.attempt = self.attempt.saturating_add(1);
         for server in self.entries_but(None) {
             match self.canary(&server, &pass).await {
                 Proof::Accepted => {
+                    self.attempt = self.attempt.saturating_add(1);
                     self.pass = pass;
-                    self.open(Some(&server));
-                    return;
+                    self.password = Some(password);
+                    return self.open(Some(&server));
                 }
                 Proof::Refused(why) => {
-                    tracing::warn!(%why, "the password file has changed, but the old password stays in use");
+                    tracing::warn!(%why, "the password file has changed, the old password stays in use");
+                    self.declined = Some(password);
                     return;
                 }
                 Proof::Unreachable(_) => {}
             }
         }
-        self.password = None;
     }
 
     /// Takes up the login as it is now.
@@ -264,7 +267,8 @@ impl Keeper {
 
     /// Proves the login with one request to the first server of `order` that answers.
     async fn prove(&mut self, order: &[Arc<Server>]) {
-        self.state.send_replace(State::Proving { attempt: self.attempt });
+        let generation = self.pass.generation;
+        self.state.send_replace(State::Proving { attempt: self.attempt, generation });
         self.attempt = self.attempt.saturating_add(1);
         if let Err(error) = self.refresh().await {
             self.close(error.to_string().into());
@@ -281,10 +285,11 @@ impl Keeper {
                 Proof::Unreachable(error) => last = Some(error),
             }
         }
-        let why = last.unwrap_or_else(|| Error::LoginClosed {
-            why: "every CouchDB URL refused the login".into(),
-        });
-        self.unanswered = Some((Instant::now(), why.clone()));
+        let refused = || Error::LoginClosed { why: "every CouchDB URL refused the login".into() };
+        let why = last.unwrap_or_else(refused);
+        if matches!(why, Error::Timeout { .. }) {
+            self.unanswered = Some((Instant::now(), why.clone()));
+        }
         self.state.send_replace(State::Unproved { attempt: self.attempt, why: Some(why) });
     }
 
@@ -292,6 +297,7 @@ impl Keeper {
     fn open(&mut self, server: Option<&Arc<Server>>) {
         self.pass.epoch = self.attempt;
         self.pass.excuse = None;
+        self.declined = None;
         self.closed_until = None;
         self.unanswered = None;
         if let Some(server) = server {

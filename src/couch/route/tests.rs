@@ -1,1 +1,150 @@
+use super::*;
+use percent_encoding::percent_decode_str;
+use proptest::prelude::*;
 
+/// One route of every kind, with these names in it.
+fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
+    vec![
+        Route::Welcome,
+        Route::NodeWelcome { node },
+        Route::Up,
+        Route::Session,
+        Route::NodeSession { node },
+        Route::Membership,
+        Route::LocalName,
+        Route::NodeVersions { node },
+        Route::NodeFiles { node },
+        Route::ShardMap { from: Some(db), limit: 2 },
+        Route::Shard { node, shard: db },
+        Route::ShardViewInfo { node, shard: db, ddoc },
+        Route::AllDbs { from: Some(db), limit: 4 },
+        Route::DbShards { db },
+        Route::Database { db },
+        Route::DesignDocs { db, from: Some(ddoc), limit: 3 },
+        Route::ViewInfo { db, ddoc },
+        Route::DocShards { db, doc: ddoc },
+        Route::SmooshStatus,
+        Route::ConfigSection { node, section: db },
+        Route::ActiveTasks { node },
+        Route::System { node },
+        Route::ReshardJobs,
+        Route::Config { node },
+    ]
+}
+
+#[test]
+fn paths_are_those_couchdb_answers() {
+    let shard = "shards/00000000-7fffffff/app/orders.1795222434";
+    let paths: Vec<String> = routes("couchdb@a", shard, "_design/x/y")
+        .iter()
+        .map(|route| route.path().unwrap())
+        .collect();
+    let encoded = "shards%2F00000000-7fffffff%2Fapp%2Forders.1795222434";
+    let quoted = format!("%22{encoded}%22");
+    assert_eq!(
+        paths,
+        [
+            "/",
+            "/_node/couchdb@a",
+            "/_up",
+            "/_session",
+            "/_node/couchdb@a/_session",
+            "/_membership",
+            "/_node/_local",
+            "/_node/couchdb@a/_versions",
+            "/_node/couchdb@a/_all_dbs",
+            &format!("/_node/_local/_dbs/_all_docs?include_docs=true&limit=2&startkey={quoted}"),
+            &format!("/_node/couchdb@a/{encoded}"),
+            &format!("/_node/couchdb@a/{encoded}/_design/x%2Fy/_info"),
+            &format!("/_all_dbs?limit=4&startkey={quoted}"),
+            &format!("/{encoded}/_shards"),
+            &format!("/{encoded}"),
+            &format!(
+                "/{encoded}/_design_docs?include_docs=true&limit=3&startkey=%22_design%2Fx%2Fy%22"
+            ),
+            &format!("/{encoded}/_design/x%2Fy/_info"),
+            &format!("/{encoded}/_shards/_design%2Fx%2Fy"),
+            "/_node/_local/_smoosh/status",
+            &format!("/_node/couchdb@a/_config/{encoded}"),
+            "/_node/couchdb@a/_active_tasks",
+            "/_node/couchdb@a/_system",
+            "/_reshard/jobs",
+            "/_node/couchdb@a/_config",
+        ]
+    );
+}
+
+#[test]
+fn labels_are_closed_and_complete() {
+    let mut labels: Vec<_> = routes("n", "d", "_design/x").iter().map(Route::label).collect();
+    labels.dedup();
+    labels.pop();
+    assert_eq!(labels, Route::LABELS);
+}
+
+#[test]
+fn dots_and_empty_names_are_refused_by_name() {
+    for name in ["", ".", ".."] {
+        let ddoc = format!("_design/{name}");
+        for (route, whole) in [
+            (Route::Database { db: name }, name),
+            (Route::Shard { node: "n", shard: name }, name),
+            (Route::Shard { node: name, shard: "s" }, name),
+            (Route::ViewInfo { db: "app", ddoc: &ddoc }, &ddoc),
+            (Route::ShardViewInfo { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
+            (Route::ConfigSection { node: "n", section: name }, name),
+        ] {
+            let refused =
+                Unaddressable::Segment { segment: name.to_owned(), whole: whole.to_owned() };
+            assert_eq!(route.path(), Err(refused), "{route:?}");
+        }
+    }
+    assert_eq!(
+        Route::ViewInfo { db: "app", ddoc: "x" }.path(),
+        Err(Unaddressable::NotADesignDocument("x".to_owned()))
+    );
+}
+
+#[test]
+fn a_database_that_looks_like_a_design_document_stays_a_database() {
+    assert_eq!(Route::Database { db: "app/_design/x" }.path().unwrap(), "/app%2F_design%2Fx");
+    assert_eq!(
+        Route::ViewInfo { db: "a+b", ddoc: "_design/%2e%2e" }.path().unwrap(),
+        "/a%2Bb/_design/%252e%252e/_info"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_name_is_one_segment_that_no_url_library_changes(
+        node in "[^.].*",
+        db in "(\\PC|[./%+\\\\\n\t\"?#&=@:;~]){1,40}",
+        name in "(\\PC|[./%+\\\\\n\t\"?#&=@:;~]){1,40}",
+    ) {
+        let ddoc = format!("_design/{name}");
+        for route in routes(&node, &db, &ddoc) {
+            let Ok(sent) = route.path() else {
+                prop_assert!(
+                    [&node, &db, &name].iter().any(|part| matches!(part.as_str(), "" | "." | ".."))
+                );
+                continue;
+            };
+            let url = reqwest::Url::parse(&format!("http://couch:5984{sent}")).unwrap();
+            let (path, query) = sent.split_once('?').unwrap_or((&sent, ""));
+            prop_assert_eq!(url.path(), path);
+            prop_assert_eq!(url.query().unwrap_or_default(), query);
+            let uri: http::Uri = sent.parse().unwrap();
+            prop_assert_eq!(uri.path(), path);
+        }
+        if let Ok(sent) = (Route::ShardViewInfo { node: &node, shard: &db, ddoc: &ddoc }).path() {
+            let parts: Vec<String> = sent
+                .split('/')
+                .map(|part| percent_decode_str(part).decode_utf8().unwrap().into_owned())
+                .collect();
+            prop_assert_eq!(
+                parts,
+                vec![String::new(), "_node".into(), node, db, "_design".into(), name, "_info".into()]
+            );
+        }
+    }
+}

@@ -1,1 +1,154 @@
+use super::*;
+use crate::couch::Tls;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
+use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::AbortOnDropHandle;
 
+/// An authority, and what it has signed.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+struct Signed {
+    cert: rcgen::Certificate,
+    key: KeyPair,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }
+    }
+
+    fn sign(&self, name: &str) -> Signed {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        Signed { cert: params.signed_by(&key, &self.issuer).unwrap(), key }
+    }
+
+    /// A server that wants a client's certificate of this authority where `mutual`.
+    #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
+    async fn serve(&self, mutual: bool) -> (SocketAddr, AbortOnDropHandle<()>) {
+        let Signed { cert, key } = self.sign("127.0.0.1");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = if mutual {
+            let mut roots = RootCertStore::empty();
+            roots.add(self.issuer.der().clone()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        } else {
+            builder.with_no_client_auth()
+        };
+        let key = key.serialize_der().try_into().unwrap();
+        let config = builder.with_single_cert(vec![cert.der().clone()], key).unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let serving = async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let Ok(mut stream) = acceptor.accept(socket).await else { continue };
+                let mut request = [0; 4096];
+                let _read = stream.read(&mut request).await;
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                let _written = stream.write_all(answer).await;
+                let _closed = stream.shutdown().await;
+            }
+        };
+        (at, AbortOnDropHandle::new(tokio::spawn(serving)))
+    }
+}
+
+async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {
+    let address: Address = format!("https://{at}").parse().unwrap();
+    let mut settings = Settings::new(vec![address.clone()]);
+    settings.tls = tls;
+    let transport = Transport::http(&settings).unwrap();
+    let reply =
+        tokio::time::timeout(Duration::from_secs(20), transport.get(&address, "/", None, 100));
+    reply.await.unwrap().map(|reply| reply.status)
+}
+
+fn write(dir: &tempfile::TempDir, name: &str, text: &str) -> Option<PathBuf> {
+    let path = dir.path().join(name);
+    fs::write(&path, text).unwrap();
+    Some(path)
+}
+
+#[tokio::test]
+async fn only_the_given_authority_is_trusted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, other) = (Authority::new(), Authority::new());
+    let (at, _server) = ours.serve(false).await;
+    let with = |ca_file| Tls { ca_file, ..Tls::default() };
+    let ours = write(&dir, "ours.pem", &ours.issuer.pem());
+    let other = write(&dir, "other.pem", &other.issuer.pem());
+    assert_eq!(get(at, with(ours)).await.unwrap(), 200);
+    for tls in [with(other), with(None)] {
+        let failure = get(at, tls).await.unwrap_err();
+        assert!(
+            matches!(&failure, Failure::Tls(detail) if detail.contains("certificate")),
+            "{failure:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_clients_certificate_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let (at, _server) = authority.serve(true).await;
+    let client = authority.sign("recliner");
+    let ca_file = write(&dir, "ca.pem", &authority.issuer.pem());
+    let nobody = Tls { ca_file: ca_file.clone(), ..Tls::default() };
+    let somebody = Tls {
+        ca_file,
+        cert_file: write(&dir, "client.pem", &client.cert.pem()),
+        key_file: write(&dir, "client.key", &client.key.serialize_pem()),
+    };
+    assert_eq!(get(at, somebody).await.unwrap(), 200);
+    assert!(get(at, nobody).await.is_err());
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = |tls| {
+        let mut settings = Settings::new(vec!["https://couch".parse().unwrap()]);
+        settings.tls = tls;
+        Transport::http(&settings).unwrap_err().to_string()
+    };
+    let empty = write(&dir, "empty.pem", "");
+    let missing = Some(dir.path().join("missing.pem"));
+    let said = settings(Tls { ca_file: empty.clone(), ..Tls::default() });
+    assert!(said.starts_with("couchdb.tls.ca_file ") && said.contains("empty.pem"), "{said}");
+    let said = settings(Tls { cert_file: missing, key_file: empty.clone(), ..Tls::default() });
+    assert!(said.starts_with("couchdb.tls.cert_file ") && said.contains("missing.pem"), "{said}");
+    let said = settings(Tls { key_file: empty, ..Tls::default() });
+    assert!(said.contains("go together"), "{said}");
+}
+
+#[test]
+fn a_body_in_pieces_is_put_together_up_to_its_limit() {
+    let pieces = |pieces: &[&'static [u8]], limit| {
+        let mut body = Collected::default();
+        let fits = pieces.iter().all(|piece| body.add(Bytes::from_static(piece), 6, limit));
+        fits.then(|| body.whole())
+    };
+    assert_eq!(pieces(&[], 0).as_deref(), Some(&b""[..]));
+    assert_eq!(pieces(&[b"abc"], 3).as_deref(), Some(&b"abc"[..]));
+    assert_eq!(pieces(&[b"abc", b"", b"def"], 6).as_deref(), Some(&b"abcdef"[..]));
+    assert_eq!(pieces(&[b"", b"abc", b"def"], 6).as_deref(), Some(&b"abcdef"[..]));
+    assert_eq!(pieces(&[b"abc", b"defg"], 6), None);
+}

@@ -28,6 +28,15 @@ pub struct Vendor {
     pub name: Option<String>,
 }
 
+/// `GET /_up`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct Up {
+    /// `ok`, `maintenance_mode`, `nolb` or `seeding`.
+    #[serde(deserialize_with = "loose::loose")]
+    pub status: Option<String>,
+}
+
 /// `GET /_session`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]

@@ -6,6 +6,7 @@
 use super::State;
 use crate::{
     channel::{Channel, Mode, Priority},
+    couch,
     exposition::{Family, Writer, families as f},
     facts::Source,
     plan::{Plan, QueueView},
@@ -13,7 +14,8 @@ use crate::{
     snapshot::{Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
     target::{Kind, State as TargetState},
 };
-use std::sync::Arc;
+use hashbrown::HashSet;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Families with the same labels, each with where its value comes from.
 type Rows<S, V, const LABELS: usize, const ROWS: usize> =
@@ -22,7 +24,7 @@ type Rows<S, V, const LABELS: usize, const ROWS: usize> =
 /// Writes every family of the present.
 pub(super) fn write(writer: &mut Writer, state: &State) {
     let plan = Arc::clone(&state.plan.borrow());
-    let status = Arc::clone(&state.scanner.status.borrow());
+    let status = Arc::clone(&state.status.borrow());
     program(writer, state, &plan);
     nodes(writer, &plan);
     scans(writer, &plan, &status);
@@ -59,10 +61,12 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
     plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.member)
 }
 
-/// Every node with its place, the pseudo node included.
+/// Every node whose targets this process serves, with its place; the pseudo node included.
 fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
-    nodes.filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+    nodes
+        .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+        .filter(|(at, node)| node.served && (*at == NodeIx::CLUSTER || node.member))
 }
 
 fn nodes(writer: &mut Writer, plan: &Plan) {
@@ -97,22 +101,30 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
     if let Some(took) = status.last_duration {
         writer.family(&f::SCAN_DURATION).sample(&[source], took.as_secs_f64());
     }
+    // From zero on, because the first failure is no increase of a counter that was absent.
+    let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
+        .flat_map(|node| couch::Kind::ALL.map(|kind| ((&*node.name, kind.label()), 0)))
+        .collect();
+    errors.extend(status.errors.iter().map(|((node, reason), count)| ((&**node, *reason), *count)));
     let mut samples = writer.family(&f::SCAN_ERRORS);
-    for ((node, reason), count) in &status.errors {
-        samples.sample(&[node, reason], *count);
+    for ((node, reason), count) in errors {
+        samples.sample(&[node, reason], count);
     }
 }
 
 fn sizes(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
-    // Databases live on nodes; views and cleanups on the pseudo node.
+    // Databases live on nodes; views and cleanups on the pseudo node. Where nothing was
+    // found and no pass ever ended, nothing is known to be zero.
     let combinations: Vec<(&str, Kind, Sums)> = places(plan)
         .flat_map(|(at, node)| {
             Kind::ALL
                 .into_iter()
                 .filter(move |kind| (*kind == Kind::Db) != (at == NodeIx::CLUSTER))
-                .map(move |kind| (&*node.name, kind, totals.of(at, kind)))
+                .map(move |kind| (node, kind, totals.of(at, kind)))
         })
+        .filter(|(node, _, sums)| node.last_success.is_some() || *sums != Sums::default())
+        .map(|(node, kind, sums)| (&*node.name, kind, sums))
         .collect();
     let mut samples = writer.family(&f::TARGETS);
     for (node, kind, sums) in &combinations {
@@ -140,10 +152,18 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
 /// The targets with most to reclaim, by name.
 fn top(writer: &mut Writer, plan: &Plan) {
     let top = plan.snapshot.top();
+    // While a database is deleted and made anew, both instances may count as live. One
+    // name is one series: that of the one with more to free.
+    let mut seen = HashSet::new();
     let targets: Vec<(TargetRef<'_>, [String; 6])> = Kind::ALL
         .iter()
         .flat_map(|kind| top.of(*kind))
         .filter_map(|ix| plan.snapshot.target(*ix))
+        .filter(|target| {
+            let signature = target.view().map(|view| view.signature);
+            let db = target.db_name().db;
+            seen.insert((target.node_ix(), target.kind(), db, target.range(), signature))
+        })
         .map(|target| (target, labels(target)))
         .collect();
     let facts: Rows<TargetRef<'_>, Option<u64>, 6, 3> = [
@@ -164,7 +184,8 @@ fn top(writer: &mut Writer, plan: &Plan) {
         let all: u64 = places(plan)
             .map(|(at, _)| plan.snapshot.totals().of(at, kind).states[TargetState::Ok as usize])
             .sum();
-        samples.sample(&[kind.label()], all.saturating_sub(top.of(kind).len() as u64));
+        let shown = targets.iter().filter(|(target, _)| target.kind() == kind).count();
+        samples.sample(&[kind.label()], all.saturating_sub(shown as u64));
     }
 }
 
@@ -173,13 +194,10 @@ fn labels(target: TargetRef<'_>) -> [String; 6] {
     let view = target.view();
     let design = view.and_then(|view| view.designs.first()).map_or("", |design| design);
     let signature = view.map(|view| view.signature.to_string()).unwrap_or_default();
-    let name = target.db_name();
-    // Two instances of one database name, an old one lying about, are two series.
-    let db = if target.state() == TargetState::Ok { name.db.to_owned() } else { name.to_string() };
     [
         target.node().to_owned(),
         target.kind().label().to_owned(),
-        db,
+        target.db_name().db.to_owned(),
         range,
         design.to_owned(),
         signature,

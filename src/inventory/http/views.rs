@@ -5,9 +5,9 @@ use crate::{
     couch::{Kind as Failed, wire},
     facts::Facts,
     inventory::{
-        Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, ViewsOf, doc_hash, groups,
+        Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
     },
-    snapshot::{Snapshot, TargetRef},
+    snapshot::{Ix, Snapshot, TargetRef},
 };
 use futures::{
     StreamExt,
@@ -23,21 +23,23 @@ impl HttpSource {
     pub(super) fn views(
         self,
         snapshot: Arc<Snapshot>,
-        dbs: Vec<ViewsOf>,
+        dbs: Databases,
     ) -> BoxStream<'static, Observation> {
-        stream::iter(dbs)
-            .map(move |db| {
-                let (this, snapshot) = (self.clone(), Arc::clone(&snapshot));
-                async move { this.views_of(&snapshot, &db).await }
+        let count = dbs.len();
+        let dbs = Arc::new(dbs);
+        stream::iter(0..count)
+            .map(move |at| {
+                let (this, snapshot, dbs) = (self.clone(), Arc::clone(&snapshot), Arc::clone(&dbs));
+                async move { this.views_of(&snapshot, dbs.copies(at)).await }
             })
             .buffer_unordered(DATABASES)
             .filter_map(std::future::ready)
             .boxed()
     }
 
-    async fn views_of(&self, snapshot: &Snapshot, db: &ViewsOf) -> Option<Observation> {
+    async fn views_of(&self, snapshot: &Snapshot, copies: &[Ix]) -> Option<Observation> {
         let copies: Vec<TargetRef<'_>> =
-            db.copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
+            copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
         let name = copies.first()?.db_name();
         let views = match self.client.design_docs(name.db).await {
             Ok(docs) => {

@@ -5,6 +5,7 @@ use super::{
     views::Views,
 };
 use crate::{
+    couch::wire::Names,
     inventory::{Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_stray},
     snapshot::{DbMap, DbName, Draft, Ix, NodeIx},
     target::{Kind, Range, ShardName, State},
@@ -73,8 +74,8 @@ impl Listing {
             copies: u32::try_from(entry.copies.len()).unwrap_or(u32::MAX),
             ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
         };
-        draft.set_map(db, map, views.of(&entry.db, &entry.suffix));
-        views.mapped(&entry.db, &entry.suffix);
+        draft.set_map(db, map, views.of(db));
+        views.mapped(db);
         for copy in &entry.copies {
             if settings.share.has(&copy.node) {
                 let node = draft.node(&copy.node);
@@ -94,9 +95,9 @@ impl Listing {
     }
 
     /// Takes one node's files into the tables.
-    pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &[String]) {
+    pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &Names) {
         self.listed.insert(node);
-        for name in names {
+        for name in names.iter() {
             let Some(shard) = ShardName::split(name) else {
                 let db = draft.db(DbName { db: name, suffix: "" });
                 let ix = draft.db_target(node, db, None);

@@ -4,7 +4,7 @@ use super::views::Views;
 use crate::{
     facts::Flags,
     inventory::TaskSeen,
-    snapshot::{DbName, Draft, Ix, NodeIx},
+    snapshot::{DbName, Draft, Ix, NodeIx, TargetRef},
     target::ShardName,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +53,7 @@ impl Running {
             .chain(ended.iter().copied())
             .collect();
         for ix in touched {
-            let Some(mut facts) = draft.now().target(ix).map(|target| *target.facts()) else {
+            let Some(mut facts) = draft.now().target(ix).map(TargetRef::facts) else {
                 continue;
             };
             let flags = Flags {

@@ -4,15 +4,18 @@ use crate::{
     clock::Moment,
     facts::{Facts, Measured, Source},
     inventory::{Unread, ViewSeen, doc_hash},
-    snapshot::{DbIx, DbName, Draft, Ix, View},
+    snapshot::{DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
     target::{Signature, State},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The view targets of each database instance.
 #[derive(Debug, Default)]
-pub(super) struct Views {
-    dbs: BTreeMap<(String, String), Known>,
+pub(in super::super) struct Views {
+    dbs: BTreeMap<DbIx, Known>,
+    /// By database, how far its copies were when its design documents were asked for; zero
+    /// where they were not, or could not be read.
+    asked: Vec<u32>,
 }
 
 /// What is known of one database's views.
@@ -26,8 +29,41 @@ struct Known {
 
 impl Views {
     /// The views of a database instance.
-    pub(super) fn of(&self, db: &str, suffix: &str) -> &[Ix] {
-        self.known(db, suffix).map_or(&[], |known| &known.views)
+    pub(super) fn of(&self, db: DbIx) -> &[Ix] {
+        self.dbs.get(&db).map_or(&[], |known| &known.views)
+    }
+
+    /// Whether a database is to be asked for its views, given its copies; notes that it is.
+    ///
+    /// An edit of a design document moves the update sequence of every copy that takes it,
+    /// so a database without views has none as long as no copy moved. One with views is
+    /// always due: an index grows and is compacted without its database.
+    pub(super) fn due(&mut self, tables: &Snapshot, copies: impl Iterator<Item = Ix>) -> bool {
+        let mut far = Some(0_u32);
+        let mut name = None;
+        for target in copies.filter_map(|ix| tables.target(ix)) {
+            let seq = target.facts().update_seq.get();
+            far = far.zip(seq).map(|(far, seq)| far.wrapping_add(low_bits(seq)));
+            name = Some((target.db(), target.db_name()));
+        }
+        let Some((db, name)) = name else { return true };
+        let place = db.as_usize();
+        if self.asked.len() <= place {
+            self.asked.resize(place + 1, 0);
+        }
+        // A place may have had another database before: the name tells them apart.
+        let far = far.map_or(0, |far| {
+            far.wrapping_add(doc_hash(name.db)).wrapping_add(doc_hash(name.suffix)).max(1)
+        });
+        let Some(asked) = self.asked.get_mut(place) else { return true };
+        let unmoved = far != 0 && *asked == far;
+        *asked = far;
+        !unmoved || self.dbs.contains_key(&db)
+    }
+
+    /// Forgets what was asked: another source may take other documents for views.
+    pub(in super::super) fn ask_again(&mut self) {
+        self.asked.clear();
     }
 
     /// Every view of a database that this document belongs to.
@@ -38,7 +74,8 @@ impl Views {
         suffix: &str,
         design: &str,
     ) -> Option<Ix> {
-        self.of(db, suffix).iter().copied().find(|ix| {
+        let db = draft.find_db(DbName { db, suffix })?;
+        self.of(db).iter().copied().find(|ix| {
             draft
                 .now()
                 .target(*ix)
@@ -48,8 +85,8 @@ impl Views {
     }
 
     /// Notes that the map still has a database.
-    pub(super) fn mapped(&mut self, db: &str, suffix: &str) {
-        if let Some(known) = self.known_mut(db, suffix) {
+    pub(super) fn mapped(&mut self, db: DbIx) {
+        if let Some(known) = self.dbs.get_mut(&db) {
             known.mapped = true;
         }
     }
@@ -83,25 +120,26 @@ impl Views {
     pub(super) fn seen(
         &mut self,
         draft: &mut Draft,
-        db: &str,
-        suffix: &str,
+        db: DbIx,
         views: Result<Vec<ViewSeen>, Unread>,
         cleans_itself: bool,
         now: Moment,
     ) -> Vec<Unread> {
         let views = match views {
             Ok(views) => views,
-            Err(unread) => return vec![unread],
+            Err(unread) => {
+                self.unasked(db);
+                return vec![unread];
+            }
         };
-        let Some(place) = draft.find_db(DbName { db, suffix }) else { return Vec::new() };
-        if views.is_empty() && self.known(db, suffix).is_none() {
+        if views.is_empty() && !self.dbs.contains_key(&db) {
             return Vec::new();
         }
-        let known = self.dbs.entry((db.to_owned(), suffix.to_owned())).or_default();
+        let known = self.dbs.entry(db).or_default();
         let mut unread = Vec::new();
         let mut current = Vec::new();
         for view in views {
-            current.extend(known.view(draft, place, view, &mut unread));
+            current.extend(known.view(draft, db, view, &mut unread));
         }
         let whole = unread.is_empty();
         let gone =
@@ -115,16 +153,17 @@ impl Views {
         }
         known.views = current;
         let evidence = whole && !gone.is_empty() && !cleans_itself;
-        known.note_cleanup(draft, place, evidence, now);
+        known.note_cleanup(draft, db, evidence, now);
+        if !whole {
+            self.unasked(db);
+        }
         unread
     }
 
-    fn known(&self, db: &str, suffix: &str) -> Option<&Known> {
-        self.dbs.get(&(db.to_owned(), suffix.to_owned()))
-    }
-
-    fn known_mut(&mut self, db: &str, suffix: &str) -> Option<&mut Known> {
-        self.dbs.get_mut(&(db.to_owned(), suffix.to_owned()))
+    fn unasked(&mut self, db: DbIx) {
+        if let Some(asked) = self.asked.get_mut(db.as_usize()) {
+            *asked = 0;
+        }
     }
 }
 
@@ -176,7 +215,7 @@ impl Known {
 
     fn note_cleanup(&mut self, draft: &mut Draft, db: DbIx, evidence: bool, now: Moment) {
         let ix = *self.cleanup.get_or_insert_with(|| draft.cleanup_target(db));
-        let before = draft.now().target(ix).map_or_else(Facts::default, |target| *target.facts());
+        let before = draft.now().target(ix).map_or_else(Facts::default, TargetRef::facts);
         if before.measured_at.is_none() || (evidence && !before.flags.evidence) {
             let mut facts = before;
             facts.flags.evidence |= evidence;
@@ -184,6 +223,13 @@ impl Known {
             draft.set_facts(ix, facts);
         }
     }
+}
+
+/// What tells one sequence from those near it.
+const fn low_bits(seq: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+    let low = seq as u32;
+    low
 }
 
 /// What stands where a signature would, for an index no request can ask after: made from

@@ -6,7 +6,7 @@ use super::Effective;
 use crate::{
     channel::{Channel, Priority},
     smoosh::{
-        NodeConfig, Version,
+        NodeConfig, Rules,
         finding::{Remarks, Severity},
         number::{Number, integer, number},
     },
@@ -62,13 +62,13 @@ pub(super) fn section_of(name: &str) -> String {
 
 /// The priority of a built-in channel, which no setting changes
 /// (`smoosh_server:get_priority/1`).
-pub(in crate::smoosh) fn builtin_priority(name: &str, version: Version) -> Option<Priority> {
+pub(in crate::smoosh) fn builtin_priority(name: &str, rules: Rules) -> Option<Priority> {
     match name {
         "ratio_dbs" | "ratio_views" => Some(Priority::Ratio),
         "slack_dbs" | "slack_views" => Some(Priority::Slack),
         "upgrade_dbs" | "upgrade_views" => Some(Priority::Upgrade),
-        "ratio_schemas" if !version.adds_channels() => Some(Priority::Ratio),
-        "slack_schemas" if !version.adds_channels() => Some(Priority::Slack),
+        "ratio_schemas" if !rules.adds_channels() => Some(Priority::Ratio),
+        "slack_schemas" if !rules.adds_channels() => Some(Priority::Slack),
         _ => None,
     }
 }
@@ -76,7 +76,7 @@ pub(in crate::smoosh) fn builtin_priority(name: &str, version: Version) -> Optio
 /// Reads the settings of the channel `name`, which is called `unique` in `recliner.yml`.
 pub(super) fn read(
     node: &NodeConfig,
-    version: Version,
+    rules: Rules,
     name: &str,
     unique: &str,
     kind: Kind,
@@ -94,7 +94,7 @@ pub(super) fn read(
     let reader = Reader { node, section: &section };
     let (mut channel, unscored) = match kind {
         Kind::Cleanup => (Channel::with_defaults(unique, kind, Priority::Cleanup), false),
-        Kind::Db | Kind::View => reader.scored(version, name, unique, kind, remarks)?,
+        Kind::Db | Kind::View => reader.scored(rules, name, unique, kind, remarks)?,
     };
     let mut stopped = None;
     reader.limits(&mut channel, &mut stopped, remarks);
@@ -102,7 +102,7 @@ pub(super) fn read(
     let mut floor_only = unscored;
     if reader.infinite_floor() && kind != Kind::Cleanup {
         floor_only = channel.priority != Priority::Upgrade;
-        if version.adds_channels() {
+        if rules.adds_channels() {
             reader.unroundable(&mut channel, &mut stopped, remarks);
         }
     }
@@ -179,13 +179,13 @@ impl Reader<'_> {
     /// smoosh has no score for it.
     fn scored(
         &self,
-        version: Version,
+        rules: Rules,
         name: &str,
         unique: &str,
         kind: Kind,
         remarks: &mut Remarks,
     ) -> Result<(Channel, bool), Broken> {
-        let priority = self.priority(name, version, kind, remarks);
+        let priority = self.priority(name, rules, kind, remarks);
         let mut channel = Channel::with_defaults(unique, kind, priority.unwrap_or(Priority::Ratio));
         if kind == Kind::Db
             && let Some(text) = self.value("min_changes")
@@ -198,8 +198,8 @@ impl Reader<'_> {
             self.number("min_size", Number::Integer(1_048_576), changes)?.min_bytes();
         channel.max_size = self.number("max_size", Number::Infinity, changes)?.max_bytes();
         let floor = match priority {
-            Some(Priority::Slack) => version.min_slack(),
-            _ => version.min_ratio(),
+            Some(Priority::Slack) => rules.min_slack(),
+            _ => rules.min_ratio(),
         };
         channel.min_priority =
             self.number("min_priority", Number::Float(floor), changes)?.min_priority();
@@ -217,12 +217,12 @@ impl Reader<'_> {
     fn priority(
         &self,
         name: &str,
-        version: Version,
+        rules: Rules,
         kind: Kind,
         remarks: &mut Remarks,
     ) -> Option<Priority> {
         let written = self.value("priority");
-        let builtin = builtin_priority(name, version);
+        let builtin = builtin_priority(name, rules);
         if let (Some(builtin), Some(written)) = (builtin, written)
             && written != builtin.label()
         {

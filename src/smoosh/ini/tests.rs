@@ -4,7 +4,7 @@ use proptest::prelude::*;
 fn read(version: &str, files: &[&str]) -> Ini {
     let mut ini = Ini::default();
     for (at, text) in files.iter().enumerate() {
-        ini.add(&format!("{at}.ini"), text.as_bytes(), Version::parse(version).unwrap());
+        ini.add(&format!("{at}.ini"), text.as_bytes(), Rules::parse(version).unwrap());
     }
     ini
 }
@@ -116,8 +116,8 @@ proptest! {
         version in prop::sample::select(vec!["2.3.1", "3.2.2", "3.3.3", "3.5.0"]),
     ) {
         let mut ini = Ini::default();
-        ini.add("x", &bytes, Version::parse(version).unwrap());
-        ini.add("x", &bytes, Version::parse(version).unwrap());
+        ini.add("x", &bytes, Rules::parse(version).unwrap());
+        ini.add("x", &bytes, Rules::parse(version).unwrap());
         prop_assert!(ini.problems.len() <= 2 * (bytes.len() + 1));
     }
 

@@ -1,0 +1,128 @@
+//! A whole scrape, from request to body, through the router: with the default series of a
+//! small and of a very large cluster, and with a hundred thousand series.
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, header},
+};
+use criterion::{Criterion, criterion_group, criterion_main};
+use http_body_util::BodyExt as _;
+use recliner::{
+    channel::Channels,
+    clock::Moment,
+    couch,
+    facts::{Facts, Known, Measured, Source},
+    http::{self, About, ConfigStatus, State},
+    plan::Queues,
+    snapshot::{DbName, Draft},
+    target::Range,
+};
+use std::{hint::black_box, sync::Arc, time::Duration};
+use tokio::sync::watch;
+use tower::ServiceExt as _;
+
+const NOW: Moment = Moment::from_unix(1_795_222_440);
+const NODES: usize = 3;
+const RANGES: u32 = 8;
+
+/// A surface over `dbs` databases of eight shards, of which `top` targets show by name.
+/// Returns the senders too: they keep the channels open.
+fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
+    let mut draft = Draft::new(top);
+    let nodes: Vec<_> = (0..NODES)
+        .map(|at| {
+            let node = draft.node(&format!("couchdb@node-{at}.example.org"));
+            draft.change_node(node, |node| {
+                node.up = Some(true);
+                node.member = true;
+                node.last_success = Some(NOW);
+            });
+            node
+        })
+        .collect();
+    let width = u32::MAX / RANGES;
+    for at in 0..dbs {
+        let name = format!("customers/of-the-{at:07}/orders-and-invoices");
+        let db = draft.db(DbName { db: &name, suffix: ".1521590400" });
+        for part in 0..RANGES {
+            let from = part * (width + 1);
+            let node = nodes[(at + part as usize) % NODES];
+            let ix = draft.db_target(node, db, Some(Range { from, to: from + width }));
+            let active = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
+            draft.set_facts(
+                ix,
+                Facts {
+                    file: Known::new(active * (2 + u64::from(part)) / 2),
+                    active: Known::new(active),
+                    external: Known::new(active * 2),
+                    measured_at: Some(Measured { at: NOW, by: Source::Http }),
+                    ..Facts::default()
+                },
+            );
+        }
+    }
+    let snapshot = draft.publish(NOW);
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.follow(&snapshot, NOW);
+    let plan = queues.publish(&snapshot, NOW, Duration::from_secs(1_200));
+    let (plan, plan_rx) = watch::channel(Arc::new(plan));
+    let (status, status_rx) = watch::channel(Arc::default());
+    let (config, config_rx) = watch::channel(Arc::new(ConfigStatus::default()));
+    let registry = prometheus::Registry::new();
+    couch::Metrics::register(&registry).expect("the registry is new");
+    let process = prometheus::process_collector::ProcessCollector::for_self();
+    registry.register(Box::new(process)).expect("the registry is new");
+    let state = State {
+        plan: plan_rx,
+        status: status_rx,
+        about: Arc::new(About::default()),
+        config: config_rx,
+        registry,
+        orders: None,
+    };
+    (http::router(state), (plan, status, config))
+}
+
+async fn scrape(router: Router, accept: &str, coding: &str) -> usize {
+    let request = Request::get("/metrics")
+        .header(header::ACCEPT, accept)
+        .header(header::ACCEPT_ENCODING, coding)
+        .body(Body::empty())
+        .expect("the headers are text");
+    let Ok(answer) = router.oneshot(request).await;
+    assert!(answer.status().is_success());
+    let body = answer.into_body().collect().await.expect("the body is in memory");
+    body.to_bytes().len()
+}
+
+fn scrapes(criterion: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .expect("a runtime starts");
+    // Three families a target; what the totals and queues add is some two hundred series.
+    for (name, dbs, top) in
+        [("default", 1_000, 100), ("series_100k", 5_000, 33_334), ("targets_1m", 125_000, 100)]
+    {
+        let (router, _open) = surface(dbs, top);
+        let mut group = criterion.benchmark_group(format!("metrics/{name}"));
+        group.sample_size(if top > 1_000 { 20 } else { 100 });
+        for (format, accept) in
+            [("text", "text/plain"), ("openmetrics", "application/openmetrics-text")]
+        {
+            for coding in ["identity", "gzip"] {
+                let size = runtime.block_on(scrape(router.clone(), accept, coding));
+                group.bench_function(format!("{format}/{coding}/{size}_bytes"), |bencher| {
+                    bencher.iter(|| {
+                        runtime.block_on(scrape(router.clone(), accept, black_box(coding)))
+                    });
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, scrapes);
+criterion_main!(benches);

@@ -1,0 +1,219 @@
+//! A CouchDB cluster of the size of one handler.
+
+use crate::couch::{Address, Client, Login, Metrics, Settings, Transport};
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+pub(super) const NODES: [&str; 3] = ["couchdb@a", "couchdb@b", "couchdb@c"];
+
+/// One request as it arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) host: String,
+    pub(super) path: String,
+    pub(super) password: Option<String>,
+}
+
+/// What a test makes of a request before the cluster answers it.
+pub(super) type Rule = Arc<dyn Fn(&Seen) -> Option<Response> + Send + Sync>;
+
+/// The servers' side.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    /// The right password of each server, by node.
+    pub(super) passwords: watch::Sender<[&'static str; 3]>,
+    log: mpsc::Sender<Seen>,
+    rule: Rule,
+    /// How long each answer takes.
+    pub(super) delay: Duration,
+    pub(super) in_flight: Arc<AtomicUsize>,
+    pub(super) most_in_flight: Arc<AtomicUsize>,
+}
+
+pub(super) fn json(status: u16, body: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_owned()).into_response()
+}
+
+pub(super) const BAD_LOGIN: &str =
+    r#"{"error":"unauthorized","reason":"Name or password is incorrect."}"#;
+pub(super) const NOT_ADMIN: &str =
+    r#"{"error":"unauthorized","reason":"You are not a server admin."}"#;
+
+fn shard(name: &str) -> Response {
+    let name = percent_encoding::percent_decode_str(name).decode_utf8().unwrap();
+    let body = serde_json::json!({
+        "db_name": name, "update_seq": 7, "sizes": {"file": 4096, "active": 1024, "external": 900},
+    });
+    json(200, &body.to_string())
+}
+
+impl Cluster {
+    /// The cluster and the log of what arrived.
+    pub(super) fn new(
+        rule: impl Fn(&Seen) -> Option<Response> + Send + Sync + 'static,
+    ) -> (Self, mpsc::Receiver<Seen>) {
+        let (log, seen) = mpsc::channel(100_000);
+        let cluster = Self {
+            passwords: watch::Sender::new(["right"; 3]),
+            log,
+            rule: Arc::new(rule),
+            delay: Duration::from_millis(10),
+            in_flight: Arc::default(),
+            most_in_flight: Arc::default(),
+        };
+        (cluster, seen)
+    }
+
+    pub(super) fn router(&self) -> Router {
+        let cluster = self.clone();
+        Router::new().fallback(move |request: Request| {
+            let cluster = cluster.clone();
+            let seen = seen_of(&request);
+            async move { cluster.answer(seen).await }
+        })
+    }
+
+    fn accepts(&self, node: &str, seen: &Seen) -> bool {
+        let at = NODES.iter().position(|name| *name == node).unwrap_or_default();
+        seen.password.as_deref() == Some(self.passwords.borrow()[at])
+    }
+
+    async fn answer(&self, seen: Seen) -> Response {
+        self.log.try_send(seen.clone()).unwrap();
+        let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_in_flight.fetch_max(now, Ordering::SeqCst);
+        tokio::time::sleep(self.delay).await;
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if let Some(answer) = (self.rule)(&seen) {
+            return answer;
+        }
+        self.answer_as_couchdb(&seen)
+    }
+
+    fn answer_as_couchdb(&self, seen: &Seen) -> Response {
+        let here = format!("couchdb@{}", seen.host);
+        if !self.accepts(&here, seen) {
+            return json(401, BAD_LOGIN);
+        }
+        let path = seen.path.split('?').next().unwrap();
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        match parts.as_slice() {
+            ["_session"] => session(),
+            ["_up"] => json(404, r#"{"status":"maintenance_mode"}"#),
+            ["_membership"] => json(200, r#"{"all_nodes":[],"cluster_nodes":[]}"#),
+            ["_node", "_local"] => json(200, &format!(r#"{{"name":"{here}"}}"#)),
+            ["_node", "_local", "_smoosh", "status"] => {
+                json(200, &format!(r#"{{"channels":{{"{here}":{{"active":1}}}}}}"#))
+            }
+            ["_node", node, rest @ ..] => {
+                if !self.accepts(node, seen) {
+                    return json(401, BAD_LOGIN);
+                }
+                match rest {
+                    ["_session"] => session(),
+                    ["_all_dbs"] => json(200, r#"["_dbs"]"#),
+                    [name] => shard(name),
+                    _ => json(404, r#"{"error":"not_found","reason":"missing"}"#),
+                }
+            }
+            [db] => shard(db),
+            _ => json(404, r#"{"error":"not_found","reason":"missing"}"#),
+        }
+    }
+}
+
+fn seen_of(request: &Request) -> Seen {
+    let text =
+        |name| request.headers().get(name).map(|value: &http::HeaderValue| value.to_str().unwrap());
+    let password = text(header::AUTHORIZATION).map(|basic| {
+        let login = STANDARD.decode(basic.strip_prefix("Basic ").unwrap()).unwrap();
+        String::from_utf8(login).unwrap().strip_prefix("adm:").unwrap().to_owned()
+    });
+    Seen {
+        host: text(header::HOST).unwrap().split(':').next().unwrap().to_owned(),
+        path: request.uri().path_and_query().unwrap().to_string(),
+        password,
+    }
+}
+
+fn session() -> Response {
+    json(200, r#"{"ok":true,"userCtx":{"name":"adm","roles":["_admin"]}}"#)
+}
+
+/// A response whose body never ends.
+pub(super) fn endless() -> Response {
+    Response::new(Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, String>>()))
+}
+
+pub(super) fn address(text: &str) -> Address {
+    text.parse().unwrap()
+}
+
+pub(super) fn settings(urls: &[&str]) -> Settings {
+    let mut settings = Settings::new(urls.iter().map(|url| address(url)).collect());
+    settings.login = Login::password("adm", "right").unwrap();
+    settings.cold_reads_per_second = 0;
+    settings
+}
+
+/// A running client; its task ends when this is dropped.
+pub(super) struct Running {
+    pub(super) client: Client,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl std::ops::Deref for Running {
+    type Target = Client;
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
+pub(super) fn run(settings: Settings, transport: Transport) -> Running {
+    let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
+    let (client, task) = Client::connect(settings, transport, metrics).unwrap();
+    let task = AbortOnDropHandle::new(tokio::spawn(task.run(CancellationToken::new())));
+    Running { client, _task: task }
+}
+
+/// A client in the same process as its cluster.
+pub(super) fn connect(cluster: &Cluster, settings: Settings) -> Running {
+    run(settings, Transport::InProcess(cluster.router()))
+}
+
+/// What has arrived since the last look.
+pub(super) fn drain(seen: &mut mpsc::Receiver<Seen>) -> Vec<Seen> {
+    std::iter::from_fn(|| seen.try_recv().ok()).collect()
+}
+
+/// Paths of what has arrived since the last look.
+pub(super) fn paths(seen: &mut mpsc::Receiver<Seen>) -> Vec<String> {
+    drain(seen).into_iter().map(|seen| format!("{} {}", seen.host, seen.path)).collect()
+}
+
+/// How long `work` takes on tokio's clock, with a limit so that nothing hangs.
+pub(super) async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
+    let start = Instant::now();
+    let done = tokio::time::timeout(Duration::from_secs(3600), work).await;
+    (done.expect("it ends within an hour of tokio's time"), start.elapsed())
+}

@@ -1,0 +1,121 @@
+use super::fake::{Cluster, connect, drain, endless, json, settings, timed};
+use crate::couch::{Error, Kind};
+use axum::response::Response;
+use std::time::Duration;
+
+const A: &str = "http://a:5984";
+
+/// What a read of one shard ends with when the server answers so, and how many requests
+/// it took.
+async fn read(answer: fn() -> Response) -> (Error, usize) {
+    let (cluster, mut seen) = Cluster::new(move |seen| seen.path.ends_with("/shard").then(answer));
+    let client = connect(&cluster, settings(&[A]));
+    let (read, took) = timed(client.shard_info("couchdb@a", "shard", false)).await;
+    assert!(took < Duration::from_secs(90), "{took:?}");
+    let asked = drain(&mut seen).iter().filter(|seen| seen.path.ends_with("/shard")).count();
+    (read.unwrap_err(), asked)
+}
+
+fn redirect() -> Response {
+    let to = "http://adm:secret@elsewhere:5984/x?token=secret";
+    Response::builder().status(302).header("location", to).body("".into()).unwrap()
+}
+
+fn large() -> Response {
+    json(200, &format!(r#"{{"db_name":"shard","x":"{}"}}"#, "x".repeat(2 << 20)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_way_of_failing_has_its_kind_and_is_tried_as_often_as_makes_sense() {
+    type Case = (fn() -> Response, Kind, usize, &'static str);
+    let cases: [Case; 14] = [
+        (endless, Kind::Timeout, 2, "no whole answer within 30s"),
+        (
+            || json(412, r#"{"error":"nodedown","reason":"nodedown"}"#),
+            Kind::NodeDown,
+            1,
+            "the node couchdb@a is down",
+        ),
+        (|| json(412, "{}"), Kind::Status, 1, "HTTP 412, without a reason"),
+        (
+            || json(404, r#"{"error":"not_found","reason":"no_db_file"}"#),
+            Kind::NotFound,
+            1,
+            "not found, no_db_file",
+        ),
+        (
+            || json(404, r#"{"error":"not_found","reason":"no such node: couchdb@a"}"#),
+            Kind::UnknownNode,
+            1,
+            "see /_membership",
+        ),
+        (|| json(500, r#"{"error":"timeout"}"#), Kind::Status, 3, "HTTP 500, timeout"),
+        (|| json(507, r#"{"reason":"disk full"}"#), Kind::Status, 1, "HTTP 507, disk full"),
+        (|| json(400, "[]"), Kind::Status, 1, "HTTP 400"),
+        (|| json(200, "<html>"), Kind::Garbage, 1, "makes no sense"),
+        (|| json(200, r#"{"db_name":"shard","sizes":{"file":12"#), Kind::Garbage, 1, "EOF"),
+        (|| json(200, "{}"), Kind::Garbage, 1, "neither sizes nor a sequence"),
+        (
+            || json(200, r#"{"db_name":"other","sizes":{"file":12}}"#),
+            Kind::Garbage,
+            1,
+            "it is about \"other\"",
+        ),
+        (redirect, Kind::Redirect, 1, "a redirect to http://elsewhere:5984/x;"),
+        (large, Kind::TooLarge, 1, "larger than 1048576 bytes"),
+    ];
+    for (answer, kind, times, says) in cases {
+        let (error, asked) = read(answer).await;
+        assert_eq!((error.kind(), asked), (kind, times), "{error}");
+        let error = error.to_string();
+        assert!(error.contains(says), "{error}");
+        assert!(error.starts_with("GET http://a:5984/_node/couchdb@a/shard: "), "{error}");
+        assert!(!error.contains("secret") && !error.contains("right"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_repeats_the_login_does_not_get_it_into_a_message() {
+    let (cluster, _seen) = Cluster::new(|seen| {
+        let body =
+            serde_json::json!({"error": "x", "reason": format!("you sent {:?}", seen.password)});
+        seen.path.ends_with("/shard").then(|| json(418, &body.to_string()))
+    });
+    let mut settings = settings(&[A]);
+    settings.login = crate::couch::Login::password("adm", "right").unwrap();
+    assert!(!format!("{settings:?}").contains("right"));
+    let client = connect(&cluster, settings);
+    let error = client.shard_info("couchdb@a", "shard", false).await.unwrap_err();
+    assert!(error.to_string().contains("you sent Some(\"[hidden]\")"), "{error}");
+    for shown in [format!("{error:?}"), format!("{:?}", client.client)] {
+        assert!(!shown.contains("\"right\"") && !shown.contains("Basic YWRt"), "{shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_addressed_is_never_sent() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let client = connect(&cluster, settings(&[A]));
+    client.session().await.unwrap();
+    drain(&mut seen);
+    for error in [
+        client.view_info("app", "_design/..").await.unwrap_err(),
+        client.view_info("app", "_design/.").await.unwrap_err(),
+        client.shard_view_info("couchdb@a", "s", "_design/..", false).await.unwrap_err(),
+        client.database("..").await.unwrap_err(),
+        client.shard_info("..", "s", false).await.unwrap_err(),
+        client.doc_shards("app", "").await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), Kind::Unaddressable, "{error}");
+    }
+    assert_eq!(drain(&mut seen), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_end_when_the_task_does() {
+    let (cluster, _seen) = Cluster::new(|_| None);
+    let running = connect(&cluster, settings(&[A]));
+    let client = running.client.clone();
+    drop(running);
+    assert_eq!(timed(client.session()).await.0.unwrap_err().kind(), Kind::Stopped);
+}

@@ -1,0 +1,51 @@
+use super::fake::{Cluster, connect, json, settings, timed};
+use futures::future::join_all;
+use std::{sync::atomic::Ordering, time::Duration};
+
+const A: &str = "http://a:5984";
+
+async fn most_in_flight(nodes: &[&str], limit: usize) -> usize {
+    let (mut cluster, _seen) =
+        Cluster::new(|seen| (seen.host != "a").then(|| json(503, r#"{"error":"nobody here"}"#)));
+    cluster.delay = Duration::from_millis(100);
+    let mut settings = settings(&[A]);
+    settings.requests_in_flight = limit;
+    let client = connect(&cluster, settings);
+    for node in nodes {
+        client.shard_info(node, "warm", false).await.unwrap();
+    }
+    cluster.most_in_flight.store(0, Ordering::SeqCst);
+    let reads = nodes.iter().flat_map(|node| (0..40).map(move |_| node));
+    let all = join_all(reads.map(|node| client.shard_info(node, "s", false)));
+    timed(all).await.0.into_iter().for_each(|read| drop(read.unwrap()));
+    cluster.most_in_flight.load(Ordering::SeqCst)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_are_in_flight_than_allowed_at_an_entry_and_at_a_target() {
+    assert_eq!(most_in_flight(&["couchdb@a"], 3).await, 3);
+    // Three nodes behind one entry share the entry's.
+    assert_eq!(most_in_flight(&["couchdb@a", "couchdb@b", "couchdb@c"], 4).await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cold_reads_keep_their_pace_and_warm_ones_do_not_wait() {
+    let (cluster, _seen) = Cluster::new(|_| None);
+    let mut settings = settings(&[A]);
+    settings.cold_reads_per_second = 20;
+    settings.requests_in_flight = 50;
+    let client = connect(&cluster, settings);
+    client.shard_info("couchdb@a", "s", false).await.unwrap();
+    let read = |cold| {
+        let client = client.client.clone();
+        let reads = (0..100).map(move |_| {
+            let client = client.clone();
+            async move { client.shard_info("couchdb@a", "s", cold).await.unwrap() }
+        });
+        timed(join_all(reads))
+    };
+    let (_, took) = read(true).await;
+    assert!((4.8..5.3).contains(&took.as_secs_f64()), "{took:?}");
+    let (_, took) = read(false).await;
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}

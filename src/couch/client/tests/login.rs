@@ -1,0 +1,285 @@
+use super::fake::{
+    BAD_LOGIN, Cluster, NOT_ADMIN, Running, connect, drain, json, paths, settings, timed,
+};
+use crate::couch::{Error, Kind, Login};
+use futures::future::join_all;
+use std::{
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::sleep;
+
+const A: &str = "http://a:5984";
+const B: &str = "http://b:5984";
+
+async fn sixteen(client: &Running, node: &str) -> Vec<Result<Option<u64>, Kind>> {
+    let shards: Vec<String> = (0..16).map(|number| format!("shard{number}")).collect();
+    let reads = shards.iter().map(async |shard| {
+        let read = client.shard_info(node, shard, false).await;
+        read.map(|info| info.sizes.file).map_err(|error| error.kind())
+    });
+    timed(join_all(reads)).await.0
+}
+
+/// How many of the logged requests carried this password.
+fn with(log: &[super::fake::Seen], password: &str) -> usize {
+    log.iter().filter(|seen| seen.password.as_deref() == Some(password)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_proves_the_login_before_others_follow() {
+    let (mut cluster, mut seen) = Cluster::new(|_| None);
+    cluster.delay = Duration::from_secs(2);
+    let client = connect(&cluster, settings(&[A]));
+    let reading = sixteen(&client, "couchdb@a");
+    let looking = async {
+        sleep(Duration::from_millis(1900)).await;
+        paths(&mut seen)
+    };
+    let (read, first) = tokio::join!(reading, looking);
+    assert_eq!(first, ["a /_session"]);
+    assert_eq!(read, vec![Ok(Some(4096)); 16]);
+    let after = paths(&mut seen);
+    assert_eq!(after[0], "a /_node/_local");
+    assert_eq!(after.len(), 17, "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_costs_one_request_in_six_minutes() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    cluster.passwords.send_replace(["other"; 3]);
+    let client = connect(&cluster, settings(&[A, B]));
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Login); 16]);
+    assert_eq!(paths(&mut seen), ["a /_session"]);
+    sleep(Duration::from_secs(355)).await;
+    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Err(Kind::Login); 16]);
+    assert_eq!(drain(&mut seen), []);
+    let error = client.session().await.unwrap_err().to_string();
+    assert!(
+        error.contains("http://a:5984 refused the login of \"adm\" (HTTP 401, Name or password"),
+        "{error}"
+    );
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(paths(&mut seen).len(), 1);
+    cluster.passwords.send_replace(["right"; 3]);
+    sleep(Duration::from_secs(366)).await;
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_password_that_stops_working_costs_those_in_flight_and_one_more() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let mut settings = settings(&[A]);
+    settings.requests_in_flight = 4;
+    let client = connect(&cluster, settings);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+    drain(&mut seen);
+    cluster.passwords.send_replace(["other"; 3]);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Login); 16]);
+    let log = drain(&mut seen);
+    assert_eq!(log.len(), 5, "{log:?}");
+    assert_eq!(log[4].path, "/_session");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_server_is_asked_whether_a_refused_login_still_works() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let client = connect(&cluster, settings(&[A, B]));
+    sixteen(&client, "couchdb@a").await.into_iter().for_each(|read| assert!(read.is_ok()));
+    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Ok(Some(4096)); 16]);
+    drain(&mut seen);
+    cluster.passwords.send_replace(["other", "right", "right"]);
+    let read = sixteen(&client, "couchdb@a").await;
+    assert_eq!(read, vec![Err(Kind::Login); 16], "the node itself refuses, whatever the way");
+    let log = drain(&mut seen);
+    let refused_at_a =
+        log.iter().filter(|seen| seen.host == "a" || seen.path.contains("couchdb@a")).count();
+    assert!(refused_at_a <= 8 + 2, "{log:?}");
+    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Ok(Some(4096)); 16]);
+    drain(&mut seen);
+    sixteen(&client, "couchdb@a").await;
+    assert_eq!(drain(&mut seen), [], "nothing more is sent to the node that refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_behind_an_entry_may_refuse_alone() {
+    let (cluster, mut seen) =
+        Cluster::new(|seen| (seen.host != "a").then(|| json(503, r#"{"error":"no server here"}"#)));
+    cluster.passwords.send_replace(["right", "other", "right"]);
+    let client = connect(&cluster, settings(&[A]));
+    assert_eq!(sixteen(&client, "couchdb@b").await, vec![Err(Kind::Login); 16]);
+    let log = paths(&mut seen);
+    assert_eq!(log.iter().filter(|path| path.contains("_node/couchdb@b")).count(), 1, "{log:?}");
+    assert_eq!(sixteen(&client, "couchdb@c").await, vec![Ok(Some(4096)); 16]);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_login_may_not_read_is_forbidden_and_the_rest_goes_on() {
+    let (cluster, mut seen) =
+        Cluster::new(|seen| seen.path.contains("shard").then(|| json(401, NOT_ADMIN)));
+    let client = connect(&cluster, settings(&[A]));
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Forbidden); 16]);
+    let log = paths(&mut seen);
+    let canaries = log.iter().filter(|path| *path == "a /_session").count();
+    assert_eq!(canaries, 2, "one at the start, one for all that were refused: {log:?}");
+    assert_eq!(client.node_files("couchdb@a").await.unwrap().len(), 1);
+    let error = client.shard_info("couchdb@a", "shard", false).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "GET http://a:5984/_node/couchdb@a/shard: HTTP 401, You are not a server admin.; the login may not read this, use a server admin"
+    );
+    drain(&mut seen);
+    sleep(Duration::from_secs(61)).await;
+    drain(&mut seen);
+    client.shard_info("couchdb@a", "shard", false).await.unwrap_err();
+    assert_eq!(paths(&mut seen), ["a /_node/couchdb@a/shard", "a /_session"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_out_between_a_refusal_and_its_proof() {
+    let (mut cluster, mut seen) =
+        Cluster::new(|seen| seen.path.ends_with("shard0").then(|| json(403, "no")));
+    cluster.delay = Duration::from_secs(1);
+    let mut settings = settings(&[A]);
+    settings.requests_in_flight = 1;
+    let client = connect(&cluster, settings);
+    client.shard_info("couchdb@a", "warm", false).await.unwrap();
+    drain(&mut seen);
+    let read = sixteen(&client, "couchdb@a").await;
+    assert_eq!((read[0], read[1]), (Err(Kind::Forbidden), Ok(Some(4096))));
+    assert_eq!(
+        paths(&mut seen)[..3],
+        ["a /_node/couchdb@a/shard0", "a /_session", "a /_node/couchdb@a/shard1"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_cannot_be_proved_is_tried_for_each_who_comes() {
+    let down = Arc::new(AtomicBool::new(true));
+    let is_down = Arc::clone(&down);
+    let (cluster, mut seen) = Cluster::new(move |_| {
+        is_down.load(Ordering::SeqCst).then(|| json(503, r#"{"error":"starting"}"#))
+    });
+    let client = connect(&cluster, settings(&[A, B]));
+    let read = sixteen(&client, "couchdb@a").await;
+    assert_eq!(read, vec![Err(Kind::Status); 16]);
+    let log = paths(&mut seen);
+    assert!(log.len() <= 8 && log.iter().all(|path| path.ends_with("/_session")), "{log:?}");
+    down.store(false, Ordering::SeqCst);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+}
+
+fn password_file(password: &str) -> (tempfile::NamedTempFile, Login) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "{password}").unwrap();
+    let login = Login::file("adm", file.path()).unwrap();
+    (file, login)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_password_that_rotates_mid_sweep_loses_nothing() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let (file, login) = password_file("right");
+    let mut settings = settings(&[A]);
+    settings.login = login;
+    settings.requests_in_flight = 4;
+    let client = connect(&cluster, settings);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+    drain(&mut seen);
+    std::fs::write(file.path(), "fresh\r\n").unwrap();
+    cluster.passwords.send_replace(["fresh"; 3]);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+    let log = drain(&mut seen);
+    assert_eq!((with(&log, "right"), with(&log, "fresh")), (4, 17), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_gate_opens_when_the_file_has_the_new_password() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let (file, login) = password_file("stale");
+    let mut settings = settings(&[A]);
+    settings.login = login;
+    let client = connect(&cluster, settings);
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Err(Kind::Login); 16]);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(with(&drain(&mut seen), "stale"), 1);
+    std::fs::write(file.path(), "right").unwrap();
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(sixteen(&client, "couchdb@a").await, vec![Ok(Some(4096)); 16]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_password_that_does_not_work_yet_replaces_nothing() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let (file, login) = password_file("right");
+    let mut settings = settings(&[A]);
+    settings.login = login;
+    let client = connect(&cluster, settings);
+    client.session().await.unwrap();
+    std::fs::write(file.path(), "early").unwrap();
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(with(&drain(&mut seen), "early"), 1);
+    client.session().await.unwrap();
+    cluster.passwords.send_replace(["early"; 3]);
+    assert!(client.session().await.is_ok(), "the file is read again when the old one fails");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_password_file_is_named() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let (file, login) = password_file("right");
+    let mut settings = settings(&[A]);
+    settings.login = login;
+    let path = file.path().display().to_string();
+    drop(file);
+    let client = connect(&cluster, settings);
+    let error = client.session().await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Login);
+    assert!(error.to_string().contains(&format!("the password file {path} cannot be used")));
+    assert_eq!(drain(&mut seen), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_login_nothing_is_proved() {
+    let (cluster, mut seen) = Cluster::new(|seen| {
+        Some(if seen.path == "/_up" { json(200, "{}") } else { json(401, BAD_LOGIN) })
+    });
+    let mut settings = settings(&[A]);
+    settings.login = Login::None;
+    let client = connect(&cluster, settings);
+    let error = client.membership().await.unwrap_err();
+    assert!(matches!(error, Error::Forbidden { status: 401, .. }), "{error}");
+    let log = drain(&mut seen);
+    assert_eq!((log.len(), log[0].path.as_str(), &log[0].password), (1, "/_membership", &None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_refuses_alone_is_passed_over() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    cluster.passwords.send_replace(["right", "other", "right"]);
+    let client = connect(&cluster, settings(&[A, B, "http://c:5984"]));
+    let reads = join_all((0..30).map(|_| client.membership()));
+    timed(reads).await.0.into_iter().for_each(|read| drop(read.unwrap()));
+    let log = drain(&mut seen);
+    let at_b: Vec<_> = log.iter().filter(|seen| seen.host == "b").collect();
+    assert_eq!((at_b.len(), at_b[0].path.as_str()), (1, "/_session"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_leaves_no_closed_gate_behind() {
+    let (cluster, _seen) =
+        Cluster::new(|seen| seen.path.ends_with("/given_up").then(|| json(401, NOT_ADMIN)));
+    let client = connect(&cluster, settings(&[A]));
+    client.session().await.unwrap();
+    for limit in 5..25 {
+        let read = client.shard_info("couchdb@a", "given_up", false);
+        let _given_up = tokio::time::timeout(Duration::from_millis(limit), read).await;
+        timed(client.session()).await.0.unwrap();
+        sleep(Duration::from_secs(61)).await;
+    }
+}

@@ -1,0 +1,89 @@
+//! A path that carries names as percent-encoded segments, or refuses them.
+
+use super::Unaddressable;
+use crate::target::encode_part;
+use std::fmt::Write as _;
+
+/// A path of percent-encoded segments, with a query.
+#[derive(Debug)]
+pub(super) struct Path(String);
+
+impl Path {
+    /// A path without a name in it.
+    pub(super) fn of(text: &'static str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// Path and query as they are sent.
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
+
+    /// The path below `/_node/{node}`.
+    pub(super) fn node(node: &str) -> Result<Self, Unaddressable> {
+        let mut path = Self(String::with_capacity(128));
+        path.0.push_str("/_node");
+        path.push(node, node)?;
+        Ok(path)
+    }
+
+    /// The path of a clustered database.
+    pub(super) fn db(db: &str) -> Result<Self, Unaddressable> {
+        let mut path = Self(String::with_capacity(128));
+        path.push(db, db)?;
+        Ok(path)
+    }
+
+    /// Adds `segment`, which is or is part of the name `whole`.
+    fn push(&mut self, segment: &str, whole: &str) -> Result<(), Unaddressable> {
+        if matches!(segment, "" | "." | "..") {
+            return Err(Unaddressable::Segment {
+                segment: segment.to_owned(),
+                whole: whole.to_owned(),
+            });
+        }
+        self.0.push('/');
+        self.0.push_str(&encode_part(segment));
+        Ok(())
+    }
+
+    /// Adds a name.
+    pub(super) fn and(mut self, segment: &str) -> Result<Self, Unaddressable> {
+        self.push(segment, segment)?;
+        Ok(self)
+    }
+
+    /// Adds segments without a name in them.
+    pub(super) fn fixed(mut self, text: &'static str) -> Self {
+        self.0.push_str(text);
+        self
+    }
+
+    /// Adds `_design` and the name of the design document as one segment.
+    pub(super) fn design(mut self, ddoc: &str) -> Result<Self, Unaddressable> {
+        let name = ddoc
+            .strip_prefix("_design/")
+            .ok_or_else(|| Unaddressable::NotADesignDocument(ddoc.to_owned()))?;
+        self.0.push_str("/_design");
+        self.push(name, ddoc)?;
+        Ok(self)
+    }
+
+    /// Adds paging to a listing of documents.
+    pub(super) fn page(mut self, from: Option<&str>, limit: usize) -> Self {
+        self.0.push_str("?include_docs=true&");
+        self.rows(from, limit)
+    }
+
+    /// Adds paging behind a `?` or `&`; `from` goes as a JSON string, as CouchDB wants keys.
+    pub(super) fn rows(mut self, from: Option<&str>, limit: usize) -> Self {
+        // Writing to a String cannot fail.
+        let _written = write!(self.0, "limit={limit}");
+        if let Some(from) = from {
+            let key = serde_json::Value::from(from).to_string();
+            self.0.push_str("&startkey=");
+            self.0.push_str(&encode_part(&key));
+        }
+        self
+    }
+}

@@ -1,0 +1,108 @@
+//! Probes and orders.
+
+use super::*;
+
+#[tokio::test]
+async fn a_process_that_has_not_looked_yet_says_why() {
+    let surface = Surface::new();
+    let healthy = surface.get("/-/healthy").await;
+    assert_eq!((healthy.status, healthy.text()), (StatusCode::OK, "recliner is healthy\n"));
+    let ready = surface.get("/-/ready").await;
+    assert_eq!((ready.status, ready.text()), (StatusCode::OK, "recliner is ready\n"));
+    let no = "the first sweep has not ended";
+    for (problem, last_error, text) in [
+        (None, None, format!("{no}\n")),
+        (None, Some("b is down"), format!("{no}: b is down\n")),
+        (
+            Some("the login was refused"),
+            Some("b is down"),
+            format!("{no}: the login was refused\n"),
+        ),
+    ] {
+        surface.status.send_replace(Arc::new(Status {
+            problem: problem.map(str::to_owned),
+            last_error: last_error.map(str::to_owned),
+            ..Status::default()
+        }));
+        let ready = surface.get("/-/ready").await;
+        assert_eq!((ready.status, ready.text()), (StatusCode::SERVICE_UNAVAILABLE, &*text));
+        assert_eq!(surface.get("/-/healthy").await.status, StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn a_reload_answers_with_how_it_went() {
+    let mut surface = Surface::new();
+    for (outcome, status, text) in [
+        (Ok(()), StatusCode::OK, "the configuration was read and is in force\n"),
+        (
+            Err("recliner.yml:3: no such key".to_owned()),
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "recliner.yml:3: no such key\nthe old configuration stays in force\n",
+        ),
+    ] {
+        let router = surface.router();
+        let service = async {
+            match surface.orders.recv().await {
+                Some(Order::Reload(answer)) => answer.send(outcome).unwrap(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (answer, ()) = tokio::join!(ask(router, Method::POST, "/-/reload", &[]), service);
+        assert_eq!((answer.status, answer.text()), (status, text));
+    }
+    // The service ends before it answers.
+    let router = surface.router();
+    let service = async { drop(surface.orders.recv().await) };
+    let (answer, ()) = tokio::join!(ask(router, Method::POST, "/-/reload", &[]), service);
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n")
+    );
+}
+
+#[tokio::test]
+async fn quit_is_told_on_and_one_order_waits_at_most() {
+    let mut surface = Surface::new();
+    let quit = surface.ask(Method::POST, "/-/quit", &[]).await;
+    assert_eq!((quit.status, quit.text()), (StatusCode::OK, "recliner is stopping\n"));
+    for path in ["/-/quit", "/-/reload"] {
+        let second = surface.ask(Method::POST, path, &[]).await;
+        assert_eq!(second.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(second.text(), "another order is under way; try again\n", "{path}");
+    }
+    assert!(matches!(surface.orders.recv().await, Some(Order::Quit)));
+    surface.orders.close();
+    let late = surface.ask(Method::POST, "/-/quit", &[]).await;
+    assert_eq!(
+        (late.status, late.text()),
+        (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n")
+    );
+}
+
+#[tokio::test]
+async fn orders_need_the_flag_and_the_operator() {
+    let mut surface = Surface::new();
+    for headers in [
+        [("host", "127.0.0.1:10984"), ("origin", "https://evil.example")],
+        [("host", "evil.example:10984"), ("origin", "http://evil.example:10984")],
+        [("host", "127.0.0.1:10984"), ("content-type", "text/plain")],
+    ] {
+        for path in ["/-/reload", "/-/quit"] {
+            let answer = surface.ask(Method::POST, path, &headers).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {headers:?}");
+        }
+    }
+    assert!(surface.orders.try_recv().is_err(), "none came through");
+    surface.state.orders = None;
+    for path in ["/-/reload", "/-/quit"] {
+        let answer = surface.ask(Method::POST, path, &[]).await;
+        assert_eq!(
+            (answer.status, answer.text()),
+            (
+                StatusCode::FORBIDDEN,
+                "orders over HTTP are off; start recliner with --web.enable-lifecycle\n"
+            )
+        );
+    }
+}

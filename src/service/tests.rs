@@ -1,0 +1,187 @@
+//! The service from start to end, over the simulated cluster.
+
+use super::*;
+use crate::{
+    config::{File, Flags},
+    sim::{Cluster, demo_config},
+};
+use std::{collections::VecDeque, path::Path};
+use tokio::task::JoinSet;
+
+/// Long enough for a loaded machine; nothing here waits for a clock on purpose.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const FILE: &str = "scan: {interval: 1h}\npoll: 1h\ncouchdb: {cold_reads_per_second: off}\n";
+
+fn flags() -> Flags {
+    let world = demo_config();
+    let user = &world.users[0];
+    Flags {
+        couchdb_urls: ["sim-1", "sim-2", "sim-3"]
+            .map(|host| format!("http://{host}.local:5984"))
+            .to_vec(),
+        couchdb_username: Some(user.name.clone()),
+        env_password: Some(user.password.as_str().into()),
+        web_listen_address: Some("127.0.0.1:0".to_owned()),
+        web_enable_lifecycle: true,
+        ..Flags::default()
+    }
+}
+
+fn loaded(flags: &Flags, file: &str) -> Result<Loaded, String> {
+    let file = File { name: Path::new("recliner.yml"), bytes: file.as_bytes() };
+    config::load(flags, Some(file)).map_err(|problems| problems.to_string())
+}
+
+async fn start(settings: Settings) -> Result<Service, StartError> {
+    let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
+    let transport = Transport::InProcess(cluster.by_host());
+    let about = About { version: "0.1.0", revision: "unknown", simulated: true };
+    Service::start(settings, transport, about, Clock::System).await
+}
+
+/// A service that runs, and what a test asks it with.
+struct Running {
+    url: String,
+    client: reqwest::Client,
+    watch: (crate::scanner::Handle, crate::planner::Handle),
+    stop: CancellationToken,
+    tasks: JoinSet<Result<Ended, StartError>>,
+}
+
+impl Running {
+    /// Starts one whose reloads read these, one after the other.
+    async fn start(reloads: impl IntoIterator<Item = (Flags, String)>) -> Self {
+        // Another test may have chosen the same one before.
+        let _installed = rustls::crypto::ring::default_provider().install_default();
+        let service = start(loaded(&flags(), FILE).unwrap().settings).await.unwrap();
+        let url = format!("http://{}", service.address());
+        let watch = (service.watch().scanner.clone(), service.watch().planner.clone());
+        let stop = service.stopper();
+        let mut reloads: VecDeque<_> = reloads.into_iter().collect();
+        let reload: Reload = Box::new(move || {
+            let (flags, file) = reloads.pop_front().ok_or("no more reloads are planned")?;
+            loaded(&flags, &file)
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(service.run(reload));
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { url, client, watch, stop, tasks }
+    }
+
+    async fn get(&self, path: &str) -> String {
+        let answer = self.client.get(format!("{}{path}", self.url)).send().await.unwrap();
+        answer.text().await.unwrap()
+    }
+
+    async fn post(&self, path: &str) -> (u16, String) {
+        let answer = self.client.post(format!("{}{path}", self.url)).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    async fn has(&self, line: &str) -> bool {
+        self.get("/metrics").await.lines().any(|it| it == line)
+    }
+
+    async fn ended(mut self) -> Ended {
+        let ended = time::timeout(PATIENCE, self.tasks.join_next()).await;
+        ended.expect("it ends").expect("there is one").expect("no panic").expect("no error")
+    }
+}
+
+fn config_status(text: &str) -> serde_json::Value {
+    let mut body: serde_json::Value = serde_json::from_str(text).unwrap();
+    let mut config = body["data"]["config"].take();
+    config.as_object_mut().unwrap().remove("loaded_at");
+    config
+}
+
+#[tokio::test]
+async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
+    const SUCCESSFUL: &str = "recliner_config_last_reload_successful";
+    let good = "scan: {interval: 2h}\npoll: 1h\ncouchdb: {cold_reads_per_second: off}\n\
+        channels: [{name: big_dbs, kind: db, priority: slack, min_priority: 1MiB}]\n";
+    let bad = "scan: {interval: 3h, intervall: 1h}\nchannels: [{name: x, kind: y}]\n";
+    let other = Flags { log_format: Some("json".to_owned()), ..flags() };
+    let mut running = Running::start([
+        (flags(), bad.to_owned()),
+        (flags(), good.to_owned()),
+        (other.clone(), good.to_owned()),
+        (other, good.to_owned()),
+        (flags(), good.to_owned()),
+    ])
+    .await;
+    let ready = running.watch.0.status.wait_for(|status| status.ready);
+    drop(time::timeout(PATIENCE, ready).await.expect("the simulation answers").unwrap());
+    assert!(running.has(&format!("{SUCCESSFUL} 1")).await);
+    assert_eq!(running.get("/-/ready").await, "recliner is ready\n");
+
+    let (status, why) = running.post("/-/reload").await;
+    assert_eq!(status, 500);
+    assert!(why.contains("intervall") && why.contains("recliner.yml"), "{why}");
+    assert!(why.ends_with("the old configuration stays in force\n"), "{why}");
+    assert!(running.has(&format!("{SUCCESSFUL} 0")).await);
+    assert!(running.has("recliner_channel_concurrency_limit{channel=\"ratio_dbs\"} 1").await);
+    assert!(running.get("/api/v1/config").await.contains("\"interval\":\"1h\""));
+
+    let (status, text) = running.post("/-/reload").await;
+    assert_eq!((status, &*text), (200, "the configuration was read and is in force\n"));
+    assert!(running.has(&format!("{SUCCESSFUL} 1")).await);
+    assert!(running.get("/api/v1/config").await.contains("\"interval\":\"2h\""));
+    let planned = running.watch.1.plan.wait_for(|plan| plan.channels.list.len() == 1);
+    drop(time::timeout(PATIENCE, planned).await.expect("the planner follows").unwrap());
+    assert!(running.has("recliner_channel_concurrency_limit{channel=\"big_dbs\"} 1").await);
+    assert!(!running.get("/metrics").await.contains("ratio_dbs\"} 1\n# HELP recliner_node_up"));
+    let nothing = serde_json::json!({"last_reload_successful": true, "needs_restart": []});
+    assert_eq!(config_status(&running.get("/api/v1/status").await), nothing);
+
+    // What waits for a restart is named until the restart, and no longer when it is undone.
+    for _ in 0..2 {
+        assert_eq!(running.post("/-/reload").await.0, 200);
+        assert_eq!(
+            config_status(&running.get("/api/v1/status").await),
+            serde_json::json!({
+                "last_reload_successful": true, "needs_restart": ["--log.format"],
+            })
+        );
+    }
+    assert_eq!(running.post("/-/reload").await.0, 200);
+    assert_eq!(config_status(&running.get("/api/v1/status").await), nothing);
+
+    // Neither is an error, and no task ended by itself meanwhile.
+    assert_eq!(running.post("/-/reload").await.0, 500);
+    assert_eq!(running.post("/-/quit").await, (200, "recliner is stopping\n".to_owned()));
+    assert_eq!(running.ended().await, Ended::Told);
+}
+
+#[tokio::test]
+async fn it_stops_when_told_though_a_client_stays_connected() {
+    let running = Running::start([]).await;
+    // One that never asks, and one that has asked and may ask again.
+    let silent = tokio::net::TcpStream::connect(running.url.trim_start_matches("http://")).await;
+    assert_eq!(running.get("/-/healthy").await, "recliner is healthy\n");
+    running.stop.cancel();
+    assert_eq!(running.ended().await, Ended::Told);
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_taken_port_and_a_file_of_users_stop_the_start_with_a_sentence() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let listen = Flags { web_listen_address: Some(address.to_string()), ..flags() };
+    let refused = start(loaded(&listen, FILE).unwrap().settings).await.unwrap_err();
+    let said = refused.to_string();
+    assert!(matches!(refused, StartError::Listen { .. }), "{said}");
+    assert!(said.starts_with(&format!("cannot listen on {address}: ")), "{said}");
+    assert!(said.ends_with("; --web.listen-address names another"), "{said}");
+
+    let users = Flags { web_config_file: Some("web.yml".into()), ..flags() };
+    let refused = start(loaded(&users, FILE).unwrap().settings).await.unwrap_err();
+    assert!(matches!(refused, StartError::WebConfig(_)));
+    assert_eq!(
+        refused.to_string(),
+        "--web.config.file=web.yml: this version has no users and no TLS of its own; \
+            leave the flag out and put a proxy in front"
+    );
+}

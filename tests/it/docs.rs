@@ -1,0 +1,393 @@
+//! The README says what the program does: every flag, metric, route, reason and key, and
+//! nothing that is not there.
+
+use recliner::{exposition::families, plan::RefusalReason, score::MissReason};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+const README: &str = include_str!("../../README.md");
+const HELD_OUT: &str = include_str!("../../src/estimate/held_out.md");
+const CI: &str = include_str!("../../.ci/run");
+const HTTP: &str = include_str!("../../src/http.rs");
+const QUERY: &str = include_str!("../../src/http/query.rs");
+const REPORT: &str = include_str!("../../src/report.rs");
+const FULL: &str = include_str!("../data/config/full.yml");
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn recliner(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_recliner"))
+        .args(args)
+        .env_remove("COUCHDB_USER")
+        .env_remove("COUCHDB_PASSWORD")
+        .current_dir(root())
+        .output()
+        .expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program prints UTF-8")
+}
+
+/// The README from one heading to the next of its depth or above.
+fn section(title: &str) -> &'static str {
+    let heading = README
+        .match_indices(title)
+        .map(|(at, _)| at)
+        .find(|at| {
+            let line = &README[README[..*at].rfind('\n').map_or(0, |end| end + 1)..];
+            let line = line.lines().next().unwrap_or_default();
+            line.starts_with('#') && line.trim_start_matches('#').trim() == title
+        })
+        .unwrap_or_else(|| panic!("the README has no section {title:?}"));
+    let start = README[..heading].rfind('\n').map_or(0, |end| end + 1);
+    let depth = README[start..].chars().take_while(|c| *c == '#').count();
+    let body = &README[heading + title.len()..];
+    let mut in_code = false;
+    let mut at = 0;
+    for line in body.split_inclusive('\n') {
+        if line.starts_with("```") {
+            in_code = !in_code;
+        }
+        let level = line.chars().take_while(|c| *c == '#').count();
+        if !in_code && (1..=depth).contains(&level) {
+            break;
+        }
+        at += line.len();
+    }
+    &body[..at]
+}
+
+/// The cells of each row of a section's tables; rows whose first cell is no code are heads.
+fn rows(section: &'static str) -> Vec<Vec<&'static str>> {
+    section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect()
+}
+
+/// The words in backticks.
+fn code(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn first_cells(title: &str) -> BTreeSet<String> {
+    rows(section(title)).iter().flat_map(|row| code(row[0])).collect()
+}
+
+fn labels<T>(all: &[T], label: impl Fn(&T) -> &'static str) -> BTreeSet<String> {
+    all.iter().map(|one| label(one).to_owned()).collect()
+}
+
+/// The flags that a help text lists, `--help` left out.
+fn flags_of(help: &str) -> BTreeSet<String> {
+    help.lines()
+        .map(str::trim_start)
+        .filter(|line| line.starts_with('-'))
+        .filter_map(|line| line.split([' ', ',']).find(|word| word.starts_with("--")))
+        .filter(|flag| *flag != "--help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_flag_of_every_command_is_in_the_readme_and_no_other() {
+    let help = text(&recliner(&["--help"]).stdout);
+    let commands = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help");
+    let mut told: BTreeMap<String, BTreeSet<String>> =
+        BTreeMap::from([("recliner".to_owned(), flags_of(&help))]);
+    for command in commands {
+        let help = text(&recliner(&[command, "--help"]).stdout);
+        told.insert(command.to_owned(), flags_of(&help));
+    }
+    assert!(told.len() > 5, "the help lists commands: {told:?}");
+
+    let mut written: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in rows(section("Flags")) {
+        let flag = row[0].trim_matches('`').split(' ').next().unwrap_or_default();
+        for command in code(row[1]) {
+            written.entry(command).or_default().insert(flag.to_owned());
+        }
+    }
+    assert_eq!(written, told);
+
+    let known: BTreeSet<&str> =
+        told.values().flatten().map(String::as_str).chain(["--help"]).collect();
+    let unknown: Vec<&str> = README
+        .lines()
+        .filter(|line| !line.contains("cargo ") && !line.contains("docker "))
+        .flat_map(|line| line.split(|c: char| !(c.is_alphanumeric() || "-._".contains(c))))
+        .filter(|word| word.len() > 2 && word.starts_with("--"))
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| !word.trim_matches('-').is_empty() && !known.contains(word))
+        .collect();
+    assert!(unknown.is_empty(), "the README names flags that are not there: {unknown:?}");
+}
+
+#[test]
+fn every_command_is_in_the_readme() {
+    let help = text(&recliner(&["--help"]).stdout);
+    let told: BTreeSet<String> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .map(|command| format!("recliner {command}"))
+        .collect();
+    let written: BTreeSet<String> = first_cells("Commands")
+        .iter()
+        .map(|cell| cell.split(' ').take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(written, told);
+}
+
+#[test]
+fn the_readme_has_the_table_of_metrics() {
+    let mut table = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
+    for family in families::ALL {
+        let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        let _written = writeln!(
+            table,
+            "| `{}` | {} | {} | {} |",
+            family.name,
+            family.metric_type.label(),
+            labels.join(", "),
+            family.help
+        );
+    }
+    assert!(section("Metrics").contains(&table), "the README's table has to read\n\n{table}");
+}
+
+#[test]
+fn no_metric_is_named_that_does_not_exist() {
+    let known: BTreeSet<&str> = families::ALL.iter().map(|family| family.name).collect();
+    let unknown: Vec<&str> = README
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .filter(|word| word.starts_with("recliner_"))
+        .filter(|word| {
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|ending| word.strip_suffix(ending))
+                .unwrap_or(word);
+            !known.contains(word) && !known.contains(base)
+        })
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn every_route_and_its_parameters_are_in_the_readme() {
+    let served: BTreeSet<String> = HTTP
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(".route(\"")?.split('"').next())
+        .map(str::to_owned)
+        .collect();
+    assert!(served.len() > 5, "routes are found in the source: {served:?}");
+    let written: BTreeSet<String> =
+        first_cells("HTTP interface").into_iter().filter(|cell| cell.starts_with('/')).collect();
+    assert_eq!(written, served);
+
+    for (route, query) in [
+        ("/api/v1/targets", "TargetQuery"),
+        ("/api/v1/queue", "QueueQuery"),
+        ("/api/v1/explain", "ExplainQuery"),
+    ] {
+        let fields: BTreeSet<String> = QUERY
+            .lines()
+            .skip_while(|line| !line.contains(&format!("struct {query} {{")))
+            .skip(1)
+            .take_while(|line| *line != "}")
+            .filter_map(|line| line.trim().split(':').next()?.split(' ').next_back())
+            .map(str::to_owned)
+            .collect();
+        let rows = rows(section("HTTP interface"));
+        let row = rows.iter().find(|row| code(row[0]).contains(route));
+        let parameters = code(row.unwrap_or_else(|| panic!("no row of {route}"))[2]);
+        assert_eq!(parameters, fields, "{route}");
+    }
+}
+
+#[test]
+fn every_reason_is_in_the_readme() {
+    assert_eq!(first_cells("Miss reasons"), labels(&MissReason::ALL, |it| it.label()));
+    assert_eq!(first_cells("Refusal reasons"), labels(&RefusalReason::ALL, |it| it.label()));
+}
+
+#[test]
+fn every_field_of_a_target_is_in_the_readme() {
+    let fields: BTreeSet<String> = REPORT
+        .lines()
+        .skip_while(|line| !line.starts_with("pub struct Target {"))
+        .skip(1)
+        .take_while(|line| *line != "}")
+        .filter_map(|line| line.trim().strip_prefix("pub ")?.split(':').next())
+        .map(str::to_owned)
+        .collect();
+    assert!(fields.len() > 5, "fields are found in the source: {fields:?}");
+    assert_eq!(first_cells("A target in JSON"), fields);
+}
+
+#[test]
+fn the_readme_has_the_table_of_the_prediction() {
+    assert!(README.contains(HELD_OUT.trim()), "it has to read\n\n{HELD_OUT}");
+}
+
+#[test]
+fn the_readme_names_the_tests_that_must_pass() {
+    let last = CI.lines().rfind(|line| line.starts_with("cargo test")).expect("tests are run");
+    let blocks: Vec<&str> = README.split("```").skip(1).step_by(2).collect();
+    assert!(
+        blocks.iter().any(|block| block.lines().any(|line| line.trim() == last)),
+        "the README has no {last:?}"
+    );
+}
+
+/// The README's `recliner.yml`.
+fn yaml() -> &'static str {
+    section("Configuration")
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the README has a recliner.yml")
+}
+
+/// The keys on the lines of a document, by the key without indentation above them.
+fn keys(document: &str) -> BTreeSet<(String, String)> {
+    let mut top = String::new();
+    let mut found = BTreeSet::new();
+    for line in document.lines() {
+        let line = line.split(" #").next().unwrap_or_default();
+        if line.starts_with(|c: char| c.is_ascii_lowercase()) {
+            top = line.split(':').next().unwrap_or_default().to_owned();
+        }
+        let line = format!("{line} ");
+        for (at, _) in line.match_indices(": ") {
+            let word = line[..at].rsplit(|c: char| !(c.is_ascii_lowercase() || c == '_')).next();
+            if let Some(word) = word.filter(|word| !word.is_empty() && *word != top) {
+                found.insert((top.clone(), word.to_owned()));
+            }
+        }
+        found.insert((top.clone(), String::new()));
+    }
+    found
+}
+
+#[test]
+fn the_readmes_configuration_is_sound_and_whole() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    fs::write(file.path(), yaml()).expect("a temporary file");
+    let checked =
+        recliner(&["check-config", "--config.file", file.path().to_str().expect("a plain path")]);
+    let said = text(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    let findings: Vec<&str> = said.lines().filter(|line| line.starts_with('#')).collect();
+    assert!(findings.is_empty(), "{findings:#?}");
+
+    let full =
+        text(&recliner(&["check-config", "--config.file", "tests/data/config/full.yml"]).stdout);
+    let not_in_force: BTreeSet<&str> = full
+        .lines()
+        .filter(|line| line.starts_with('#') && line.contains("not in force"))
+        .filter_map(|line| line.split(": ").nth(1))
+        .collect();
+    assert!(not_in_force.contains("warmer"), "{not_in_force:?}");
+    let named = code(section("Keys that are read and not in force"));
+    for key in &not_in_force {
+        assert!(named.contains(*key), "{key} is not in force, and the README does not say so");
+    }
+
+    let written = keys(yaml());
+    let missing: Vec<_> = keys(FULL)
+        .into_iter()
+        .filter(|(top, key)| {
+            !not_in_force.contains(&**top) && !not_in_force.contains(&*format!("{top}.{key}"))
+        })
+        .filter(|(top, key)| !named.contains(&format!("{top}.{key}")) && !named.contains(top))
+        .filter(|key| !written.contains(key))
+        .collect();
+    assert!(missing.is_empty(), "the README's recliner.yml lacks {missing:?}");
+}
+
+/// The anchor that a heading gets where Markdown is rendered.
+fn anchor(heading: &str) -> String {
+    heading
+        .trim_matches(|c| c == '#' || c == ' ')
+        .to_lowercase()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let anchors: BTreeSet<String> =
+        README.lines().filter(|line| line.starts_with('#')).map(anchor).collect();
+    let links = README.match_indices("](").map(|(at, _)| {
+        let rest = &README[at + 2..];
+        rest.split(')').next().unwrap_or_default()
+    });
+    let broken: Vec<&str> = links
+        .filter(|link| !link.starts_with("http"))
+        .filter(|link| match link.strip_prefix('#') {
+            Some(anchor) => !anchors.contains(anchor),
+            None => !root().join(link).exists(),
+        })
+        .collect();
+    assert!(broken.is_empty(), "{broken:?}");
+}
+
+fn files(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("the tree is readable") {
+        let path = entry.expect("the tree is readable").path();
+        if path.is_dir() {
+            files(&path, out);
+        } else {
+            out.push(path);
+        }
+    }
+}
+
+#[test]
+fn nothing_tells_of_how_or_where_it_was_written() {
+    // Put together here, so that this file does not hold them.
+    let told = [
+        ["issue", " #"].concat(),
+        ["/wo", "rk/"].concat(),
+        ["/ho", "me/"].concat(),
+        ["/ro", "ot/"].concat(),
+        ["fa", "rm-"].concat(),
+    ];
+    let mut all = vec![root().join("README.md"), root().join("CHANGELOG.md")];
+    for dir in ["src", "benches", "tests/it", "tests/lint", ".ci"] {
+        files(&root().join(dir), &mut all);
+    }
+    let mut found = Vec::new();
+    for file in all {
+        let Ok(content) = fs::read_to_string(&file) else { continue };
+        for (at, line) in content.lines().enumerate() {
+            if told.iter().any(|word| line.to_lowercase().contains(word)) {
+                found.push(format!("{}:{}: {}", file.display(), at + 1, line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
