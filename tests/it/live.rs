@@ -234,7 +234,7 @@ async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
         }
         quiet(&couch, &prefix).await;
 
-        let (plan, status) = couch.sweep("").await;
+        let (plan, status) = couch.still_sweep("", &prefix).await;
         assert_eq!(status.errors, BTreeMap::new());
         couch.agrees(&plan, &prefix).await;
         let mut there = BTreeMap::new();
@@ -273,14 +273,14 @@ async fn a_compaction_and_a_second_life_are_seen() {
         make(&couch, &prefix, 12, &[]).await;
         quiet(&couch, &prefix).await;
         let eager = format!("channels:\n  - {{name: eager, kind: db, priority: ratio, min_priority: 1.5, min_size: 1KiB, databases: {{include: ['{prefix}']}}}}\n");
-        let (before, _) = couch.sweep(&eager).await;
+        let (before, _) = couch.still_sweep(&eager, &prefix).await;
         couch.agrees(&before, &prefix).await;
         let waiting = queue(&before, "eager").0;
         assert!(waiting > 0, "what was written twelve times over waits");
 
         couch.change(Method::POST, &format!("{path}/_compact"), Some(json!({}))).await;
         quiet(&couch, &prefix).await;
-        let (after, _) = couch.sweep(&eager).await;
+        let (after, _) = couch.still_sweep(&eager, &prefix).await;
         couch.agrees(&after, &prefix).await;
         assert!(queue(&after, "eager").0 < waiting, "what was compacted waits no more");
 
@@ -288,7 +288,7 @@ async fn a_compaction_and_a_second_life_are_seen() {
         time::sleep(Duration::from_secs(2)).await;
         make(&couch, &prefix, 1, &[]).await;
         quiet(&couch, &prefix).await;
-        let (again, _) = couch.sweep("").await;
+        let (again, _) = couch.still_sweep("", &prefix).await;
         couch.agrees(&again, &prefix).await;
         let ids = |plan: &Plan| -> BTreeSet<String> {
             targets(plan, Kind::Db)

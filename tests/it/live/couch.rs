@@ -200,15 +200,41 @@ impl Couch {
         seen
     }
 
-    /// Whether what recliner sees of the databases that begin with `prefix` is what CouchDB
-    /// says of them: every file on every node with its numbers.
-    pub(super) async fn agrees(&self, plan: &Plan, prefix: &str) {
+    /// Every file of the databases that begin with `prefix`, by the id of its target.
+    async fn there(&self, prefix: &str) -> BTreeMap<String, Db> {
         let mut there = BTreeMap::new();
         for node in self.nodes().await {
             for file in self.files(&node, prefix).await {
                 there.insert(db_id(&node, &file), self.shard(&node, &file).await);
             }
         }
+        there
+    }
+
+    /// A sweep during which no file below `prefix` changed: CouchDB writes checkpoints of
+    /// its own at any time.
+    pub(super) async fn still_sweep(
+        &self,
+        yaml: &str,
+        prefix: &str,
+    ) -> (Arc<Plan>, Arc<recliner::scanner::Status>) {
+        let still = async {
+            loop {
+                let before = self.there(prefix).await;
+                let seen = self.sweep(yaml).await;
+                if self.there(prefix).await == before {
+                    return seen;
+                }
+                time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        time::timeout(PATIENCE, still).await.expect("the cluster comes to rest")
+    }
+
+    /// Whether what recliner sees of the databases that begin with `prefix` is what CouchDB
+    /// says of them: every file on every node with its numbers.
+    pub(super) async fn agrees(&self, plan: &Plan, prefix: &str) {
+        let there = self.there(prefix).await;
         assert!(!there.is_empty(), "there is something to see");
         let mut seen = dbs_seen(plan);
         let of_prefix: BTreeSet<String> = targets(plan, Kind::Db)
