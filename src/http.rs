@@ -10,6 +10,9 @@ mod metrics;
 mod page;
 mod probes;
 mod query;
+mod serve;
+
+pub use serve::serve;
 
 use crate::{plan::Plan, scanner};
 use axum::{

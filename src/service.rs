@@ -122,12 +122,7 @@ impl Service {
         };
         let ended = stop.clone();
         tasks.spawn(async move {
-            let served = axum::serve(listener, http::router(state))
-                .with_graceful_shutdown(ended.cancelled_owned())
-                .await;
-            if let Err(why) = served {
-                tracing::error!(%why, "the web server failed");
-            }
+            http::serve(listener, http::router(state), ended).await;
             "web server"
         });
         let started = Box::new(settings.clone());

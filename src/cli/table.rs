@@ -109,7 +109,7 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
         let channel = plan.placement(target.ix()).map(|(channel, _)| channel.name.to_string());
         let (what, place) = what_and_where(plan, *target);
         table.add_row([
-            printable(&what),
+            shortened(&printable(&what)),
             printable(&place),
             bytes(target.on_disk(target.facts().file.get())),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
@@ -123,6 +123,16 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
     }
     text.push_str(&odd(plan, width));
     text
+}
+
+/// A name of at most forty letters; of a longer one both ends, because they tell most.
+fn shortened(name: &str) -> String {
+    let letters = name.chars().count();
+    if letters <= 40 {
+        return name.to_owned();
+    }
+    let (head, tail) = (name.chars().take(26), name.chars().skip(letters - 13));
+    head.chain(['…']).chain(tail).collect()
 }
 
 /// What tells a cluster's nodes apart: their hosts where they share the part before it, the

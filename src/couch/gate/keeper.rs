@@ -287,9 +287,7 @@ impl Keeper {
         }
         let refused = || Error::LoginClosed { why: "every CouchDB URL refused the login".into() };
         let why = last.unwrap_or_else(refused);
-        if matches!(why, Error::Timeout { .. }) {
-            self.unanswered = Some((Instant::now(), why.clone()));
-        }
+        self.unanswered = Some((Instant::now(), why.clone()));
         self.state.send_replace(State::Unproved { attempt: self.attempt, why: Some(why) });
     }
 

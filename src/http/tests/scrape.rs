@@ -181,6 +181,7 @@ async fn of_two_live_instances_of_one_name_the_larger_shows() {
     let surface = Surface::new();
     let mut draft = Draft::new(10);
     let node = draft.node("couchdb@a");
+    draft.change_node(node, |node| node.member = true);
     for (suffix, file) in [(".16", 90), (".17", 80), ("", 70)] {
         let db = draft.db(DbName { db: "orders", suffix });
         let ix = draft.db_target(node, db, Some(RANGE));

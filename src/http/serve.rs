@@ -1,0 +1,151 @@
+//! Connections: accepted, bounded in number and patience, and ended gracefully.
+//!
+//! Owns the listener and the tasks of its connections. `axum::serve` waits for ever for a
+//! request's head and takes any number of connections: a few clients that never finish a
+//! request could then hold every file descriptor, CouchDB's connections included.
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long a request's head may take, the wait for it on an idle connection included:
+/// longer than scrapes usually lie apart.
+const HEAD: Duration = Duration::from_secs(75);
+
+/// Connections at a time; more wait in the system's backlog.
+const CONNECTIONS: usize = 512;
+
+/// The pause after a connection could not be accepted, for want of file descriptors.
+const REST: Duration = Duration::from_millis(100);
+
+/// Serves until `stop`, then until the requests under way are answered.
+pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
+    serve_with(listener, router, stop, HEAD, CONNECTIONS).await;
+}
+
+async fn serve_with(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+    head: Duration,
+    at_a_time: usize,
+) {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(head);
+    let service = TowerToHyperService::new(router);
+    let graceful = GracefulShutdown::new();
+    let room = Arc::new(Semaphore::new(at_a_time));
+    let mut connections = JoinSet::new();
+    loop {
+        // Every arm is cancel-safe, and no arm's body awaits.
+        let (stream, place) = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(_ended) = connections.join_next() => continue,
+            accepted = accept(&listener, &room) => match accepted {
+                Some(accepted) => accepted,
+                None => break,
+            },
+        };
+        // Small answers should not wait for more; one that cannot be told so still works.
+        let _slower = stream.set_nodelay(true);
+        let connection = server.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = graceful.watch(connection);
+        connections.spawn(async move {
+            // The client learns of an error, if it is still there; nobody else can act.
+            let _ended = connection.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+/// The next connection and its place; `None` never, as nothing closes the semaphore.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let place = Arc::clone(room).acquire_owned().await.ok()?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return Some((stream, place)),
+            Err(why) => {
+                tracing::warn!(%why, "a connection was not accepted");
+                time::sleep(REST).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    struct Served {
+        address: std::net::SocketAddr,
+        stop: CancellationToken,
+        tasks: JoinSet<()>,
+    }
+
+    async fn served(head: Duration, at_a_time: usize) -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let router = Router::new().route("/", get(|| async { "hello" }));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve_with(listener, router, stop.clone(), head, at_a_time));
+        Served { address, stop, tasks }
+    }
+
+    /// Sends bytes and reads until the other side closes.
+    async fn said(address: std::net::SocketAddr, bytes: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        let read = time::timeout(PATIENCE, stream.read_to_string(&mut text)).await;
+        read.expect("the other side closes").unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn a_head_that_never_ends_is_not_waited_for() {
+        let served = served(Duration::from_millis(50), 8).await;
+        for part in ["", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX:"] {
+            let text = said(served.address, part).await;
+            assert!(!text.contains("hello"), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_waits_for_a_place() {
+        let mut served = served(PATIENCE, 1).await;
+        let silent = TcpStream::connect(served.address).await.unwrap();
+        let asked = said(served.address, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        tokio::pin!(asked);
+        // It can only pass by mistake, never fail by one.
+        let early = time::timeout(Duration::from_millis(50), &mut asked).await;
+        assert!(early.is_err(), "no place yet: {early:?}");
+        drop(silent);
+        assert!(asked.await.ends_with("hello"));
+        served.stop.cancel();
+        let ended = time::timeout(PATIENCE, served.tasks.join_next()).await;
+        ended.expect("it stops").expect("there is one").unwrap();
+    }
+}
