@@ -9,10 +9,11 @@ use crate::report::{self, Found, Target};
 use serde_json::{Value, json};
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
-    let (targets, memory) = match &args.recliner {
-        Some(url) => (asked(url, &args.target).await?, true),
-        None => (read(&args).await?, false),
+    let (targets, unseen) = match &args.recliner {
+        Some(url) => (asked(url, &args.target).await?, None),
+        None => read(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
     };
+    let memory = unseen.is_none();
     match args.format {
         Format::Json => {
             let answer = json!({ "targets": targets, "memory": memory });
@@ -30,11 +31,11 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
             print(&text)?;
         }
     }
-    Ok(Exit::Done)
+    Ok(unseen.unwrap_or(Exit::Done))
 }
 
-/// Reads the cluster anew.
-async fn read(args: &ExplainArgs) -> Result<Vec<Value>, Failure> {
+/// Reads the cluster anew; says also whether part of it was not seen.
+async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
     let look = once::look(&loaded.settings).await?;
@@ -47,11 +48,14 @@ async fn read(args: &ExplainArgs) -> Result<Vec<Value>, Failure> {
             return Err(Failure::failed(format!("nothing is called {:?}", args.target)));
         }
     };
-    found
+    let targets = found
         .into_iter()
         .filter_map(|ix| plan.snapshot.target(ix))
         .map(|target| serde_json::to_value(Target::of(plan, target)).map_err(Failure::failed))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    once::warn_of(&look.status);
+    let unseen = !look.status.errors.is_empty();
+    Ok((targets, if unseen { Exit::Unseen } else { Exit::Done }))
 }
 
 /// Asks a service that remembers.

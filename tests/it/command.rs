@@ -1,5 +1,8 @@
 //! The binary itself, against a simulated cluster behind sockets of its own.
 
+mod bad_input;
+mod service;
+
 use base64::Engine as _;
 use recliner::{
     clock::Clock,
@@ -7,18 +10,11 @@ use recliner::{
 };
 use serde_json::Value;
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
-    net::TcpListener,
-    process::Command,
-    task::JoinSet,
-    time,
-};
+use tokio::{net::TcpListener, process::Command, task::JoinSet, time};
 
 const NODES: [&str; 3] = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
 const PASSWORD: &str = "s3kr3t-pa55";
@@ -229,6 +225,11 @@ async fn scan_says_what_it_could_not_see() {
     let ran = site.run(&["scan"]).await;
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.out.starts_with("a CouchDB cluster of 3 nodes, 1 of them down, read at "));
+    let ran = site.run(&["explain", "torn"]).await;
+    assert_eq!((ran.code, ran.out.is_empty()), (2, false), "{ran:?}");
+    assert!(ran.err.contains("node2@127.0.0.1"), "{}", ran.err);
+    let ran = site.run(&["import", "smoosh"]).await;
+    ran.refuses(1, &["node2@127.0.0.1", "is down"]);
 }
 
 #[tokio::test]
@@ -272,15 +273,6 @@ async fn explain_says_why() {
     let ran = site.run(&["explain", "app/_design/x/_design/x"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with("view:_cluster/app%2F_design%2Fx"), "{}", ran.out);
-}
-
-#[tokio::test]
-async fn a_target_that_is_not_there_is_named() {
-    let site = Site::open(world()).await;
-    for name in ["nothing/here", "db:node9@127.0.0.1/x", "view:_cluster/x/y", ""] {
-        let ran = site.run(&["explain", name]).await;
-        ran.refuses(1, &[&format!("{name:?}")]);
-    }
 }
 
 #[tokio::test]
@@ -334,149 +326,6 @@ fn written(dir: &Path, name: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_bad_configuration_is_refused_with_its_place() {
-    let dir = tempfile::tempdir().unwrap();
-    for (text, says) in [
-        ("scna: {interval: 5m}", ["scna", "1:1", "scan"]),
-        ("scan: {interval: 5 parsecs}", ["parsecs", "1:18", "scan.interval"]),
-        (
-            "channels:\n  - {name: a, kind: db, priority: ratio, min_size: 20 GoB}",
-            ["GoB", "2:", "min_size"],
-        ),
-        (
-            "channels:\n  - {name: a, kind: db, priority: ratio, windows: [{from: '20:00', to: '06:00', zone: Mars/Base}]}",
-            ["Mars/Base", "2:", "zone"],
-        ),
-        (
-            "channels:\n  - {name: a, kind: db, priority: ratio, windows: [{from: '25:00', to: '06:00'}]}",
-            ["25:00", "2:", "from"],
-        ),
-        ("channels:\n  - {name: 'a b\"', kind: db, priority: ratio}", ["a b", "2:", "name"]),
-        (
-            "couchdb: {urls: ['http://adm:s3kr3t-pa55@couch-a:5984']}",
-            ["user or a password", "1:", "couchdb.urls"],
-        ),
-        ("couchdb: {urls: [couch-a]}", ["couch-a", "1:", "couchdb.urls"]),
-        ("mode: destroy", ["destroy", "1:7", "mode"]),
-        ("a: [", ["1:", "recliner.yml", "recliner.yml"]),
-    ] {
-        let file = written(dir.path(), "recliner.yml", text);
-        for command in ["check-config", "scan", "serve"] {
-            let words = [command, "--couchdb.url", "http://127.0.0.1:1", "--config.file", &file];
-            let ran = recliner(&words, &[]).await;
-            ran.refuses(64, &says);
-            assert!(ran.err.contains("recliner.yml"), "{}", ran.err);
-        }
-    }
-    let both = written(dir.path(), "recliner.yml", "scna: 1\nmode: destroy\n");
-    let ran = recliner(&["check-config", "--config.file", &both], &[]).await;
-    assert_eq!((ran.code, ran.err.lines().count() >= 2), (64, true), "all at once: {ran:?}");
-    let none = dir.path().join("none.yml");
-    for path in [none.to_str().unwrap(), dir.path().to_str().unwrap()] {
-        let ran = recliner(&["scan", "--config.file", path], &[]).await;
-        ran.refuses(64, &[path, "--config.file"]);
-    }
-}
-
-#[tokio::test]
-async fn bad_flags_are_refused_by_name() {
-    for (words, says) in [
-        (&["scan", "--couchdb.utl", "http://a:1"][..], ["--couchdb.utl", "--couchdb.url"]),
-        (&["scam"], ["scam", "scan"]),
-        (&["scan", "--format", "xml", "--couchdb.url", "http://a:1"], ["xml", "json"]),
-        (&["serve", "--web.listen-address", "nowhere"], ["nowhere", "--web.listen-address"]),
-        (&["explain"], ["<TARGET>", "explain"]),
-        (&["import", "cron"], ["cron", "smoosh"]),
-    ] {
-        let ran = recliner(words, &[]).await;
-        assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{ran:?}");
-        assert!(says.iter().all(|part| ran.err.contains(part)), "{says:?}: {}", ran.err);
-    }
-    for (words, says) in [
-        (&["scan"][..], &["--couchdb.url"][..]),
-        (&["scan", "--couchdb.url", "couch-a:5984"], &["couch-a:5984", "http://"]),
-        (&["scan", "--couchdb.url", "http://adm:s3kr3t-pa55@h:1"], &["h", "user or a password"]),
-        (&["scan", "--couchdb.url", "ftp://a/"], &["ftp://a/", "http://"]),
-        (&["serve", "--couchdb.url", "http://a:1", "--mode", "destroy"], &["destroy", "--mode"]),
-        (
-            &["serve", "--couchdb.url", "http://a:1", "--log.level", "loud"],
-            &["loud", "--log.level"],
-        ),
-        (
-            &[
-                "scan",
-                "--couchdb.url",
-                "http://a:1",
-                "--couchdb.password-file",
-                "/none",
-                "--couchdb.username",
-                "a:b",
-            ],
-            &["a:b", "couchdb.username"],
-        ),
-    ] {
-        recliner(words, &[]).await.refuses(64, says);
-    }
-    for words in [&["--version"][..], &["--help"], &["scan", "--help"]] {
-        let ran = recliner(words, &[]).await;
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_cluster_that_cannot_be_reached_is_named() {
-    let site = Site::open(world()).await;
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let refused = format!("http://{free}");
-    for command in [&["scan"][..], &["explain", "x"], &["import", "smoosh"]] {
-        let mut words = command.to_vec();
-        words.extend(["--couchdb.url", &refused]);
-        let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
-        recliner(&words, &login).await.refuses(1, &[&refused, "is CouchDB running there"]);
-    }
-    for command in [&["scan"][..], &["explain", "x"], &["import", "smoosh"]] {
-        site.cluster.clear_wire();
-        let wrong = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", "no")];
-        site.run_with(command, &wrong).await.refuses(1, &[&site.urls[0], "adm", "password"]);
-        assert_eq!(site.cluster.wire().len(), 1, "{command:?}");
-    }
-    let none = [("COUCHDB_USER", "adm")];
-    let words = ["scan", "--couchdb.password-file", "/none/at/all"];
-    site.run_with(&words, &none).await.refuses(1, &["/none/at/all"]);
-}
-
-#[tokio::test]
-async fn a_bad_certificate_is_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let rubbish = written(dir.path(), "rubbish.pem", "not a certificate\n");
-    let missing = dir.path().join("missing.pem");
-    for (path, key) in [(rubbish.as_str(), "ca_file"), (missing.to_str().unwrap(), "ca_file")] {
-        let text = format!("couchdb: {{urls: ['https://127.0.0.1:1'], tls: {{{key}: {path}}}}}\n");
-        let file = written(dir.path(), "recliner.yml", &text);
-        for command in ["scan", "serve"] {
-            let ran = recliner(&[command, "--config.file", &file], &[]).await;
-            ran.refuses(64, &[path, "couchdb.tls.ca_file"]);
-        }
-    }
-    // A server without TLS.
-    let site = Site::open(world()).await;
-    let url = site.urls[0].replace("http:", "https:");
-    let ran = recliner(&["scan", "--couchdb.url", &url], &[]).await;
-    ran.refuses(1, &[&url]);
-}
-
-#[tokio::test]
-async fn a_taken_port_is_named() {
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    for command in [&["serve", "--couchdb.url", "http://127.0.0.1:1"][..], &["demo"]] {
-        let mut words = command.to_vec();
-        words.extend(["--web.listen-address", &address]);
-        recliner(&words, &[]).await.refuses(1, &[&address, "--web.listen-address"]);
-    }
-}
-
-#[tokio::test]
 async fn the_finest_log_tells_no_password() {
     let site = Site::open(world()).await;
     let ran = site.run(&["scan", "--log.level", "trace"]).await;
@@ -486,81 +335,4 @@ async fn the_finest_log_tells_no_password() {
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.err.contains("level=error"), "it logs: {}", ran.err);
     assert!(!ran.err.contains("wr0ng-pa55"), "{}", ran.err);
-}
-
-/// The address that a service says it serves on.
-async fn address_of(stderr: &mut (impl AsyncBufReadExt + Unpin)) -> String {
-    let mut lines = stderr.lines();
-    let found = async {
-        while let Some(line) = lines.next_line().await.expect("it can be read") {
-            if let Some((_, rest)) = line.split_once("address=") {
-                return rest.split_whitespace().next().unwrap_or_default().to_owned();
-            }
-        }
-        panic!("it ended without serving");
-    };
-    time::timeout(PATIENCE, found).await.expect("it serves in time")
-}
-
-#[tokio::test]
-async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
-    let site = Site::open(world()).await;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    command.args(["serve", "--web.listen-address", "127.0.0.1:0"]);
-    command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
-    command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
-    let dir = tempfile::tempdir().unwrap();
-    command.current_dir(dir.path()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut service = command.spawn().unwrap();
-    let mut stderr = BufReader::new(service.stderr.take().unwrap());
-    let base = format!("http://{}", address_of(&mut stderr).await);
-
-    let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let get = async |path: &str| {
-        let answer = http.get(format!("{base}{path}")).send().await.unwrap();
-        (answer.status().as_u16(), answer.text().await.unwrap())
-    };
-    let ready = async {
-        while get("/-/ready").await.0 != 200 {
-            time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    time::timeout(PATIENCE, ready).await.unwrap();
-    let (_, metrics) = get("/metrics").await;
-    for node in NODES {
-        assert!(metrics.contains(&format!("recliner_node_up{{node=\"{node}\"}} 1")), "{metrics}");
-    }
-    for path in
-        ["/metrics", "/", "/api/v1/status", "/api/v1/config", "/api/v1/targets", "/api/v1/queue"]
-    {
-        let (status, body) = get(path).await;
-        assert_eq!(status, 200, "{path}");
-        assert!(!body.contains(PASSWORD), "{path}");
-    }
-
-    let words = ["explain", "orders/2024+x", "--recliner.url", &base, "--format", "json"];
-    let asked = recliner(&words, &[]).await;
-    assert_eq!((asked.code, asked.err.as_str()), (0, ""), "{asked:?}");
-    assert_eq!(asked.json()["memory"], true);
-    let read = site.run(&["explain", "orders/2024+x", "--format", "json"]).await;
-    let ids = |answer: Value| -> BTreeSet<String> {
-        let targets = answer["targets"].as_array().cloned().unwrap_or_default();
-        targets.iter().filter_map(|it| it["id"].as_str().map(ToOwned::to_owned)).collect()
-    };
-    assert_eq!(ids(asked.json()), ids(read.json()));
-    assert!(!ids(asked.json()).is_empty());
-    recliner(&["explain", "nothing", "--recliner.url", &base], &[]).await.refuses(1, &["nothing"]);
-
-    let pid = service.id().unwrap().to_string();
-    let told = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
-    assert!(told.success());
-    let ended = time::timeout(PATIENCE, service.wait()).await.unwrap().unwrap();
-    assert_eq!(ended.code(), Some(0));
-    let mut rest = String::new();
-    stderr.read_to_string(&mut rest).await.unwrap();
-    assert!(!rest.contains("panicked") && !rest.contains(PASSWORD), "{rest}");
-    assert!(site.cluster.wire().iter().all(|it| it.method == http::Method::GET));
-    let words = ["explain", "nothing", "--recliner.url", &base];
-    recliner(&words, &[]).await.refuses(1, &[&base]);
 }

@@ -11,224 +11,26 @@
 //! The URL may be several, with commas. Databases and users that a test makes begin with
 //! `recliner-test-` and are deleted at its end, whether it passed or not.
 
+mod couch;
+
 use crate::support::{Db, ViewLine, db_id, dbs_seen, node, queue, target, targets, views_seen};
+use couch::{Couch, PATIENCE, encoded};
 use futures::FutureExt as _;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use recliner::{
     clock::Clock,
-    config::{self, Flags},
-    couch::Transport,
     plan::Plan,
-    service::{Tasks, Watch},
     sim::{Cluster, Config, Database, Design},
     snapshot::SmooshSeen,
-    target::{Kind, ShardName, State},
+    target::{Kind, State},
 };
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, resume_unwind},
-    path::Path,
-    sync::Arc,
     time::Duration,
 };
 use tokio::{net::TcpListener, task::JoinSet, time};
-use tokio_util::sync::CancellationToken;
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A CouchDB to ask by hand, without any of recliner's client.
-#[derive(Clone)]
-struct Couch {
-    http: reqwest::Client,
-    urls: Vec<String>,
-    user: String,
-    password: String,
-}
-
-fn encoded(part: &str) -> String {
-    utf8_percent_encode(part, NON_ALPHANUMERIC).to_string()
-}
-
-impl Couch {
-    fn new(urls: Vec<String>, user: &str, password: &str) -> Self {
-        // Other tests of this process may have been first.
-        let _again = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build();
-        let http = http.expect("the HTTP library is sound");
-        Self { http, urls, user: user.to_owned(), password: password.to_owned() }
-    }
-
-    /// The one that the environment names.
-    fn named() -> Self {
-        let read = |name: &str| {
-            std::env::var(name).unwrap_or_else(|_| panic!("{name} has to be set for this test"))
-        };
-        let urls = read("RECLINER_TEST_COUCHDB_URL");
-        Self::new(
-            urls.split(',').map(|url| url.trim_end_matches('/').to_owned()).collect(),
-            &read("RECLINER_TEST_COUCHDB_USER"),
-            &read("RECLINER_TEST_COUCHDB_PASSWORD"),
-        )
-    }
-
-    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
-        let mut request = self
-            .http
-            .request(method.clone(), format!("{}{path}", self.urls[0]))
-            .basic_auth(&self.user, Some(&self.password));
-        if let Some(body) = body {
-            request = request
-                .header("Content-Type", "application/json")
-                .body(serde_json::to_vec(&body).expect("it is JSON"));
-        }
-        let answer = request.send().await.unwrap_or_else(|why| panic!("{method} {path}: {why}"));
-        let status = answer.status().as_u16();
-        let text = answer.text().await.expect("the body is whole");
-        (status, serde_json::from_str(&text).unwrap_or(Value::Null))
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask(Method::GET, path, None).await;
-        assert_eq!(status, 200, "{path}: {body}");
-        body
-    }
-
-    /// Changes something; what it says is checked.
-    async fn change(&self, method: Method, path: &str, body: Option<Value>) -> Value {
-        let (status, answer) = self.ask(method.clone(), path, body).await;
-        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
-        answer
-    }
-
-    async fn nodes(&self) -> Vec<String> {
-        let members = self.get("/_membership").await;
-        let names = members["cluster_nodes"].as_array().expect("it lists nodes").iter();
-        names.map(|name| name.as_str().expect("it is a name").to_owned()).collect()
-    }
-
-    /// The files on a node that belong to the databases looked at, and its own.
-    async fn files(&self, node: &str, prefix: &str) -> Vec<String> {
-        let all = self.get(&format!("/_node/{node}/_all_dbs")).await;
-        let names = all.as_array().expect("it lists files").iter().filter_map(Value::as_str);
-        names
-            .filter(|name| ShardName::split(name).is_some_and(|shard| shard.db.starts_with(prefix)))
-            .map(ToOwned::to_owned)
-            .collect()
-    }
-
-    /// One file of a node as CouchDB tells of it.
-    async fn shard(&self, node: &str, file: &str) -> Db {
-        let info = self.get(&format!("/_node/{node}/{}", encoded(file))).await;
-        let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");
-        Db {
-            state: State::Ok,
-            sizes: Some(["/sizes/file", "/sizes/active", "/sizes/external"].map(number)),
-            seqs: Some(["/update_seq", "/compacted_seq"].map(number)),
-            docs: Some(["/doc_count", "/doc_del_count"].map(number)),
-            compact_running: info["compact_running"] == true,
-        }
-    }
-
-    /// A view index as CouchDB tells of it on the range that holds its first document, at
-    /// the first node by name.
-    async fn view(&self, db: &str, designs: &[&str]) -> ViewLine {
-        let name = designs[0].strip_prefix("_design/").expect("it is an id");
-        let place = self.get(&format!("/{}/_shards/{}", encoded(db), encoded(designs[0]))).await;
-        let range = place["range"].as_str().expect("it names a range").to_owned();
-        let all = self.get(&format!("/{}/_shards", encoded(db))).await;
-        let shards = all["shards"].as_object().expect("it lists ranges");
-        let copies =
-            shards.values().map(|nodes| nodes.as_array().map_or(0, Vec::len)).sum::<usize>();
-        let mut holders: Vec<&str> = shards[&range]
-            .as_array()
-            .expect("it lists nodes")
-            .iter()
-            .filter_map(Value::as_str)
-            .collect();
-        holders.sort_unstable();
-        let files = self.files(holders[0], db).await;
-        let file = files
-            .iter()
-            .find(|file| {
-                ShardName::split(file)
-                    .is_some_and(|shard| shard.db == db && shard.range.to_string() == range)
-            })
-            .expect("the node has the file");
-        let path =
-            format!("/_node/{}/{}/_design/{}/_info", holders[0], encoded(file), encoded(name));
-        let info = self.get(&path).await;
-        let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");
-        ViewLine {
-            state: State::Ok,
-            designs: designs.iter().map(|id| (*id).to_owned()).collect(),
-            exact: true,
-            copies: u32::try_from(copies).expect("they are few"),
-            sizes: Some(
-                [
-                    "/view_index/sizes/file",
-                    "/view_index/sizes/active",
-                    "/view_index/sizes/external",
-                ]
-                .map(number),
-            ),
-            pending: Some(number("/view_index/pending_updates")),
-        }
-    }
-
-    /// Reads the cluster once, with all of recliner's own.
-    async fn sweep(&self, yaml: &str) -> (Arc<Plan>, Arc<recliner::scanner::Status>) {
-        let flags = Flags {
-            couchdb_urls: self.urls.clone(),
-            couchdb_username: Some(self.user.clone()),
-            env_password: Some(self.password.as_str().into()),
-            ..Flags::default()
-        };
-        let file = config::File { name: Path::new("recliner.yml"), bytes: yaml.as_bytes() };
-        let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
-        let transport = Transport::http(&settings.couchdb).expect("the settings are sound");
-        let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
-        let registry = prometheus::Registry::new();
-        let mut watch =
-            Watch::start(&settings, transport, Clock::System, &registry, &mut tasks, &stop)
-                .expect("the settings are sound");
-        let looked = async {
-            let status = watch
-                .scanner
-                .status
-                .wait_for(|status| status.sweeps > 0)
-                .await
-                .map(|it| Arc::clone(&it));
-            let version = watch.scanner.snapshots.borrow().version();
-            let plan = watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
-            (Arc::clone(&plan.expect("the planner lives")), status.expect("the scanner lives"))
-        };
-        let seen = time::timeout(PATIENCE, looked).await.expect("a sweep ends in time");
-        stop.cancel();
-        seen
-    }
-
-    /// Whether what recliner sees of the databases that begin with `prefix` is what CouchDB
-    /// says of them: every file on every node with its numbers.
-    async fn agrees(&self, plan: &Plan, prefix: &str) {
-        let mut there = BTreeMap::new();
-        for node in self.nodes().await {
-            for file in self.files(&node, prefix).await {
-                there.insert(db_id(&node, &file), self.shard(&node, &file).await);
-            }
-        }
-        assert!(!there.is_empty(), "there is something to see");
-        let mut seen = dbs_seen(plan);
-        let of_prefix: BTreeSet<String> = targets(plan, Kind::Db)
-            .filter(|target| target.db_name().db.starts_with(prefix))
-            .map(|target| target.id().to_string())
-            .collect();
-        seen.retain(|id, _| of_prefix.contains(id));
-        assert_eq!(seen, there);
-    }
-}
 
 /// The views of the databases that begin with `prefix`.
 fn views_of(plan: &Plan, prefix: &str) -> BTreeMap<(String, String), ViewLine> {
@@ -432,7 +234,7 @@ async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
         }
         quiet(&couch, &prefix).await;
 
-        let (plan, status) = couch.sweep("").await;
+        let (plan, status) = couch.still_sweep("", &prefix).await;
         assert_eq!(status.errors, BTreeMap::new());
         couch.agrees(&plan, &prefix).await;
         let mut there = BTreeMap::new();
@@ -471,14 +273,14 @@ async fn a_compaction_and_a_second_life_are_seen() {
         make(&couch, &prefix, 12, &[]).await;
         quiet(&couch, &prefix).await;
         let eager = format!("channels:\n  - {{name: eager, kind: db, priority: ratio, min_priority: 1.5, min_size: 1KiB, databases: {{include: ['{prefix}']}}}}\n");
-        let (before, _) = couch.sweep(&eager).await;
+        let (before, _) = couch.still_sweep(&eager, &prefix).await;
         couch.agrees(&before, &prefix).await;
         let waiting = queue(&before, "eager").0;
         assert!(waiting > 0, "what was written twelve times over waits");
 
         couch.change(Method::POST, &format!("{path}/_compact"), Some(json!({}))).await;
         quiet(&couch, &prefix).await;
-        let (after, _) = couch.sweep(&eager).await;
+        let (after, _) = couch.still_sweep(&eager, &prefix).await;
         couch.agrees(&after, &prefix).await;
         assert!(queue(&after, "eager").0 < waiting, "what was compacted waits no more");
 
@@ -486,7 +288,7 @@ async fn a_compaction_and_a_second_life_are_seen() {
         time::sleep(Duration::from_secs(2)).await;
         make(&couch, &prefix, 1, &[]).await;
         quiet(&couch, &prefix).await;
-        let (again, _) = couch.sweep("").await;
+        let (again, _) = couch.still_sweep("", &prefix).await;
         couch.agrees(&again, &prefix).await;
         let ids = |plan: &Plan| -> BTreeSet<String> {
             targets(plan, Kind::Db)

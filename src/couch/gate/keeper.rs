@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at while the login is refused.
 const LOOK_CLOSED: Duration = Duration::from_secs(5);
 
-/// How long after no server answered nobody is asked again: requests that come one after
-/// the other would each wait for all of them.
+/// How long after no server answered in time nobody is asked again: requests that come one
+/// after the other would each wait for all of them.
 const BREATH: Duration = Duration::from_secs(5);
 
 /// Owns the state of the gate.
@@ -40,7 +40,7 @@ pub(in crate::couch) struct Keeper {
     attempt: u64,
     /// When a refused login is tried once more.
     closed_until: Option<Instant>,
-    /// When no server answered, and what the last one failed with.
+    /// When no server answered in time, and what the last one failed with.
     unanswered: Option<(Instant, Error)>,
 }
 
@@ -110,7 +110,7 @@ impl Keeper {
         }
     }
 
-    /// Gives the same answer again where no server gave one a moment ago.
+    /// Gives the same answer again where no server gave one in time a moment ago.
     fn still_unanswered(&mut self) -> bool {
         let just_now = |(at, _): &&(Instant, Error)| at.elapsed() < BREATH;
         let Some((_, why)) = self.unanswered.as_ref().filter(just_now) else { return false };

@@ -51,6 +51,8 @@ impl HttpSource {
                 }
                 Ok(merged(views))
             }
+            // Deleted since the map was read: the next sweep takes it out.
+            Err(error) if error.kind() == Failed::NotFound => return None,
             Err(error) => Err(Unread::from(error)),
         };
         Some(Observation::Views { db: name.db.to_owned(), suffix: name.suffix.to_owned(), views })
