@@ -17,9 +17,9 @@ use args::{Args, Command};
 use clap::Parser;
 use std::{ffi::OsString, io::Write, process::ExitCode};
 
-/// Threads for requests, answers and timers; the tables have their own. CouchDB is slower
-/// than one of them, and more only wake each other up.
-const WORKERS: usize = 2;
+/// Threads for requests, answers and timers; the tables and all rendering have others. CouchDB is slower
+/// than one, and more only wake each other up: a fifth more CPU time a shard.
+const WORKERS: usize = 1;
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

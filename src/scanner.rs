@@ -19,10 +19,7 @@ use crate::{
     snapshot::{Ix, NodeIx, Snapshot},
     target::Kind,
 };
-use futures::{
-    StreamExt,
-    stream::{BoxStream, ReadyChunks},
-};
+use futures::{StreamExt, stream::BoxStream};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -31,6 +28,7 @@ use std::{
 use tables::Tables;
 use tokio::{
     sync::{mpsc, watch},
+    task::JoinSet,
     time::{self, Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
@@ -42,8 +40,15 @@ const COMMANDS: usize = 16;
 /// makes a thousand snapshots and not a million.
 const PUBLISH: Duration = Duration::from_secs(1);
 
-/// Observations applied in one turn of the loop, where so many are there already.
-const BATCH: usize = 64;
+/// Observations handed over at once.
+const BATCH: usize = 256;
+
+/// Batches that wait to be applied; a reader that is further ahead waits itself.
+const BATCHES: usize = 4;
+
+/// How long an observation may wait for others. Waking a thread for each would cost as much
+/// as reading it.
+const LINGER: Duration = Duration::from_millis(5);
 
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
@@ -128,7 +133,9 @@ pub struct Task {
 /// A stage that is being read.
 struct Reading {
     stage: Stage,
-    observations: ReadyChunks<BoxStream<'static, Observation>>,
+    batches: mpsc::Receiver<Vec<Observation>>,
+    /// Reads; ends when this goes.
+    _reader: JoinSet<()>,
 }
 
 /// What runs: one sweep at most, and what is read beside it.
@@ -268,8 +275,10 @@ impl Task {
     }
 
     fn reading(&self, stage: Stage) -> Reading {
-        let observations = self.source.borrow().read(stage.clone()).ready_chunks(BATCH);
-        Reading { stage, observations }
+        let (sender, batches) = mpsc::channel(BATCHES);
+        let mut reader = JoinSet::new();
+        reader.spawn(batch(self.source.borrow().read(stage.clone()), sender));
+        Reading { stage, batches, _reader: reader }
     }
 
     fn publish(&mut self) {
@@ -350,12 +359,39 @@ impl Readings {
     }
 }
 
+/// Hands over in batches what a source reads, as long as anyone takes it.
+async fn batch(
+    observations: BoxStream<'static, Observation>,
+    batches: mpsc::Sender<Vec<Observation>>,
+) {
+    let mut observations = observations.fuse();
+    while let Some(first) = observations.next().await {
+        let mut batch = vec![first];
+        let linger = time::sleep(LINGER);
+        tokio::pin!(linger);
+        while batch.len() < BATCH {
+            // Both arms are cancel-safe.
+            tokio::select! {
+                biased;
+                next = observations.next() => match next {
+                    Some(next) => batch.push(next),
+                    None => break,
+                },
+                () = &mut linger => break,
+            }
+        }
+        if batches.send(batch).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// The next observations of a reading; waits for ever where nothing is read. A source that
 /// ends without saying so has ended its stage.
 async fn next(reading: &mut Option<Reading>) -> Vec<Observation> {
     match reading {
         Some(reading) => {
-            reading.observations.next().await.unwrap_or_else(|| vec![Observation::StageEnded])
+            reading.batches.recv().await.unwrap_or_else(|| vec![Observation::StageEnded])
         }
         None => std::future::pending().await,
     }

@@ -116,6 +116,8 @@ impl Queues {
 
     /// Scores everything and sorts each queue once.
     fn rebuild(&mut self, snapshot: &Snapshot, now: Moment) {
+        // The old queues are of no use, and beside the new ones they would double the peak.
+        self.queues.clear();
         let mut placements = Chunked::default();
         let mut entries: BTreeMap<Place, (Vec<Entry<Ix>>, BTreeSet<Ix>)> = BTreeMap::new();
         for at in 0..snapshot.capacity() {
