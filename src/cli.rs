@@ -15,11 +15,16 @@ mod table;
 
 use args::{Args, Command};
 use clap::Parser;
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use serde::Serialize;
+use std::{
+    ffi::OsString,
+    io::{self, BufWriter, StdoutLock, Write},
+    process::ExitCode,
+};
 
-/// Threads for requests, answers and timers; the tables and all rendering have others. CouchDB is slower
-/// than one, and more only wake each other up: a fifth more CPU time a shard.
-const WORKERS: usize = 1;
+/// Threads for requests, answers and timers; the tables and all rendering have others.
+/// CouchDB is slower than one of them; the second answers probes while the first is busy.
+const WORKERS: usize = 2;
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,10 +128,24 @@ fn printable(text: &str) -> String {
 
 /// Prints an answer; a reader that has gone away (`| head`) ends the command quietly.
 fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed(|out| out.write_all(text.as_bytes()))
+}
+
+/// Prints an answer as JSON, piece by piece: that of a large cluster fills memory otherwise.
+fn print_json(answer: &impl Serialize) -> Result<(), Failure> {
+    printed(|out| {
+        let mut out = BufWriter::new(out);
+        serde_json::to_writer(&mut out, answer)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    })
+}
+
+fn printed(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match write(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(why) => Err(Failure::failed(format!("cannot print the answer: {why}"))),
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Exit, Failure,
     args::{ExplainArgs, Format},
-    once, print, table,
+    once, print, print_json, table,
 };
 use crate::report::{self, Found, Target};
 use serde_json::{Value, json};
@@ -16,8 +16,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
     let memory = unseen.is_none();
     match args.format {
         Format::Json => {
-            let answer = json!({ "targets": targets, "memory": memory });
-            print(&format!("{answer}\n"))?;
+            print_json(&json!({ "targets": targets, "memory": memory }))?;
         }
         Format::Table => {
             let mut text = String::new();

@@ -3,10 +3,27 @@
 use super::{
     Exit, Failure,
     args::{Format, ScanArgs},
-    once, print, table,
+    once, print, print_json, table,
 };
-use crate::report::{self, Target};
-use serde_json::json;
+use crate::{
+    plan::Plan,
+    report::{self, NodeLine, Target},
+};
+use serde::{Serialize, Serializer};
+
+/// What a scan found, as JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    generated_at: String,
+    nodes: Vec<NodeLine>,
+    #[serde(serialize_with = "targets")]
+    targets: &'a Plan,
+}
+
+/// Every target, made as it is written.
+fn targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Error> {
+    out.collect_seq(plan.snapshot.targets().map(|target| Target::of(plan, target)))
+}
 
 pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
@@ -29,13 +46,11 @@ pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
             print(&parts.join("\n"))?;
         }
         Format::Json => {
-            let targets = plan.snapshot.targets().map(|target| Target::of(plan, target));
-            let answer = json!({
-                "generated_at": plan.snapshot.generated_at().rfc3339(),
-                "nodes": report::nodes(plan).collect::<Vec<_>>(),
-                "targets": targets.collect::<Vec<_>>(),
-            });
-            print(&format!("{answer}\n"))?;
+            print_json(&Answer {
+                generated_at: plan.snapshot.generated_at().rfc3339(),
+                nodes: report::nodes(plan).collect(),
+                targets: plan,
+            })?;
         }
     }
     once::warn_of(&look.status);
