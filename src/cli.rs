@@ -23,8 +23,8 @@ use std::{
 };
 
 /// Threads for requests, answers and timers; the tables and all rendering have others.
-/// CouchDB is slower than one of them; the second answers probes while the first is busy.
-const WORKERS: usize = 2;
+/// CouchDB is slower than one, and two wake each other up at every answer.
+const WORKERS: usize = 1;
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
 /// Says on standard error why a command ends; nothing can be done when that is closed too.
 fn complain(why: &str) {
     let lines: Vec<String> = why.lines().map(printable).collect();
-    let _closed = writeln!(std::io::stderr(), "recliner: {}", lines.join("\n"));
+    let _closed = writeln!(io::stderr(), "recliner: {}", lines.join("\n"));
 }
 
 /// A name or a sentence from outside as one line can carry it: what would tear the line or

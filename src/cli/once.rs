@@ -22,7 +22,11 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::time;
 use tokio_util::sync::CancellationToken;
+
+/// How long tasks may take to end.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What one look brought.
 pub(super) struct Look {
@@ -76,31 +80,41 @@ pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     let mut watch = Watch::start(settings, transport, Clock::System, &registry, &mut tasks, &stop)
         .map_err(Failure::usage)?;
     let bar = progress_bar();
+    let seen = one_sweep(&mut watch, &bar).await;
+    bar.finish_and_clear();
+    stop.cancel();
+    // Some run on threads of their own and must not outlive the runtime, whose timers they use.
+    let ended = async { while tasks.next_ended().await.is_some() {} };
+    if time::timeout(GRACE, ended).await.is_err() {
+        tracing::warn!("some tasks did not end in time");
+    }
+    seen
+}
+
+/// Waits for the first sweep's end and the plan that follows from it.
+async fn one_sweep(watch: &mut Watch, bar: &ProgressBar) -> Result<Look, Failure> {
     let status = loop {
         let status = Arc::clone(&watch.scanner.status.borrow_and_update());
         if status.sweeps > 0 {
             break status;
         }
-        show(&bar, status.progress);
+        show(bar, status.progress);
         tokio::select! {
             changed = watch.scanner.status.changed() => if changed.is_err() {
                 return Err(Failure::failed("the scanner ended"));
             },
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted.map_err(Failure::failed)?;
-                bar.finish_and_clear();
                 return Err(Failure::failed("interrupted"));
             }
         }
     };
-    bar.finish_and_clear();
     let version = watch.scanner.snapshots.borrow().version();
     let planned = watch.planner.plan.wait_for(|plan| plan.snapshot.version() >= version).await;
     let plan = match planned {
         Ok(plan) => Arc::clone(&plan),
         Err(_) => return Err(Failure::failed("the planner ended")),
     };
-    stop.cancel();
     if let Some(problem) = &status.problem {
         return Err(Failure::failed(problem));
     }
