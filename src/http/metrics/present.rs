@@ -155,7 +155,7 @@ fn top(writer: &mut Writer, plan: &Plan) {
     // While a database is deleted and made anew, both instances may count as live. One
     // name is one series: that of the one with more to free.
     let mut seen = HashSet::new();
-    let targets: Vec<(TargetRef<'_>, [String; 6])> = Kind::ALL
+    let targets: Vec<Named<'_>> = Kind::ALL
         .iter()
         .flat_map(|kind| top.of(*kind))
         .filter_map(|ix| plan.snapshot.target(*ix))
@@ -164,7 +164,7 @@ fn top(writer: &mut Writer, plan: &Plan) {
             let db = target.db_name().db;
             seen.insert((target.node_ix(), target.kind(), db, target.range(), signature))
         })
-        .map(|target| (target, labels(target)))
+        .map(Named::new)
         .collect();
     let facts: Rows<TargetRef<'_>, Option<u64>, 6, 3> = [
         (&f::TARGET_FILE_BYTES, |target| target.on_disk(target.facts().file.get())),
@@ -173,9 +173,9 @@ fn top(writer: &mut Writer, plan: &Plan) {
     ];
     for (family, fact) in facts {
         let mut samples = writer.family(family);
-        for (target, labels) in &targets {
-            if let Some(bytes) = fact(*target) {
-                samples.sample(&labels.each_ref().map(|label| &**label), bytes);
+        for named in &targets {
+            if let Some(bytes) = fact(named.target) {
+                samples.sample(&named.labels(), bytes);
             }
         }
     }
@@ -184,24 +184,37 @@ fn top(writer: &mut Writer, plan: &Plan) {
         let all: u64 = places(plan)
             .map(|(at, _)| plan.snapshot.totals().of(at, kind).states[TargetState::Ok as usize])
             .sum();
-        let shown = targets.iter().filter(|(target, _)| target.kind() == kind).count();
+        let shown = targets.iter().filter(|named| named.target.kind() == kind).count();
         samples.sample(&[kind.label()], all.saturating_sub(shown as u64));
     }
 }
 
-fn labels(target: TargetRef<'_>) -> [String; 6] {
-    let range = target.range().map(|range| range.to_string()).unwrap_or_default();
-    let view = target.view();
-    let design = view.and_then(|view| view.designs.first()).map_or("", |design| design);
-    let signature = view.map(|view| view.signature.to_string()).unwrap_or_default();
-    [
-        target.node().to_owned(),
-        target.kind().label().to_owned(),
-        target.db_name().db.to_owned(),
-        range,
-        design.to_owned(),
-        signature,
-    ]
+/// A target with those of its labels that are not in the tables as text.
+struct Named<'a> {
+    target: TargetRef<'a>,
+    range: String,
+    signature: String,
+}
+
+impl<'a> Named<'a> {
+    fn new(target: TargetRef<'a>) -> Self {
+        let range = target.range().map(|range| range.to_string()).unwrap_or_default();
+        let signature = target.view().map(|view| view.signature.to_string()).unwrap_or_default();
+        Self { target, range, signature }
+    }
+
+    fn labels(&self) -> [&str; 6] {
+        let Self { target, range, signature } = self;
+        let design = target.view().and_then(|view| view.designs.first());
+        [
+            target.node(),
+            target.kind().label(),
+            target.db_name().db,
+            range,
+            design.map_or("", |design| design),
+            signature,
+        ]
+    }
 }
 
 fn queues(writer: &mut Writer, plan: &Plan) {
