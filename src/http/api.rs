@@ -3,13 +3,13 @@
 use super::{
     State,
     guard::Turns,
-    query::{ExplainQuery, NoQuery, QueueQuery, TargetQuery, channel_names, written},
+    query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, channel_names, written},
 };
 use crate::{
     clock::Moment,
     plan::Plan,
     report::{self, Found, Target},
-    snapshot::NodeIx,
+    snapshot::{Ix, NodeIx},
 };
 use axum::{
     Extension, Json,
@@ -168,16 +168,21 @@ pub(super) async fn targets(
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
         let found = query.select(plan).map_err(Refused::bad)?;
-        let targets = page.of(&found).iter().filter_map(|ix| plan.snapshot.target(*ix));
-        Ok(json!({
-            "generated_at": plan.snapshot.generated_at().rfc3339(),
-            "total": found.len(),
-            "offset": page.offset,
-            "limit": page.limit,
-            "targets": targets.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
-        }))
+        Ok(listed(plan, page, &found))
     })
     .await
+}
+
+/// One page of the targets that were found.
+fn listed(plan: &Plan, page: Page, found: &[Ix]) -> Value {
+    let targets = page.of(found).iter().filter_map(|ix| plan.snapshot.target(*ix));
+    json!({
+        "generated_at": plan.snapshot.generated_at().rfc3339(),
+        "total": found.len(),
+        "offset": page.offset,
+        "limit": page.limit,
+        "targets": targets.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
+    })
 }
 
 /// Queues with what waits in them, best first.
@@ -266,14 +271,7 @@ pub(super) async fn explain(
                 return Err(Refused::absent(format!("nothing is called {text:?}")));
             }
         };
-        let targets = page.of(&found).iter().filter_map(|ix| plan.snapshot.target(*ix));
-        Ok(json!({
-            "generated_at": plan.snapshot.generated_at().rfc3339(),
-            "total": found.len(),
-            "offset": page.offset,
-            "limit": page.limit,
-            "targets": targets.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
-        }))
+        Ok(listed(plan, page, &found))
     })
     .await
 }
