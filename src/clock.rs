@@ -4,13 +4,16 @@
 //! compared with a window, and tokio's own for waiting. Never decides anything.
 //! Every rule of policy takes `now` as an argument; only tasks and commands ask here.
 
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A moment of wall time, in whole seconds since 1970 (UTC).
 ///
 /// Four bytes, because a million rows carry one; it lasts until 2106. Clocks of
 /// CouchDB's nodes are never compared with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Moment(u32);
 
 impl Moment {

@@ -45,13 +45,13 @@
 //!  service
 //!  sim
 //!  http      config
-//!  settings
 //!  report
 //!  planner
 //!  scanner   smoosh
 //!  plan
+//!  job       disk         pressure
 //!  queue     inventory
-//!  score     snapshot
+//!  settings  score        snapshot    memory
 //!  channel   exposition   estimate
 //!  facts     pattern      window      couch
 //!  clock     log          size        target     version
@@ -106,15 +106,19 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod couch;
+pub mod disk;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
 pub mod http;
 pub mod inventory;
+pub mod job;
 pub mod log;
+pub mod memory;
 pub mod pattern;
 pub mod plan;
 pub mod planner;
+pub mod pressure;
 pub mod queue;
 pub mod report;
 pub mod scanner;

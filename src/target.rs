@@ -10,11 +10,14 @@ mod range;
 pub use id::{ParseTargetError, TargetId, encode_part};
 pub use range::{ParseRangeError, Range, ShardName};
 
+use serde::{Deserialize, Serialize};
+
 /// The pseudo node of what belongs to the whole cluster: views and cleanups seen over HTTP.
 pub const CLUSTER: &str = "_cluster";
 
 /// What kind of thing a target is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// One copy of a database shard, on one node; also node-local databases such as `_dbs`.
     Db,

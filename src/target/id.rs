@@ -2,6 +2,7 @@
 
 use super::{Kind, ParseSignatureError, Signature};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, str::FromStr};
 
 /// What stays readable in a part of an id or of a URL path: RFC 3986's unreserved
@@ -18,7 +19,8 @@ pub fn encode_part(part: &str) -> Cow<'_, str> {
 
 /// A target's identity: `db:<node>/<shard name>`, `view:<node>/<db>/<signature>`,
 /// `cleanup:<db>`, each part percent-encoded.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum TargetId {
     /// One copy of a database shard.
     Db {
@@ -66,6 +68,20 @@ impl fmt::Display for TargetId {
             }
             Self::Cleanup { db } => write!(out, "cleanup:{}", encode_part(db)),
         }
+    }
+}
+
+impl From<TargetId> for String {
+    fn from(id: TargetId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for TargetId {
+    type Error = ParseTargetError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
     }
 }
 

@@ -1,0 +1,14 @@
+//! What is remembered of targets beside their facts: how jobs ended, who must rest, what an
+//! operator suspended.
+//!
+//! Owns the records and the pure rules that lead from one to the next. Never measures and
+//! never writes: the follower applies the rules, `journal` keeps the records over a
+//! restart, `plan` reads them.
+
+mod outcome;
+mod rest;
+mod suspension;
+
+pub use outcome::{Ending, Intent, Outcome, Owner};
+pub use rest::{Futile, Remembered, Rest};
+pub use suspension::{Scope, Suspension, Suspensions};
