@@ -4,6 +4,10 @@
 //! the follower keeps it up with what the scanner polls, `plan` counts limits and space by
 //! it, metrics and API show it.
 
+mod history;
+
+pub use history::History;
+
 use crate::{
     clock::Moment,
     memory::Owner,

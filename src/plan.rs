@@ -5,10 +5,12 @@
 //! metrics, API and commands read those. Misses are worked out when asked for; a waiting
 //! target keeps its channel, its priority and since when it waits, and no more.
 
+mod conditions;
 mod placement;
 mod queues;
 mod refusal;
 
+pub use conditions::Conditions;
 pub use placement::{Placement, first_channel, miss_of};
 pub use queues::Queues;
 pub use refusal::{Refusal, RefusalReason};

@@ -1,0 +1,33 @@
+//! What is remembered, as the planner reads it: by places in the tables.
+
+use crate::{
+    clock::Moment,
+    memory::{Rest, Suspensions},
+    snapshot::{Ix, NodeIx},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is remembered, at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// Targets that are left alone, and why.
+    pub rests: BTreeMap<Ix, Rest>,
+    /// Views of which some copies were compacted and others were not yet: the nodes that are
+    /// done. They are worth going on with whatever their score says by now.
+    pub rounds: BTreeMap<Ix, BTreeSet<NodeIx>>,
+    /// What an operator suspended.
+    pub suspensions: Suspensions,
+    /// Starts of this process within the last hour: when, and bytes of the file.
+    pub spent: Vec<(Moment, u64)>,
+    /// When this process last started a job on a node.
+    pub last_start: BTreeMap<NodeIx, Moment>,
+    /// When this process began to act: starts are spread out from then on.
+    pub acting_since: Option<Moment>,
+    /// Predicted peak of a db job, times active: the largest that was seen, where that is
+    /// above the configured factor.
+    pub headroom_factor: Option<f64>,
+    /// Bytes a second that jobs of this process rewrote, where that was measured.
+    pub rate: Option<f64>,
+    /// Since when the journal cannot be written, and why.
+    pub journal_trouble: Option<(Moment, String)>,
+}
