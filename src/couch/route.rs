@@ -21,6 +21,8 @@ pub enum Route<'a> {
     Up,
     /// `/_session`: who the login is.
     Session,
+    /// `POST /_session`: begins a session. Nothing else is posted.
+    Login,
     /// `/_node/{node}/_session`: who the login is on the node behind the entry.
     NodeSession {
         /// The node.
@@ -165,11 +167,12 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 23] = [
+    pub const LABELS: [&'static str; 24] = [
         "welcome",
         "node_welcome",
         "up",
         "session",
+        "login",
         "node_session",
         "membership",
         "local_name",
@@ -199,6 +202,7 @@ impl<'a> Route<'a> {
             Self::NodeWelcome { .. } => "node_welcome",
             Self::Up => "up",
             Self::Session => "session",
+            Self::Login => "login",
             Self::NodeSession { .. } => "node_session",
             Self::Membership => "membership",
             Self::LocalName => "local_name",
@@ -221,6 +225,12 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// The word in front of the path.
+    #[must_use]
+    pub const fn method(&self) -> &'static str {
+        if matches!(self, Self::Login) { "POST" } else { "GET" }
+    }
+
     /// The largest body to accept, in bytes, after decompression.
     #[must_use]
     pub const fn body_limit(&self) -> usize {
@@ -240,6 +250,7 @@ impl<'a> Route<'a> {
             | Self::NodeWelcome { .. }
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::NodeSession { .. }
             | Self::LocalName
             | Self::NodeVersions { .. }
@@ -259,6 +270,7 @@ impl<'a> Route<'a> {
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             // Role `_metrics` suffices since 3.0.
             | Self::System { .. }
             // Where `[chttpd] admin_only_all_dbs` is false.
@@ -317,6 +329,7 @@ impl<'a> Route<'a> {
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::Membership
             | Self::LocalName
             | Self::ShardMap { .. }
@@ -341,7 +354,7 @@ impl<'a> Route<'a> {
             Self::Welcome => fixed("/"),
             Self::NodeWelcome { node } => Path::node(node),
             Self::Up => fixed("/_up"),
-            Self::Session => fixed("/_session"),
+            Self::Session | Self::Login => fixed("/_session"),
             Self::NodeSession { node } => Ok(Path::node(node)?.fixed("/_session")),
             Self::Membership => fixed("/_membership"),
             Self::LocalName => fixed("/_node/_local"),
