@@ -11,8 +11,10 @@ mod page;
 mod probes;
 mod query;
 mod serve;
+mod web;
 
 pub use serve::serve;
+pub use web::Web;
 
 use crate::{plan::Plan, scanner};
 use axum::{
@@ -86,10 +88,13 @@ pub struct State {
     pub registry: prometheus::Registry,
     /// Where orders go, if they are allowed.
     pub orders: Option<mpsc::Sender<Order>>,
+    /// Who may ask.
+    pub web: Web,
 }
 
 /// The routes.
 pub fn router(state: State) -> Router {
+    let web = state.web.clone();
     let api = Router::new()
         .route("/status", get(api::status))
         .route("/targets", get(api::targets))
@@ -112,6 +117,7 @@ pub fn router(state: State) -> Router {
         // A nested router is not asked for its own path with a slash behind.
         .route("/api/v1/", any(api::not_found))
         .layer(middleware::map_response(guard::harden))
+        .layer(middleware::from_fn_with_state(web, web::admit))
         .with_state(state)
 }
 

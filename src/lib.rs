@@ -44,8 +44,8 @@
 //!  cli
 //!  service
 //!  sim
-//!  http      config
-//!  report
+//!  http
+//!  report    config
 //!  planner
 //!  scanner   smoosh
 //!  plan

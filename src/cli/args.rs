@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "they are printed, not rendered")]
 
+use super::service_client::ServiceLogin;
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -26,7 +27,7 @@ pub(super) enum Command {
     /// Print CouchDB's own compaction settings as a recliner.yml of the same effect.
     Import(ImportArgs),
     /// Say everything that is wrong with a configuration, or print it as it is in force.
-    CheckConfig(SourceArgs),
+    CheckConfig(CheckArgs),
 }
 
 /// How CouchDB is reached and what is asked of it.
@@ -80,8 +81,12 @@ pub(super) struct WebArgs {
     /// Allow POST /-/reload and POST /-/quit; anyone who reaches the port may then use them
     #[arg(long = "web.enable-lifecycle")]
     pub(super) lifecycle: bool,
-    /// Users and certificates; refused by this version, which has neither
-    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
+    /// Allow orders over HTTP, such as POST /api/v1/compact; who may give them: --web.config.file
+    #[arg(long = "web.enable-admin-api")]
+    pub(super) admin: bool,
+    /// Users, certificates and headers, in the format that Prometheus's exporters share; read
+    /// again when it changes
+    #[arg(long = "web.config.file", value_name = "FILE")]
     pub(super) web_config: Option<PathBuf>,
 }
 
@@ -97,6 +102,17 @@ pub(super) struct ServeArgs {
     /// Where state will be kept; this version keeps none [default: data/]
     #[arg(long = "storage.path", value_name = "DIR")]
     pub(super) storage: Option<PathBuf>,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    #[command(flatten)]
+    pub(super) web: WebArgs,
+    /// advise or enforce [default: advise]
+    #[arg(long = "mode", value_name = "MODE")]
+    pub(super) mode: Option<String>,
 }
 
 #[derive(Debug, Flags)]
@@ -149,6 +165,8 @@ pub(super) struct ExplainArgs {
     /// it knows since when a target waits
     #[arg(long = "recliner.url", value_name = "URL")]
     pub(super) recliner: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
     #[command(flatten)]
     pub(super) source: SourceArgs,
     /// A table for people, or JSON for programs

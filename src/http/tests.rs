@@ -153,6 +153,7 @@ impl Surface {
             config: config_rx,
             registry: prometheus::Registry::new(),
             orders: Some(orders_tx),
+            web: Web::default(),
         };
         Self { state, plan, status, config, orders }
     }

@@ -178,10 +178,24 @@ async fn a_taken_port_and_a_file_of_users_stop_the_start_with_a_sentence() {
 
     let users = Flags { web_config_file: Some("web.yml".into()), ..flags() };
     let refused = start(loaded(&users, FILE).unwrap().settings).await.unwrap_err();
-    assert!(matches!(refused, StartError::WebConfig(_)));
-    assert_eq!(
-        refused.to_string(),
-        "--web.config.file=web.yml: this version has no users and no TLS of its own; \
-            leave the flag out and put a proxy in front"
-    );
+    assert!(matches!(refused, StartError::Web(_)));
+    let said = refused.to_string();
+    assert!(said.starts_with("web.yml: the configuration cannot be read: "), "{said}");
+    assert!(said.ends_with("; --web.config.file names it"), "{said}");
+
+    // A file that has no users lets in everybody.
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("web.yml");
+    std::fs::write(&empty, "http_server_config: {http2: false}\n").unwrap();
+    let open = Flags {
+        mode: Some("enforce".to_owned()),
+        web_listen_address: Some("0.0.0.0:0".to_owned()),
+        web_enable_admin_api: true,
+        web_config_file: Some(empty),
+        ..flags()
+    };
+    let refused = start(loaded(&open, FILE).unwrap().settings).await.unwrap_err();
+    assert!(matches!(refused, StartError::Web(_)));
+    let said = refused.to_string();
+    assert!(said.contains("anyone who reaches 0.0.0.0:0 could start compactions"), "{said}");
 }
