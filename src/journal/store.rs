@@ -31,7 +31,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// batch usually takes.
 const TRIAL: usize = 256 << 10;
 
-/// Entries that one commit removes from a table at most.
+/// Entries that one commit removes from a table at most, beside twice what it adds.
 const TRIM: usize = 256;
 
 /// Outcomes that were written last, so that one that comes again is known.
@@ -196,7 +196,8 @@ impl Store {
         for event in &batch.events {
             pen.event(event.clone())?;
         }
-        let more = pen.trim(budgets, TRIM)?;
+        let added = batch.changes.len() + batch.taken.len() + batch.events.len();
+        let more = pen.trim(budgets, TRIM + 2 * added)?;
         let (counts, ended) = pen.done()?;
         tx.commit()?;
         self.counts = counts;
