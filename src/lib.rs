@@ -49,7 +49,7 @@
 //!  planner
 //!  scanner   smoosh
 //!  plan
-//!  job       disk         pressure
+//!  job       disk         pressure    journal
 //!  queue     inventory
 //!  settings  score        snapshot    memory
 //!  channel   exposition   estimate
@@ -113,6 +113,7 @@ pub mod facts;
 pub mod http;
 pub mod inventory;
 pub mod job;
+pub mod journal;
 pub mod log;
 pub mod memory;
 pub mod pattern;

@@ -13,7 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["channel", "exposition", "estimate"],
     &["settings", "score", "snapshot", "memory"],
     &["queue", "inventory"],
-    &["job", "disk", "pressure"],
+    &["job", "disk", "pressure", "journal"],
     &["plan"],
     &["scanner", "smoosh"],
     &["planner"],
