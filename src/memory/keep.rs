@@ -7,10 +7,8 @@
 use super::{Calibration, Intent, Outcome, Remembered, Scope, Suspension};
 use crate::{clock::Moment, target::TargetId};
 use futures::{FutureExt, future::BoxFuture};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::watch;
 
 /// What tells one open [`Intent`] from another: a target is started on a node, or on all of
 /// them, once at a time.
@@ -91,9 +89,9 @@ pub trait Keeper: Send + Sync + std::fmt::Debug {
 
 /// Keeps until the process ends; for commands that look once, the demo, and tests.
 #[derive(Clone, Debug, Default)]
-pub struct Fleeting(Arc<Mutex<Held>>);
+pub struct Fleeting(Arc<watch::Sender<Held>>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Held {
     kept: Recovered,
     trouble: Option<Trouble>,
@@ -103,26 +101,24 @@ impl Fleeting {
     /// What was kept so far: what a restart would read, with every outcome as recent.
     #[must_use]
     pub fn kept(&self) -> Recovered {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).kept.clone()
+        self.0.borrow().kept.clone()
     }
 
     /// From now on keeps nothing and says why, or keeps again; for tests of a full disk.
     pub fn fails(&self, trouble: Option<Trouble>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).trouble = trouble;
+        self.0.send_modify(|held| held.trouble = trouble);
     }
 }
 
 impl Keeper for Fleeting {
     fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = match &held.trouble {
-            Some(trouble) => Err(trouble.clone()),
-            None => {
+        let trouble = self.0.borrow().trouble.clone();
+        let result = trouble.map_or(Ok(()), Err);
+        if result.is_ok() {
+            self.0.send_modify(|held| {
                 changes.into_iter().for_each(|change| held.kept.apply(change));
-                Ok(())
-            }
-        };
-        drop(held);
+            });
+        }
         futures::future::ready(result).boxed()
     }
 }
