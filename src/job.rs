@@ -5,8 +5,10 @@
 //! it, metrics and API show it.
 
 mod history;
+mod running;
 
 pub use history::History;
+pub use running::{Polled, Running, Task};
 
 use crate::{
     clock::Moment,

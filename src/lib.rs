@@ -50,8 +50,8 @@
 //!  scanner   smoosh
 //!  plan
 //!  job       disk         pressure    journal
-//!  queue     inventory
-//!  settings  score        snapshot    memory
+//!  queue     inventory    memory
+//!  settings  score        snapshot
 //!  channel   exposition   estimate
 //!  facts     pattern      window      couch
 //!  clock     log          size        target     version
