@@ -86,8 +86,8 @@ impl Kind {
 pub struct Asked {
     /// The route's label.
     pub route: &'static str,
-    /// `GET`, or `POST` for a login.
-    pub method: &'static str,
+    /// The verb.
+    pub method: http::Method,
     /// Path and query as sent.
     pub path: String,
     /// The server.
