@@ -49,7 +49,8 @@
 //!  planner
 //!  scanner   smoosh
 //!  plan
-//!  job       disk         pressure
+//!  disk      pressure
+//!  job
 //!  queue     inventory
 //!  settings  score        snapshot    memory
 //!  channel   exposition   estimate

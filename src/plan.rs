@@ -70,6 +70,8 @@ pub struct Plan {
     /// Every queue that can exist: databases' channels on every node, the others' on the
     /// pseudo node; by node, then channel.
     pub queues: Arc<[Arc<QueueView>]>,
+    /// The conditions it was made under.
+    pub conditions: Conditions,
     /// When it was made.
     pub made_at: Moment,
     /// How long facts count as fresh.

@@ -1,6 +1,6 @@
 //! The queues of all channels on all nodes.
 
-use super::{Placement, Plan, QueueView, refusal};
+use super::{Conditions, Placement, Plan, QueueView, refusal};
 use crate::{
     channel::Channels,
     clock::Moment,
@@ -97,6 +97,7 @@ impl Queues {
             snapshot: Arc::clone(snapshot),
             channels: Arc::clone(&self.channels),
             queues: queues.into(),
+            conditions: Conditions::default(),
             made_at: now,
             fresh_for,
             placements: self.placements.clone(),
