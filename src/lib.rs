@@ -49,7 +49,8 @@
 //!  planner
 //!  scanner   smoosh
 //!  plan
-//!  job       disk         pressure    journal
+//!  disk      pressure
+//!  job       journal
 //!  queue     inventory    memory
 //!  settings  score        snapshot
 //!  channel   exposition   estimate
