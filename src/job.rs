@@ -5,10 +5,14 @@
 //! it, metrics and API show it.
 
 mod history;
+mod judge;
+mod progress;
 mod running;
+mod tracker;
 
 pub use history::History;
 pub use running::{Polled, Running, Task};
+pub use tracker::{Ended, Rules, Sent, StartRefused, Step, Tracker};
 
 use crate::{
     clock::Moment,
