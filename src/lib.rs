@@ -46,7 +46,7 @@
 //!  sim
 //!  http      config
 //!  report
-//!  planner
+//!  planner   follower
 //!  scanner   smoosh
 //!  plan
 //!  job       disk         pressure
@@ -110,6 +110,7 @@ pub mod disk;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
+pub mod follower;
 pub mod http;
 pub mod inventory;
 pub mod job;

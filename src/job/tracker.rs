@@ -90,6 +90,7 @@ pub struct Tracker {
     jobs: BTreeMap<JobKey, Tracked>,
     intents: BTreeMap<IntentKey, Open>,
     polled: Vec<(NodeIx, Moment)>,
+    taken: u64,
 }
 
 /// One job.
@@ -172,11 +173,17 @@ impl Tracker {
         step
     }
 
+    /// Starts that were taken up so far.
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Every job as others may see it.
     #[must_use]
     pub fn jobs(&self) -> Jobs {
         let list = self.jobs.iter().map(|(key, job)| job.shown(key)).collect();
-        Jobs { list, polled: self.polled.clone() }
+        Jobs { list, polled: self.polled.clone(), taken: self.taken }
     }
 
     fn shown(

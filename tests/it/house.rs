@@ -16,7 +16,7 @@ const FLOORS: &[&[&str]] = &[
     &["job", "disk", "pressure"],
     &["plan"],
     &["scanner", "smoosh"],
-    &["planner"],
+    &["planner", "follower"],
     &["report"],
     &["http", "config"],
     &["sim"],

@@ -93,6 +93,7 @@ impl Tracker {
         let mut open = Open::new(intent, now);
         self.expect(&mut open, keys, Stage::Starting, tables, now);
         self.intents.insert(key, open);
+        self.taken += 1;
         Ok(())
     }
 
