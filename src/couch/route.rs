@@ -1,5 +1,8 @@
 //! Every URL this program can send, from typed parts.
 //!
+//! What changes something is here too, because one place builds paths; it is POSTed, and
+//! only by what starts compactions.
+//!
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a
 //! URL library folds `.` and `..`, even percent-encoded, into another path.
 
@@ -7,7 +10,7 @@ mod path;
 
 use path::Path;
 
-/// One thing to read from CouchDB.
+/// One thing to ask of CouchDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// `/`: version, uuid, vendor of the server that is asked.
@@ -132,6 +135,36 @@ pub enum Route<'a> {
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
+    /// POST `/_node/{node}/{shard}/_compact`: compacts one shard copy.
+    NodeCompact {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name, or that of a node-local database.
+        shard: &'a str,
+    },
+    /// POST `/_node/{node}/{shard}/_compact/{name}`: compacts one copy of a view index;
+    /// answered only on the range that holds the design document.
+    NodeCompactView {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name.
+        shard: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// POST `/{db}/_compact/{name}`: compacts every copy of a view index on every node at
+    /// once.
+    CompactView {
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// POST `/{db}/_view_cleanup`: deletes stale index files on every node.
+    ViewCleanup {
+        /// The database.
+        db: &'a str,
+    },
 }
 
 /// A name that no request can carry safely.
@@ -165,7 +198,7 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 23] = [
+    pub const LABELS: [&'static str; 27] = [
         "welcome",
         "node_welcome",
         "up",
@@ -189,6 +222,10 @@ impl<'a> Route<'a> {
         "active_tasks",
         "system",
         "reshard_jobs",
+        "node_compact",
+        "node_compact_view",
+        "compact_view",
+        "view_cleanup",
     ];
 
     /// The metric label: closed, see [`Self::LABELS`].
@@ -218,7 +255,29 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { .. } => "active_tasks",
             Self::System { .. } => "system",
             Self::ReshardJobs => "reshard_jobs",
+            Self::NodeCompact { .. } => "node_compact",
+            Self::NodeCompactView { .. } => "node_compact_view",
+            Self::CompactView { .. } => "compact_view",
+            Self::ViewCleanup { .. } => "view_cleanup",
         }
+    }
+
+    /// The verb it is sent with.
+    #[must_use]
+    pub const fn method(&self) -> http::Method {
+        if self.changes_something() { http::Method::POST } else { http::Method::GET }
+    }
+
+    /// Whether it starts work, rather than reads.
+    #[must_use]
+    pub const fn changes_something(&self) -> bool {
+        matches!(
+            self,
+            Self::NodeCompact { .. }
+                | Self::NodeCompactView { .. }
+                | Self::CompactView { .. }
+                | Self::ViewCleanup { .. }
+        )
     }
 
     /// The largest body to accept, in bytes, after decompression.
@@ -247,7 +306,11 @@ impl<'a> Route<'a> {
             | Self::ShardViewInfo { .. }
             | Self::Database { .. }
             | Self::ViewInfo { .. }
-            | Self::DocShards { .. } => MIB,
+            | Self::DocShards { .. }
+            | Self::NodeCompact { .. }
+            | Self::NodeCompactView { .. }
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. } => MIB,
         }
     }
 
@@ -281,7 +344,12 @@ impl<'a> Route<'a> {
             | Self::ConfigSection { .. }
             | Self::Config { .. }
             | Self::ActiveTasks { .. }
-            | Self::ReshardJobs => true,
+            | Self::ReshardJobs
+            | Self::NodeCompact { .. }
+            | Self::NodeCompactView { .. }
+            // Admins of the database suffice.
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. } => true,
         }
     }
 
@@ -296,6 +364,10 @@ impl<'a> Route<'a> {
                 | Self::Database { .. }
                 | Self::ViewInfo { .. }
                 | Self::DesignDocs { .. }
+                | Self::NodeCompact { .. }
+                | Self::NodeCompactView { .. }
+                | Self::CompactView { .. }
+                | Self::ViewCleanup { .. }
         )
     }
 
@@ -313,7 +385,9 @@ impl<'a> Route<'a> {
             | Self::ConfigSection { node, .. }
             | Self::Config { node }
             | Self::ActiveTasks { node }
-            | Self::System { node } => Some(node),
+            | Self::System { node }
+            | Self::NodeCompact { node, .. }
+            | Self::NodeCompactView { node, .. } => Some(node),
             Self::Welcome
             | Self::Up
             | Self::Session
@@ -327,7 +401,9 @@ impl<'a> Route<'a> {
             | Self::ViewInfo { .. }
             | Self::DocShards { .. }
             | Self::SmooshStatus
-            | Self::ReshardJobs => None,
+            | Self::ReshardJobs
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. } => None,
         }
     }
 
@@ -370,6 +446,14 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
+            Self::NodeCompact { node, shard } => {
+                Ok(Path::node(node)?.and(shard)?.fixed("/_compact"))
+            }
+            Self::NodeCompactView { node, shard, ddoc } => {
+                Path::node(node)?.and(shard)?.fixed("/_compact").design_name(ddoc)
+            }
+            Self::CompactView { db, ddoc } => Path::db(db)?.fixed("/_compact").design_name(ddoc),
+            Self::ViewCleanup { db } => Ok(Path::db(db)?.fixed("/_view_cleanup")),
         };
         path.map(Path::into_text)
     }
