@@ -19,6 +19,7 @@ mod demo;
 mod fault;
 mod growth;
 mod http;
+mod session;
 mod wire;
 mod world;
 

@@ -24,6 +24,8 @@ pub enum Route<'a> {
     Up,
     /// `/_session`: who the login is.
     Session,
+    /// `POST /_session`: begins a session.
+    Login,
     /// `/_node/{node}/_session`: who the login is on the node behind the entry.
     NodeSession {
         /// The node.
@@ -198,11 +200,12 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 27] = [
+    pub const LABELS: [&'static str; 28] = [
         "welcome",
         "node_welcome",
         "up",
         "session",
+        "login",
         "node_session",
         "membership",
         "local_name",
@@ -236,6 +239,7 @@ impl<'a> Route<'a> {
             Self::NodeWelcome { .. } => "node_welcome",
             Self::Up => "up",
             Self::Session => "session",
+            Self::Login => "login",
             Self::NodeSession { .. } => "node_session",
             Self::Membership => "membership",
             Self::LocalName => "local_name",
@@ -265,7 +269,11 @@ impl<'a> Route<'a> {
     /// The verb it is sent with.
     #[must_use]
     pub const fn method(&self) -> http::Method {
-        if self.changes_something() { http::Method::POST } else { http::Method::GET }
+        if self.changes_something() || matches!(self, Self::Login) {
+            http::Method::POST
+        } else {
+            http::Method::GET
+        }
     }
 
     /// Whether it starts work, rather than reads.
@@ -299,6 +307,7 @@ impl<'a> Route<'a> {
             | Self::NodeWelcome { .. }
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::NodeSession { .. }
             | Self::LocalName
             | Self::NodeVersions { .. }
@@ -322,6 +331,7 @@ impl<'a> Route<'a> {
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             // Role `_metrics` suffices since 3.0.
             | Self::System { .. }
             // Where `[chttpd] admin_only_all_dbs` is false.
@@ -391,6 +401,7 @@ impl<'a> Route<'a> {
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::Membership
             | Self::LocalName
             | Self::ShardMap { .. }
@@ -417,7 +428,7 @@ impl<'a> Route<'a> {
             Self::Welcome => fixed("/"),
             Self::NodeWelcome { node } => Path::node(node),
             Self::Up => fixed("/_up"),
-            Self::Session => fixed("/_session"),
+            Self::Session | Self::Login => fixed("/_session"),
             Self::NodeSession { node } => Ok(Path::node(node)?.fixed("/_session")),
             Self::Membership => fixed("/_membership"),
             Self::LocalName => fixed("/_node/_local"),
