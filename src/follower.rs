@@ -80,7 +80,7 @@ pub enum NotKept {
 
 #[derive(Debug)]
 enum Command {
-    Starting(Box<Intent>, oneshot::Sender<Result<oneshot::Receiver<Answer>, NotStarted>>),
+    Starting(Box<Intent>, oneshot::Sender<Result<(u64, oneshot::Receiver<Answer>), NotStarted>>),
     Sent(IntentKey, Sent),
     Suspend(Scope, Option<Suspension>, oneshot::Sender<Answer>),
     Release(Option<TargetId>, oneshot::Sender<(usize, oneshot::Receiver<Answer>)>),
@@ -100,17 +100,19 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Says that a start is coming; answers once that would survive a crash. Only then may
-    /// the request go out, and [`Self::sent`] MUST follow.
+    /// Says that a start is coming; answers once that would survive a crash, with the number
+    /// of starts that [`Jobs::taken`] then counts. Only then may the request go out, and
+    /// [`Self::sent`] MUST follow.
     ///
     /// # Errors
     /// When it is under way already, or cannot be kept; then nothing may be sent.
-    pub async fn starting(&self, intent: Intent) -> Result<(), NotStarted> {
+    pub async fn starting(&self, intent: Intent) -> Result<u64, NotStarted> {
         let (answer, answered) = oneshot::channel();
         let command = Command::Starting(Box::new(intent), answer);
         self.commands.send(command).await.map_err(|_| NotStarted::Stopping)?;
-        let kept = answered.await.map_err(|_| NotStarted::Stopping)??;
-        kept.await.map_err(|_| NotStarted::Stopping)?.map_err(NotStarted::NotKept)
+        let (taken, kept) = answered.await.map_err(|_| NotStarted::Stopping)??;
+        kept.await.map_err(|_| NotStarted::Stopping)?.map_err(NotStarted::NotKept)?;
+        Ok(taken)
     }
 
     /// Says what came of a request.
@@ -285,7 +287,7 @@ impl Task {
                     let (kept, waits) = oneshot::channel();
                     self.outbox.push([change]);
                     self.outbox.wait(Some(key), kept);
-                    waits
+                    (self.state.taken(), waits)
                 });
                 // Where whoever asked is gone, the outbox finds nobody waiting and takes it back.
                 let _gone = answer.send(taken);

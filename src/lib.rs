@@ -45,7 +45,7 @@
 //!  service
 //!  sim
 //!  http      config
-//!  report
+//!  report    enforcer
 //!  planner   follower
 //!  scanner   smoosh
 //!  plan
@@ -107,6 +107,7 @@ pub mod clock;
 pub mod config;
 pub mod couch;
 pub mod disk;
+pub mod enforcer;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;

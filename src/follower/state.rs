@@ -242,6 +242,11 @@ impl State {
         changes
     }
 
+    /// Starts that were taken up so far.
+    pub(super) const fn taken(&self) -> u64 {
+        self.tracker.taken()
+    }
+
     pub(super) fn jobs(&self) -> Jobs {
         self.tracker.jobs()
     }

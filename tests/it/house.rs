@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["plan"],
     &["scanner", "smoosh"],
     &["planner", "follower"],
-    &["report"],
+    &["report", "enforcer"],
     &["http", "config"],
     &["sim"],
     &["service"],
