@@ -27,7 +27,7 @@ mod transport;
 pub mod wire;
 
 pub use address::{Address, ParseAddressError};
-pub use client::{Client, ConnectError, MapPage, NodeAccess, Task};
+pub use client::{Client, ConnectError, MapPage, NodeAccess, Task, Written};
 pub use error::{Asked, Error, Kind};
 pub use metrics::Metrics;
 pub use route::{Route, Unaddressable};

@@ -45,8 +45,8 @@
 //!  service
 //!  sim
 //!  http
-//!  report    config
-//!  planner
+//!  report    config       enforcer
+//!  planner   follower
 //!  scanner   smoosh
 //!  plan
 //!  disk      pressure
@@ -108,9 +108,11 @@ pub mod clock;
 pub mod config;
 pub mod couch;
 pub mod disk;
+pub mod enforcer;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
+pub mod follower;
 pub mod http;
 pub mod inventory;
 pub mod job;

@@ -3,8 +3,10 @@
 mod addresses;
 mod doors;
 mod reads;
+mod writes;
 
 pub use reads::MapPage;
+pub use writes::Written;
 
 use super::{
     Address, Error, Metrics, Route, Settings, Transport, TransportError,

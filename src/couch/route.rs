@@ -24,7 +24,7 @@ pub enum Route<'a> {
     Up,
     /// `/_session`: who the login is.
     Session,
-    /// `POST /_session`: begins a session. Nothing else is posted.
+    /// `POST /_session`: begins a session.
     Login,
     /// `/_node/{node}/_session`: who the login is on the node behind the entry.
     NodeSession {

@@ -48,10 +48,16 @@ impl Sender {
         let start = Instant::now();
         let at = &way.server.address;
         let begins = matches!(route, Route::Login);
+        let form = match route {
+            Route::Login => pass.form(),
+            // CouchDB looks at the type alone.
+            _ if route.changes_something() => Some(Bytes::from_static(b"{}")),
+            _ => None,
+        };
         let out = Outgoing {
             path,
             login: if begins { None } else { pass.header(credential) },
-            form: if begins { pass.form() } else { None },
+            form,
             limit: route.body_limit(),
         };
         let sending = self.transport.send(at, out);
