@@ -11,6 +11,7 @@ mod import;
 mod once;
 mod scan;
 mod serve;
+mod service_client;
 mod table;
 
 use args::{Args, Command};

@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "they are printed, not rendered")]
 
+use super::service_client::ServiceLogin;
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -149,6 +150,8 @@ pub(super) struct ExplainArgs {
     /// it knows since when a target waits
     #[arg(long = "recliner.url", value_name = "URL")]
     pub(super) recliner: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
     #[command(flatten)]
     pub(super) source: SourceArgs,
     /// A table for people, or JSON for programs
