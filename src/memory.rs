@@ -11,4 +11,4 @@ mod suspension;
 
 pub use outcome::{Ending, Intent, Outcome, Owner};
 pub use rest::{Futile, Remembered, Rest};
-pub use suspension::{Scope, Suspension, Suspensions};
+pub use suspension::{ParseScopeError, Scope, Suspension, Suspensions};

@@ -147,7 +147,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     struct Served {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         stop: CancellationToken,
         tasks: JoinSet<()>,
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     /// Sends bytes and reads until the other side closes.
-    async fn said(address: std::net::SocketAddr, bytes: &str) -> String {
+    async fn said(address: SocketAddr, bytes: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
         let mut text = String::new();
