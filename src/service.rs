@@ -14,7 +14,7 @@ use crate::{
     clock::Clock,
     config::{self, Loaded, Problems},
     couch::{ConnectError, Transport},
-    http::{self, About, ConfigStatus, Order},
+    http::{self, About, ConfigStatus, Order, orders::Denied},
     settings::Settings,
 };
 use orders::Signals;
@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 /// How long tasks may take to end.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Orders over HTTP: one at a time, and one that waits.
-const ORDERS: usize = 1;
+/// Orders over HTTP that may wait.
+const ORDERS: usize = 8;
 
 /// Reads the configuration again.
 pub type Reload = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
@@ -117,7 +117,12 @@ impl Service {
             about: Arc::new(about),
             config: config_rx,
             registry,
-            orders: settings.web.enable_lifecycle.then_some(orders_tx),
+            orders: orders_tx,
+            allow: http::Allow {
+                lifecycle: settings.web.enable_lifecycle,
+                admin: settings.web.enable_admin_api,
+                names: orders::own_names().into(),
+            },
             web: web.clone(),
         };
         let (ended, door) = (stop.clone(), web.clone());
@@ -173,6 +178,9 @@ impl Service {
                         // Whoever asked may have gone; the reload counts all the same.
                         let _gone = answer.send(self.reload(&mut reload));
                     }
+                    order => order.deny(Denied::Unavailable(
+                        "this version only advises: it takes no such order yet".to_owned(),
+                    )),
                 },
                 Some(name) = self.tasks.next_ended() => break Ended::Died(name),
             }

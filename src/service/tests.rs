@@ -132,7 +132,7 @@ async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
     drop(time::timeout(PATIENCE, planned).await.expect("the planner follows").unwrap());
     assert!(running.has("recliner_channel_concurrency_limit{channel=\"big_dbs\"} 1").await);
     assert!(!running.get("/metrics").await.contains("ratio_dbs\"} 1\n# HELP recliner_node_up"));
-    let nothing = serde_json::json!({"last_reload_successful": true, "needs_restart": []});
+    let nothing = serde_json::json!({"last_reload_successful": true, "needs_restart": [], "web_problem": null});
     assert_eq!(config_status(&running.get("/api/v1/status").await), nothing);
 
     // What waits for a restart is named until the restart, and no longer when it is undone.
@@ -142,6 +142,7 @@ async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
             config_status(&running.get("/api/v1/status").await),
             serde_json::json!({
                 "last_reload_successful": true, "needs_restart": ["--log.format"],
+                "web_problem": null,
             })
         );
     }

@@ -82,7 +82,7 @@ rate_limit: {{burst: 1}}
         "dir/web.yml:5:3: tls_server_config.client_allowed_sans: recliner cannot check",
         "dir/web.yml:6:16: tls_server_config.min_version: found \"TLS10\", but TLS12 or TLS13 belongs",
         "dir/web.yml:7:19: tls_server_config.cipher_suites[0]: found \"TLS_RSA_WITH_AES_128_CBC_SHA\"",
-        "dir/web.yml:8:22: tls_server_config.curve_preferences[0]: found \"CurveP521\"",
+        "dir/web.yml:8:23: tls_server_config.curve_preferences[0]: found \"CurveP521\"",
         "dir/web.yml:9:3: tls_server_config.keyfile: unknown key; did you mean key_file?",
         "dir/web.yml:11:30: http_server_config.headers[\"X-Frame-Options\"]: found \"maybe\", but deny or",
         "dir/web.yml:11:37: http_server_config.headers[\"Server\"]: found \"Server\", but only",
