@@ -1,9 +1,12 @@
 //! What the end-to-end tests share: recliner over a simulated cluster on paused time, and
 //! the world's truth in the form in which recliner tells it.
 //!
-//! Owns no expectation of its own but one: whatever a test does, nothing but GET is sent.
+//! Owns no expectation of its own but one: whatever a test does, advise sends nothing but GET
+//! and its login, and enforce keeps every law of [`crate::enforce::judge`].
 
+use crate::enforce::judge;
 use recliner::{
+    channel::Mode,
     clock::{Clock, Moment},
     config::{self, Flags},
     couch::Transport,
@@ -78,10 +81,12 @@ impl Rig {
         let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
         let transport = Transport::InProcess(cluster.by_host());
         let registry = prometheus::Registry::new();
-        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, |_| {
-            Surroundings::none()
-        })
-        .expect("the settings are sound");
+        let enforces = settings.mode == Mode::Enforce;
+        let around = |_: &_| if enforces { Surroundings::fleeting() } else { Surroundings::none() };
+        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)
+            .expect("the settings are sound");
+        // In advise it is there as well, and must do nothing.
+        watch.enforce(&mut tasks);
         Self { cluster, watch, settings, flags, tasks, stop }
     }
 
@@ -144,8 +149,12 @@ impl Drop for Rig {
         }
         let sent = self.cluster.wire();
         assert!(!sent.is_empty(), "something was asked");
-        let other: Vec<_> = sent.iter().filter(|it| !it.is_reading()).collect();
-        assert!(other.is_empty(), "advise reads and logs in, no more: {other:?}");
+        if self.settings.mode == Mode::Advise {
+            let other = self.cluster.orders();
+            assert!(other.is_empty(), "advise reads and logs in, no more: {other:?}");
+        }
+        let breaches = judge::breaches(&self.cluster, &self.settings);
+        assert!(breaches.is_empty(), "\n{}", breaches.join("\n"));
     }
 }
 
