@@ -4,9 +4,9 @@ use super::{
     Asked, Error, Metrics, Route,
     credential::{Cookie, Credential},
     directory::{Server, Way},
-    silence::GivenUp,
     gate::{Pass, speaks_of_login},
     metrics,
+    silence::GivenUp,
     transport::{Failure, Outgoing, Reply, Transport},
     wire,
 };

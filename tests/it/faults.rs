@@ -125,7 +125,9 @@ async fn a_node_that_hangs_holds_up_one_sweep_for_a_timeout_and_later_ones_hardl
         let (_, others) = split(dbs_seen(&plan), B);
         let (_, there) = split(dbs_there(&rig.cluster, |_, _| State::Ok), B);
         assert_eq!(others, there, "the rest is read as ever");
-        assert!(node(&plan, A).last_success.is_some_and(|at| node(&plan, B).last_success < Some(at)));
+        assert!(
+            node(&plan, A).last_success.is_some_and(|at| node(&plan, B).last_success < Some(at))
+        );
         sleep(Duration::from_secs(90)).await;
     }
     assert!(took[0] <= 31 && took[1..].iter().all(|took| *took <= 13), "{took:?}");
