@@ -14,7 +14,7 @@ mod serve;
 
 pub use serve::serve;
 
-use crate::{plan::Plan, scanner};
+use crate::{journal::Journal, plan::Plan, scanner};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -84,6 +84,8 @@ pub struct State {
     pub config: watch::Receiver<Arc<ConfigStatus>>,
     /// Counters and histograms of what happened.
     pub registry: prometheus::Registry,
+    /// What is remembered, where anything is.
+    pub journal: Option<Journal>,
     /// Where orders go, if they are allowed.
     pub orders: Option<mpsc::Sender<Order>>,
 }
@@ -95,6 +97,8 @@ pub fn router(state: State) -> Router {
         .route("/targets", get(api::targets))
         .route("/queue", get(api::queue))
         .route("/explain", get(api::explain))
+        .route("/history", get(api::history))
+        .route("/events", get(api::events))
         .route("/config", get(api::config))
         .layer(Extension(Turns::new(ANSWERS)))
         .fallback(api::not_found)

@@ -118,6 +118,7 @@ impl Service {
             about: Arc::new(about),
             config: config_rx,
             registry,
+            journal: None,
             orders: settings.web.enable_lifecycle.then_some(orders_tx),
         };
         let ended = stop.clone();

@@ -1,5 +1,6 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
+mod journal;
 mod present;
 
 use super::{State, guard::Turns};
@@ -58,6 +59,9 @@ fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 pub(super) fn render(state: &State, format: Format) -> String {
     let mut writer = Writer::new(format, String::with_capacity(ROOM));
     present::write(&mut writer, state);
+    if let Some(journal) = &state.journal {
+        journal::write(&mut writer, journal);
+    }
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()
 }

@@ -1,6 +1,7 @@
 //! The web surface as a whole, asked through the router without a socket.
 
 mod answers;
+mod journal;
 mod orders;
 mod page;
 mod scrape;
@@ -152,6 +153,7 @@ impl Surface {
             about: Arc::new(about),
             config: config_rx,
             registry: prometheus::Registry::new(),
+            journal: None,
             orders: Some(orders_tx),
         };
         Self { state, plan, status, config, orders }
