@@ -99,7 +99,7 @@ pub(super) struct ServeArgs {
     /// advise or enforce; this version only advises, whatever is said here [default: advise]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
-    /// Where state will be kept; this version keeps none [default: data/]
+    /// The directory of the memory; made where only it is missing [default: data/]
     #[arg(long = "storage.path", value_name = "DIR")]
     pub(super) storage: Option<PathBuf>,
 }

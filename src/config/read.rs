@@ -21,9 +21,9 @@ use crate::{
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 /// Keys that are checked completely and do nothing in this version.
-const NOT_IN_FORCE: [&str; 11] = [
+const NOT_IN_FORCE: [&str; 10] = [
     "peers", "files", "limits", "headroom", "pressure", "failure", "views", "smoosh", "follow",
-    "warmer", "journal",
+    "warmer",
 ];
 
 pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";

@@ -83,6 +83,7 @@ pub struct Task {
 
 impl Task {
     /// Opens the journal, a new one where none is there. From now on this process holds it.
+    /// All of the file is read and verified, which takes a second for some hundred MiB.
     ///
     /// # Errors
     /// Says what is in the way and what to do.
