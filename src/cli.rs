@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod explain;
 mod import;
+mod journal;
 mod once;
 mod orders;
 mod scan;
@@ -96,6 +97,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Demo(args) => demo::run(args).await,
             Command::Scan(args) => scan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
+            Command::History(args) => journal::history(args).await,
+            Command::Events(args) => journal::events(args).await,
             Command::Import(args) => import::run(args).await,
             Command::CheckConfig(args) => check::run(&args),
             Command::Suspend(args) => orders::suspend(args).await,

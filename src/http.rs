@@ -19,7 +19,7 @@ pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{plan::Plan, scanner};
+use crate::{journal::Journal, plan::Plan, scanner};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -92,6 +92,8 @@ pub struct State {
     pub config: watch::Receiver<Arc<ConfigStatus>>,
     /// Counters and histograms of what happened.
     pub registry: prometheus::Registry,
+    /// What is remembered, where anything is.
+    pub journal: Option<Journal>,
     /// Where orders go.
     pub orders: mpsc::Sender<Order>,
     /// Which of them are taken.
@@ -108,6 +110,8 @@ pub fn router(state: State) -> Router {
         .route("/targets", get(api::targets))
         .route("/queue", get(api::queue))
         .route("/explain", get(api::explain))
+        .route("/history", get(api::history))
+        .route("/events", get(api::events))
         .route("/config", get(api::config))
         .route("/suspend", post(admin::suspend))
         .route("/resume", post(admin::resume))

@@ -16,6 +16,7 @@
 //! | miss | why one channel does not take a target | [`score`] |
 //! | queue | a channel's waiting targets on one node, bounded, best first | [`queue`] |
 //! | plan | where each target stands, what would start now, and one refusal for all else | [`plan`] |
+//! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`] |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
 //! | predicted | the size after a compaction; [`estimate`] states the rule and its error | [`estimate`] |
 //!

@@ -145,6 +145,7 @@ impl Service {
             about: Arc::new(about),
             config: config_rx,
             registry,
+            journal: Some(journal),
             orders: orders_tx,
             allow: http::Allow {
                 lifecycle: settings.web.enable_lifecycle,

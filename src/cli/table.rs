@@ -1,5 +1,9 @@
 //! Tables for people, in as many columns as the terminal has.
 
+mod journal;
+
+pub(super) use journal::{events, outcomes};
+
 use super::printable;
 use crate::{
     clock::Moment,

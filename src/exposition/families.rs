@@ -105,6 +105,11 @@ families! {
     CHANNEL_CONCURRENCY_LIMIT: Gauge None "recliner_channel_concurrency_limit" ["channel"]
         "Compactions of the channel that may run on one node at a time.";
 
+    JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
+        "Number of the newest entry of the journal that is safe on disk.";
+    JOURNAL_DROPPED: Counter None "recliner_journal_dropped_total" []
+        "Events that were not written to the journal because it was full or in trouble.";
+
     SMOOSH_UP: Gauge None "recliner_smoosh_up" ["node"]
         "1 if the node's smoosh status could be read at the node's own address, 0 if not.";
     SMOOSH_ACTIVE: Gauge None "recliner_smoosh_active" ["node", "channel"]

@@ -1,5 +1,9 @@
 //! The JSON API, in Prometheus's envelope.
 
+mod journal;
+
+pub(super) use journal::{events, history};
+
 use super::{
     State,
     guard::Turns,
@@ -110,7 +114,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     Refused::absent(format!(
-        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, explain or config; orders are POST to suspend, resume, compact, release, rescan or flush"
+        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
     ))
     .into_response()
 }

@@ -1,6 +1,7 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
 mod disks;
+mod journal;
 mod present;
 mod pressures;
 
@@ -62,6 +63,9 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     let now = &plan.conditions;
     pressures::write(&mut writer, &now.pressures, &plan.snapshot);
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
+    if let Some(journal) = &state.journal {
+        journal::write(&mut writer, journal);
+    }
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()
 }

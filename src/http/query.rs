@@ -1,9 +1,12 @@
 //! What a reader of the API may ask for.
 
 use crate::{
+    clock::Moment,
+    journal::{EventsQuery, HistoryQuery, Type},
+    memory::Ending,
     plan::Plan,
     snapshot::{Ix, TargetRef},
-    target::{Kind, State},
+    target::{Kind, State, TargetId},
 };
 use serde::Deserialize;
 
@@ -49,6 +52,27 @@ pub(super) struct ExplainQuery {
     offset: Option<usize>,
 }
 
+/// Which outcomes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HistoryParameters {
+    target: Option<String>,
+    node: Option<String>,
+    result: Option<String>,
+    since: Option<String>,
+    before: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// Which events.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EventsParameters {
+    types: Option<String>,
+    since: Option<u64>,
+    limit: Option<usize>,
+}
+
 /// Part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
@@ -81,6 +105,57 @@ impl Page {
         let from = self.offset.min(list.len());
         let to = from.saturating_add(self.limit).min(list.len());
         list.get(from..to).unwrap_or_default()
+    }
+}
+
+impl HistoryParameters {
+    /// What the journal is asked.
+    ///
+    /// # Errors
+    /// Names a parameter whose value nothing can have.
+    pub(super) fn read(self) -> Result<HistoryQuery, String> {
+        let result = self.result.as_deref().map(|label| {
+            Ending::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
+                format!("{label:?} is no result: {}", Ending::ALL.map(Ending::label).join(", "))
+            })
+        });
+        let since = self.since.as_deref().map(|text| {
+            Moment::read(text).ok_or_else(|| {
+                format!(
+                    "since={text:?} is no moment: write 2026-11-21T00:54:00Z, or seconds since 1970"
+                )
+            })
+        });
+        let target = self.target.map(|text| text.parse::<TargetId>());
+        Ok(HistoryQuery {
+            target: target.transpose().map_err(|why| why.to_string())?,
+            node: self.node,
+            since: since.transpose()?,
+            result: result.transpose()?,
+            before: self.before,
+            limit: Page::new(None, self.limit)?.limit,
+        })
+    }
+}
+
+impl EventsParameters {
+    /// What the journal is asked.
+    ///
+    /// # Errors
+    /// Names a parameter whose value nothing can have.
+    pub(super) fn read(self) -> Result<EventsQuery, String> {
+        let types =
+            self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
+        let types = types.map(|label| {
+            Type::from_label(label).ok_or_else(|| {
+                format!("{label:?} is no type of event: {}", Type::ALL.map(Type::label).join(", "))
+            })
+        });
+        Ok(EventsQuery {
+            types: types.collect::<Result<_, _>>()?,
+            since: self.since,
+            limit: Page::new(None, self.limit)?.limit,
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod journal;
 mod orders;
 mod page;
 mod scrape;
@@ -153,6 +154,7 @@ impl Surface {
             about: Arc::new(about),
             config: config_rx,
             registry: prometheus::Registry::new(),
+            journal: None,
             orders: orders_tx,
             allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
             web: Web::default(),

@@ -96,7 +96,6 @@ fn the_whole_example_says_what_is_not_in_force() {
         ("views", not_yet),
         ("follow", not_yet),
         ("warmer", "checked, but not in force, save languages: views in others are not read"),
-        ("journal", not_yet),
     ]
     .map(|(key, says)| format!("{key}: {says}"))
     .to_vec();

@@ -41,6 +41,8 @@ const CONTRACT: &[(&str, &str)] = &[
     ("queue_slack_bytes_min", "node channel"),
     ("queue_slack_bytes_max", "node channel"),
     ("channel_concurrency_limit", "channel"),
+    ("journal_last_seq", ""),
+    ("journal_dropped_total", ""),
     ("smoosh_up", "node"),
     ("smoosh_active", "node channel"),
     ("smoosh_starting", "node channel"),

@@ -78,7 +78,8 @@ async fn gzip_carries_the_same_text() {
 
 #[tokio::test]
 async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
-    let surface = whole();
+    let mut surface = whole();
+    surface.state.journal = Some(journal::opened().1);
     let accept = [("accept", "application/openmetrics-text")];
     for answer in
         [surface.get("/metrics").await, surface.ask(Method::GET, "/metrics", &accept).await]
