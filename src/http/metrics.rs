@@ -1,5 +1,6 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
+mod plan;
 mod present;
 
 use super::{State, guard::Turns};
