@@ -4,11 +4,13 @@
 //! does, it does through the service or the modules below. `main` calls [`run`].
 
 mod args;
+mod ask;
 mod check;
 mod demo;
 mod explain;
 mod import;
 mod once;
+mod plan;
 mod scan;
 mod serve;
 mod table;
@@ -93,6 +95,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Serve(args) => serve::run(args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Scan(args) => scan::run(args).await,
+            Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::Import(args) => import::run(args).await,
             Command::CheckConfig(args) => check::run(&args),

@@ -3,14 +3,22 @@
 use super::{
     Exit, Failure,
     args::{ExplainArgs, Format},
+    ask::ask,
     once, print, print_json, table,
 };
-use crate::report::{self, Found, Target};
+use crate::report::{self, Explained, Found};
 use serde_json::{Value, json};
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
     let (targets, unseen) = match &args.recliner {
-        Some(url) => (asked(url, &args.target).await?, None),
+        Some(url) => {
+            let asked = [("target", &*args.target), ("limit", "10000")];
+            let mut answer = ask(url, "explain", &asked).await?;
+            match answer["targets"].take() {
+                Value::Array(targets) => (targets, None),
+                _ => return Err(Failure::failed(format!("{url} answered no list of targets"))),
+            }
+        }
         None => read(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
     };
     let memory = unseen.is_none();
@@ -50,28 +58,9 @@ async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
     let targets = found
         .into_iter()
         .filter_map(|ix| plan.snapshot.target(ix))
-        .map(|target| serde_json::to_value(Target::of(plan, target)).map_err(Failure::failed))
+        .map(|target| serde_json::to_value(Explained::of(plan, target)).map_err(Failure::failed))
         .collect::<Result<_, _>>()?;
     once::warn_of(&look.status);
     let unseen = !look.status.errors.is_empty();
     Ok((targets, if unseen { Exit::Unseen } else { Exit::Done }))
-}
-
-/// Asks a service that remembers.
-async fn asked(url: &str, target: &str) -> Result<Vec<Value>, Failure> {
-    let base = url.trim_end_matches('/');
-    let at = reqwest::Url::parse_with_params(
-        &format!("{base}/api/v1/explain"),
-        [("target", target), ("limit", "10000")],
-    )
-    .map_err(|why| Failure::usage(format!("--recliner.url {url:?} is not a URL: {why}")))?;
-    let refused = |why: String| Failure::failed(format!("cannot ask recliner at {base}: {why}"));
-    let answer = reqwest::get(at).await.map_err(|why| refused(why.to_string()))?;
-    let body = answer.bytes().await.map_err(|why| refused(why.to_string()))?;
-    let body: Value = serde_json::from_slice(&body).map_err(|why| refused(why.to_string()))?;
-    match (body["data"]["targets"].as_array(), body["error"].as_str()) {
-        (Some(targets), _) => Ok(targets.clone()),
-        (None, Some(why)) => Err(Failure::failed(why)),
-        (None, None) => Err(refused("it answered no JSON of recliner's".to_owned())),
-    }
 }

@@ -24,7 +24,9 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Journal => {
             let trouble = plan.conditions.history.journal_trouble.as_ref();
             let said = trouble.map_or("", |(_, said)| said);
-            format!("the journal cannot be written ({said}); starts go on by themselves when it can")
+            format!(
+                "the journal cannot be written ({said}); starts go on by themselves when it can"
+            )
         }
         RefusalReason::Window => {
             let opens = channel.and_then(|channel| opening(plan, channel));
@@ -154,7 +156,8 @@ fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
             bytes(value),
             bytes(limit)
         ),
-        _ => "free space falls faster than the jobs explain; starts go on when it does not".to_owned(),
+        _ => "free space falls faster than the jobs explain; starts go on when it does not"
+            .to_owned(),
     }
 }
 
@@ -201,7 +204,8 @@ fn number(number: Option<f64>) -> String {
 
 fn bytes(number: Option<f64>) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    number.map_or_else(|| "an unknown size".to_owned(), |bytes| size::shown(bytes as u64).to_string())
+    number
+        .map_or_else(|| "an unknown size".to_owned(), |bytes| size::shown(bytes as u64).to_string())
 }
 
 fn seconds(number: Option<f64>) -> String {

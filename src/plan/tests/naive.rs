@@ -179,11 +179,8 @@ impl Naive<'_> {
         }
         let history = &world.conditions.history;
         let name = world.snapshot.node(node).unwrap().name.to_string();
-        let mut scopes = vec![
-            Scope::All,
-            Scope::Node(name),
-            Scope::Channel(channel.name.to_string()),
-        ];
+        let mut scopes =
+            vec![Scope::All, Scope::Node(name), Scope::Channel(channel.name.to_string())];
         if channel.kind != Kind::Db {
             scopes.push(Scope::Node("_cluster".to_owned()));
         }
@@ -318,9 +315,9 @@ impl Naive<'_> {
     fn has_space(&self, ix: Ix, files: &[NodeIx], starts: bool) -> bool {
         let all: Vec<_> = files.iter().flat_map(|node| self.volumes(*node)).collect();
         all.iter().all(|volume| {
-            let here = files.iter().filter(|node| {
-                self.volumes(**node).iter().any(|other| other.name == volume.name)
-            });
+            let here = files
+                .iter()
+                .filter(|node| self.volumes(**node).iter().any(|other| other.name == volume.name));
             let need = i128::from(self.peak(ix)) * here.count() as i128;
             let left = self.left(volume, starts);
             // What is short already has no room, but is no debt of a start that needs none.
@@ -386,9 +383,7 @@ impl Naive<'_> {
         let starts = self.chosen.iter().map(|chosen| chosen.ix);
         running.chain(flagged).chain(starts).any(|ix| {
             let other = self.target(ix);
-            other.kind() == Kind::Db
-                && other.db() == target.db()
-                && other.range() == target.range()
+            other.kind() == Kind::Db && other.db() == target.db() && other.range() == target.range()
         })
     }
 
@@ -415,9 +410,11 @@ impl Naive<'_> {
             return Some(RefusalReason::ClusterLimit);
         }
         let history = &self.world.conditions.history;
-        let recent = history.spent.iter().filter(|it| it.0.age(self.plan.made_at).as_secs() < 3_600);
+        let recent =
+            history.spent.iter().filter(|it| it.0.age(self.plan.made_at).as_secs() < 3_600);
         let before: u64 = recent.map(|it| it.1).sum();
-        let bytes = |ix: Ix, files: usize| self.target(ix).facts().file.get().unwrap() * files as u64;
+        let bytes =
+            |ix: Ix, files: usize| self.target(ix).facts().file.get().unwrap() * files as u64;
         let compacted = self.chosen.iter().filter(|chosen| !chosen.files.is_empty());
         let starts: u64 = compacted.map(|chosen| bytes(chosen.ix, chosen.files.len())).sum();
         let spent = before + starts;
@@ -430,9 +427,10 @@ impl Naive<'_> {
             let target = self.target(ix);
             if target.kind() == Kind::View { target.map().ranges } else { 0 }
         };
-        let ours = self.world.conditions.jobs.compactions().any(|job| {
-            job.owner == Owner::Recliner && job.target.is_some_and(|ix| ranges(ix) > 1)
-        });
+        let ours =
+            self.world.conditions.jobs.compactions().any(|job| {
+                job.owner == Owner::Recliner && job.target.is_some_and(|ix| ranges(ix) > 1)
+            });
         ours || self.chosen.iter().any(|chosen| ranges(chosen.ix) > 1)
     }
 }

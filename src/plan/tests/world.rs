@@ -183,7 +183,8 @@ impl Spec {
                 let range = Range { from: at * width, to: at * width + (width - 1) };
                 for (copy, node) in homes.iter().enumerate() {
                     let ix = draft.db_target(*node, db, Some(range));
-                    let flags = Flags { compact_running: spec.running && copy == 0, ..Flags::default() };
+                    let flags =
+                        Flags { compact_running: spec.running && copy == 0, ..Flags::default() };
                     let sizes = (spec.sizes.0 + copy as u64, spec.sizes.1);
                     draft.set_facts(ix, known(sizes, spec.measured, flags, None));
                     if spec.resharding && at == 0 {
@@ -202,7 +203,10 @@ impl Spec {
                     exact_range: true,
                 };
                 let ix = draft.add_view(db, view);
-                draft.set_facts(ix, known((file, active), spec.measured, Flags::default(), Some(pending)));
+                draft.set_facts(
+                    ix,
+                    known((file, active), spec.measured, Flags::default(), Some(pending)),
+                );
                 draft.set_map(db, DbMap { copies, ranges: spec.ranges }, &[ix]);
                 all.push(ix);
             }
@@ -265,43 +269,47 @@ impl Spec {
 
     fn conditions(&self, snapshot: &Snapshot, all: &[Ix], channels: &Channels) -> Conditions {
         let pick = |at: usize| snapshot.target(all[at % all.len()]).unwrap();
-        let list = self.jobs.iter().enumerate().map(|(number, (at, on, ours, builds, reserved))| {
-            let target = pick(*at);
-            let on_cluster = target.node_ix() == NodeIx::CLUSTER;
-            let node = if on_cluster { node_ix(1 + on % self.nodes) } else { target.node_ix() };
-            let work = match (target.kind(), builds) {
-                (Kind::Db, _) => Work::Db,
-                (Kind::View | Kind::Cleanup, true) => Work::Build("_design/v".into()),
-                (Kind::View | Kind::Cleanup, false) => Work::View("_design/v".into()),
-            };
-            Job {
-                key: JobKey { node, shard: format!("shard{number}").into(), work },
-                target: Some(target.ix()),
-                kind: target.kind(),
-                owner: if *ours { Owner::Recliner } else { Owner::Other },
-                channel: None,
-                since: at_ago(100),
-                phase: Phase::Running,
-                progress: None,
-                last_progress: at_ago(0),
-                reserved: reserved * MIB,
-                file_bytes: None,
-                predicted_bytes: None,
-            }
-        });
+        let list =
+            self.jobs.iter().enumerate().map(|(number, (at, on, ours, builds, reserved))| {
+                let target = pick(*at);
+                let on_cluster = target.node_ix() == NodeIx::CLUSTER;
+                let node = if on_cluster { node_ix(1 + on % self.nodes) } else { target.node_ix() };
+                let work = match (target.kind(), builds) {
+                    (Kind::Db, _) => Work::Db,
+                    (Kind::View | Kind::Cleanup, true) => Work::Build("_design/v".into()),
+                    (Kind::View | Kind::Cleanup, false) => Work::View("_design/v".into()),
+                };
+                Job {
+                    key: JobKey { node, shard: format!("shard{number}").into(), work },
+                    target: Some(target.ix()),
+                    kind: target.kind(),
+                    owner: if *ours { Owner::Recliner } else { Owner::Other },
+                    channel: None,
+                    since: at_ago(100),
+                    phase: Phase::Running,
+                    progress: None,
+                    last_progress: at_ago(0),
+                    reserved: reserved * MIB,
+                    file_bytes: None,
+                    predicted_bytes: None,
+                }
+            });
         let polled = nodes_in(self.polled, self.nodes).map(|at| (node_ix(at + 1), at_ago(1)));
         let jobs = Jobs { list: list.collect(), polled: polled.collect() };
-        let volumes = self.volumes.iter().enumerate().map(|(at, (nodes, available, sized, falling))| Volume {
-            name: format!("v{at}").into(),
-            nodes: nodes_in(*nodes, self.nodes).map(|at| format!("n{at}").into()).collect(),
-            space: available.map(|available| Space {
-                available: available * MIB,
-                size: sized.then_some(200 * MIB),
-                at: at_ago(0),
-            }),
-            falling_since: falling.then_some(at_ago(9)),
-            problem: None,
-        });
+        let volumes =
+            self.volumes.iter().enumerate().map(|(at, (nodes, available, sized, falling))| {
+                Volume {
+                    name: format!("v{at}").into(),
+                    nodes: nodes_in(*nodes, self.nodes).map(|at| format!("n{at}").into()).collect(),
+                    space: available.map(|available| Space {
+                        available: available * MIB,
+                        size: sized.then_some(200 * MIB),
+                        at: at_ago(0),
+                    }),
+                    falling_since: falling.then_some(at_ago(9)),
+                    problem: None,
+                }
+            });
         let nodes = (0..self.nodes).map(|at| {
             let held = Held { signal: Signal::RunQueue, since: at_ago(5), value: 9.0, low: 4.0 };
             let pressure = NodePressure {
