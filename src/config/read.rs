@@ -21,10 +21,8 @@ use crate::{
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 /// Keys that are checked completely and do nothing in this version.
-const NOT_IN_FORCE: [&str; 11] = [
-    "peers", "files", "limits", "headroom", "pressure", "failure", "views", "smoosh", "follow",
-    "warmer", "journal",
-];
+const NOT_IN_FORCE: [&str; 9] =
+    ["peers", "files", "headroom", "pressure", "failure", "smoosh", "follow", "warmer", "journal"];
 
 pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";
 
