@@ -11,6 +11,7 @@ mod import;
 mod journal;
 mod once;
 mod orders;
+mod plan;
 mod scan;
 mod serve;
 mod service_client;
@@ -96,6 +97,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Serve(args) => serve::run(args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Scan(args) => scan::run(args).await,
+            Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,

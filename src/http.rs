@@ -109,6 +109,7 @@ pub fn router(state: State) -> Router {
         .route("/status", get(api::status))
         .route("/targets", get(api::targets))
         .route("/queue", get(api::queue))
+        .route("/plan", get(api::plan))
         .route("/explain", get(api::explain))
         .route("/history", get(api::history))
         .route("/events", get(api::events))

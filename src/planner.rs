@@ -176,9 +176,12 @@ mod tests {
     use crate::{
         clock::Moment,
         facts::{Facts, Known, Measured, Source},
+        job::{Job, JobKey, Phase, Work},
+        memory::{Owner, Rest},
         plan::Decision,
         settings::limits::Headroom,
         snapshot::{DbName, Draft},
+        target::Kind,
     };
     use tokio::task::JoinSet;
 
@@ -209,6 +212,71 @@ mod tests {
         tasks.spawn(task.run(stop.clone()));
         let plan = plan_where(&mut handle, |plan| plan.snapshot.version() > 0).await;
         assert_eq!(plan.rules.fresh_for, Duration::from_secs(300));
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_rest_is_over() {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: "" });
+        let ix = draft.db_target(node, db, None);
+        let facts = Facts {
+            file: Known::new(100 << 20),
+            active: Known::new(1 << 20),
+            measured_at: Some(Measured { at: Moment::from_unix(1_000), by: Source::Http }),
+            ..Facts::default()
+        };
+        draft.set_facts(ix, facts);
+        let (_snapshots, snapshots) = watch::channel(draft.publish(clock.now()));
+        let (jobs, jobs_rx) = watch::channel(Arc::default());
+        let (history, history_rx) = watch::channel(Arc::default());
+        let inputs = Inputs { jobs: jobs_rx, history: history_rx, ..Inputs::facts_only(snapshots) };
+        let (_settings, settings) = watch::channel(Arc::new(settings(Arc::default())));
+        let (task, mut handle) = Task::new(clock, inputs, settings);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+        let starts = |plan: &Arc<Plan>| plan.start(ix).is_some();
+        let refused = |wanted: &'static str| {
+            move |plan: &Arc<Plan>| {
+                let decided = plan.snapshot.target(ix).map(|target| plan.decision(target));
+                matches!(decided, Some(Decision::Refused(it)) if it.reason.label() == wanted)
+            }
+        };
+        plan_where(&mut handle, starts).await;
+
+        let key = JobKey { node, shard: "a".into(), work: Work::Db };
+        let job = Job {
+            key,
+            target: Some(ix),
+            kind: Kind::Db,
+            owner: Owner::Other,
+            channel: None,
+            since: clock.now(),
+            phase: Phase::Running,
+            progress: None,
+            last_progress: clock.now(),
+            reserved: 0,
+            file_bytes: None,
+            predicted_bytes: None,
+        };
+        let before = time::Instant::now();
+        jobs.send_replace(Arc::new(Jobs { list: vec![job], polled: Vec::new() }));
+        plan_where(&mut handle, refused("running")).await;
+        jobs.send_replace(Arc::default());
+        plan_where(&mut handle, starts).await;
+        assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
+
+        let (since, until) = (clock.now(), clock.now().plus(Duration::from_secs(13)));
+        let mut remembered = History::default();
+        remembered.rests.insert(ix, Rest::CoolDown { since, until });
+        history.send_replace(Arc::new(remembered));
+        let plan = plan_where(&mut handle, refused("cool_down")).await;
+        assert_eq!(plan.next_change, Some(until));
+        let plan = plan_where(&mut handle, starts).await;
+        assert_eq!(plan.made_at, until, "not before, and not at the next tick only");
         stop.cancel();
     }
 

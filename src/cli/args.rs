@@ -23,6 +23,8 @@ pub(super) enum Command {
     Demo(DemoArgs),
     /// Read the cluster once and print what waits and what would be freed.
     Scan(ScanArgs),
+    /// Say what would start now, with the exact requests, and why the rest does not.
+    Plan(PlanArgs),
     /// Say why a target is or is not a candidate.
     Explain(ExplainArgs),
     /// Print how jobs ended, from a running recliner's memory.
@@ -175,6 +177,21 @@ pub(super) struct ScanArgs {
     /// Read as fast as CouchDB answers, not at couchdb.cold_reads_per_second
     #[arg(long)]
     pub(super) no_pace: bool,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct PlanArgs {
+    /// Ask a running recliner, such as http://127.0.0.1:10984, instead of reading the cluster; only
+    /// it knows what failed, what was suspended and since when a target waits
+    #[arg(long = "recliner.url", value_name = "URL")]
+    pub(super) recliner: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, Flags)]

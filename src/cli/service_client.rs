@@ -101,7 +101,6 @@ impl ServiceLogin {
             .no_proxy()
             .referer(false)
             .http1_only()
-            .gzip(true)
             .tls_version_min(Version::TLS_1_2)
             .connect_timeout(CONNECT)
             .timeout(ANSWER);

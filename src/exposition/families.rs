@@ -104,6 +104,21 @@ families! {
         "Highest difference of file and active bytes in the queue of a channel that ranks by slack.";
     CHANNEL_CONCURRENCY_LIMIT: Gauge None "recliner_channel_concurrency_limit" ["channel"]
         "Compactions of the channel that may run on one node at a time.";
+    NODE_CONCURRENCY_LIMIT: Gauge None "recliner_node_concurrency_limit" []
+        "Compactions that may run on one node at a time, whoever starts them.";
+    CLUSTER_CONCURRENCY_LIMIT: Gauge None "recliner_cluster_concurrency_limit" []
+        "Compactions that may run in the whole cluster at a time, whoever starts them.";
+    CHANNEL_WINDOW_OPEN: Gauge None "recliner_channel_window_open" ["channel"]
+        "1 if a window of the channel is open or it has none, 0 if all are closed.";
+    CANDIDATES: Gauge None "recliner_candidates" ["node", "channel", "decision"]
+        "Queued targets by what is decided about them: start, or the reason for which they do not.";
+    GATE_OPEN: Gauge None "recliner_gate_open" ["node", "gate"]
+        "1 if the gate allows starts on the node, 0 if it holds all of them back.";
+    GATE_CLOSED_SINCE_TIMESTAMP: Gauge Seconds
+        "recliner_gate_closed_since_timestamp_seconds" ["node", "gate"]
+        "Unix time since which the gate holds all starts on the node back, in seconds.";
+    SUSPENDED: Gauge None "recliner_suspended" ["scope"]
+        "1 for each suspension in force: all, a node or a channel; 0 for all where there is none.";
 
     JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
         "Number of the newest entry of the journal that is safe on disk.";

@@ -2,6 +2,7 @@
 
 mod disks;
 mod journal;
+mod plan;
 mod present;
 mod pressures;
 

@@ -163,6 +163,11 @@ impl QueueQuery {
     pub(super) fn page(&self) -> Result<Page, String> {
         Page::new(self.offset, self.limit)
     }
+
+    /// Refuses a channel that is not there.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), String> {
+        check_channel(plan, self.channel.as_deref())
+    }
 }
 
 impl ExplainQuery {
@@ -191,11 +196,7 @@ impl TargetQuery {
             })
         });
         let (kind, state) = (kind.transpose()?, state.transpose()?);
-        if let Some(channel) = &self.channel
-            && plan.channels.named(channel).is_none()
-        {
-            return Err(format!("{channel:?} is no channel: {}", channel_names(plan)));
-        }
+        check_channel(plan, self.channel.as_deref())?;
         let sort = self.sort.as_deref().map(|sort| match sort {
             "reclaimable_bytes" => Ok(Sort::Reclaimable),
             "file_bytes" => Ok(Sort::File),
@@ -236,9 +237,12 @@ fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
     key.unwrap_or(f64::NEG_INFINITY)
 }
 
-pub(super) fn channel_names(plan: &Plan) -> String {
+fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
+    let Some(channel) = channel.filter(|name| plan.channels.named(name).is_none()) else {
+        return Ok(());
+    };
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
-    names.join(", ")
+    Err(format!("{channel:?} is no channel: {}", names.join(", ")))
 }
 
 /// A parameter's value as it stands in the address, undecoded.

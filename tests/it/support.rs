@@ -75,6 +75,8 @@ impl Rig {
 
     /// The same with flags of one's own.
     pub(crate) fn with_flags(world: Config, yaml: &str, flags: Flags) -> Self {
+        // What the command installs before anything else; a second time does nothing.
+        let _installed = rustls::crypto::ring::default_provider().install_default();
         let clock = Clock::anchored(START);
         let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
         let settings = load(&flags, yaml);

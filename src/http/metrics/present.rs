@@ -3,7 +3,7 @@
 //! Absent where unknown, zero where known to be zero. Nothing is summed here: totals and
 //! the top targets come with the snapshot.
 
-use super::State;
+use super::{State, plan};
 use crate::{
     channel::{Channel, Mode, Priority},
     couch,
@@ -31,6 +31,7 @@ pub(super) fn write(writer: &mut Writer, state: &State) {
     sizes(writer, &plan);
     top(writer, &plan);
     queues(writer, &plan);
+    plan::write(writer, &plan);
     smoosh(writer, &plan);
 }
 
@@ -62,7 +63,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 }
 
 /// Every node whose targets this process serves, with its place; the pseudo node included.
-fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
+pub(super) fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
     nodes
         .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))

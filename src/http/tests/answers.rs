@@ -83,6 +83,8 @@ async fn a_question_that_means_nothing_is_named() {
         ("targets?node=a&node=b", "node"),
         ("queue?channel=nope", "\"nope\" is no channel: ratio_dbs, "),
         ("queue?kind=db", "kind"),
+        ("plan?channel=nope", "\"nope\" is no channel: ratio_dbs, "),
+        ("plan?target=x", "target"),
         ("queue?limit=10001", "limit 10001"),
         ("explain", "?target="),
         ("explain?id=x", "id"),
@@ -98,6 +100,37 @@ async fn a_question_that_means_nothing_is_named() {
         assert!(!error.contains("deserialize"), "{path}: {error}");
         assert_eq!(body.as_object().unwrap().len(), 3);
     }
+}
+
+#[tokio::test]
+async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
+    let surface = Surface::new();
+    let data = surface.data("/api/v1/plan").await;
+    assert_eq!(data["mode"], "advise");
+    let starts = data["starts"].as_array().unwrap();
+    assert_eq!(starts.len(), 1, "{data}");
+    assert_eq!(starts[0]["id"], SHARD);
+    assert_eq!(
+        starts[0]["request"],
+        "POST /_node/couchdb@a/shards%2F00000000-ffffffff%2Forders.17/_compact"
+    );
+    assert_eq!(starts[0]["caveats"], json!(["unknown_disk", "unknown_rate"]));
+    assert_eq!(starts[0]["duration_seconds"], Value::Null);
+    let odd = data["refused"].as_array().unwrap().iter().find(|it| it["id"] == ODD).unwrap();
+    assert_eq!(odd["refusal"]["reason"], "channel_limit");
+    assert_eq!(
+        odd["why"],
+        "1 job of ratio_dbs run or start before it on the node, and its concurrency is 1"
+    );
+    let waiting = json!({"node": "couchdb@a", "channel": "ratio_dbs", "starts": 1, "refused": {"channel_limit": 1}});
+    assert!(data["candidates"].as_array().unwrap().contains(&waiting), "{data}");
+    let page = surface.data("/api/v1/plan?node=_cluster&limit=1&offset=1").await;
+    assert_eq!(page["starts"], json!([]));
+    assert_eq!(page["refused"].as_array().unwrap().len(), 1);
+    assert_eq!(page["total"], 2);
+    let explained = surface.data(&format!("/api/v1/explain?target={}", encoded(SHARD))).await;
+    assert_eq!(explained["targets"][0]["start"]["request"], starts[0]["request"]);
+    assert_eq!(explained["targets"][0]["why"], Value::Null);
 }
 
 #[tokio::test]

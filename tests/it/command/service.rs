@@ -53,9 +53,15 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     for node in NODES {
         assert!(metrics.contains(&format!("recliner_node_up{{node=\"{node}\"}} 1")), "{metrics}");
     }
-    for path in
-        ["/metrics", "/", "/api/v1/status", "/api/v1/config", "/api/v1/targets", "/api/v1/queue"]
-    {
+    for path in [
+        "/metrics",
+        "/",
+        "/api/v1/status",
+        "/api/v1/config",
+        "/api/v1/targets",
+        "/api/v1/queue",
+        "/api/v1/plan",
+    ] {
         let (status, body) = get(path).await;
         assert_eq!(status, 200, "{path}");
         assert!(!body.contains(PASSWORD), "{path}");
