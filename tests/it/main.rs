@@ -4,6 +4,7 @@ mod cluster;
 mod command;
 mod conformance;
 mod docs;
+mod enforce;
 mod faults;
 mod house;
 mod live;
