@@ -328,7 +328,7 @@ async fn a_full_disk_makes_no_storm() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_down_takes_its_jobs_along_and_they_are_not_taken_for_done() {
     let database =
-        Database { q: 1, n: 1, placed_on: vec![B.into()], docs: 200_000, ..bloated("orders") };
+        Database { q: 1, n: 1, placed_on: vec![B.into()], docs: 80_000, ..bloated("orders") };
     let mut scene = Scene::new(slow(nodes().with(database)));
     let chain = scene.chain(&Wish::default());
     scene.pass(30).await;
