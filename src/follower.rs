@@ -211,6 +211,23 @@ impl Task {
         (Self { clock, state, outbox, scanner, settings, jobs, history, counts, commands }, handle)
     }
 
+    /// Waits for what an earlier process left, then follows. Until then every start is held
+    /// back, and orders wait.
+    pub async fn run_after(
+        mut self,
+        recovering: impl Future<Output = Option<Recovered>>,
+        stop: CancellationToken,
+    ) {
+        let why = "what an earlier process left is not read yet".to_owned();
+        self.history.send_modify(|history| {
+            Arc::make_mut(history).journal_trouble = Some((self.clock.now(), why));
+        });
+        if let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await {
+            self.state = State::new(recovered, self.clock.now());
+            self.run(stop).await;
+        }
+    }
+
     /// Follows until `stop`, or until nobody polls any more.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut tick = time::interval(PERIOD);

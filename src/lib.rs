@@ -44,12 +44,13 @@
 //!  cli
 //!  service
 //!  sim
-//!  http      config
-//!  report    enforcer
+//!  http
+//!  report    config       enforcer
 //!  planner   follower
 //!  scanner   smoosh
 //!  plan
-//!  job       disk         pressure
+//!  disk      pressure
+//!  job       journal
 //!  queue     inventory    memory
 //!  settings  score        snapshot
 //!  channel   exposition   estimate
@@ -115,6 +116,7 @@ pub mod follower;
 pub mod http;
 pub mod inventory;
 pub mod job;
+pub mod journal;
 pub mod log;
 pub mod memory;
 pub mod pattern;

@@ -141,9 +141,6 @@ impl Client {
     }
 
     /// Asks and reads; `check` says whether the answer is about what was asked.
-    ///
-    /// What any server can answer is asked of another one where the first talks nonsense:
-    /// that says nothing of the cluster.
     async fn get_checked<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -151,13 +148,29 @@ impl Client {
         cold: bool,
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Result<T, Error> {
+        self.get_timed(route, whom, cold, check).await.map(|(read, _)| read)
+    }
+
+    /// The same, with how long the server took for the answer; what waited here for its
+    /// turn is no part of that.
+    ///
+    /// What any server can answer is asked of another one where the first talks nonsense:
+    /// that says nothing of the cluster.
+    async fn get_timed<T: DeserializeOwned + Send + 'static>(
+        &self,
+        route: Route<'_>,
+        whom: Whom<'_>,
+        cold: bool,
+        check: impl Fn(&T) -> Result<(), String>,
+    ) -> Result<(T, Duration), Error> {
         let path = route.path()?;
         let mut tried = Vec::new();
         loop {
             let error = match self.ask(route, &path, whom, cold, &mut tried).await {
                 Ok((way, answer)) => {
+                    let took = answer.2;
                     match self.shared.sender.read(route, &path, &way, answer, &check).await {
-                        Ok(read) => return Ok(read),
+                        Ok(read) => return Ok((read, took)),
                         Err(error) => {
                             tried.push(way.server.address.clone());
                             error

@@ -269,11 +269,8 @@ impl<'a> Route<'a> {
     /// The verb it is sent with.
     #[must_use]
     pub const fn method(&self) -> http::Method {
-        if self.changes_something() || matches!(self, Self::Login) {
-            http::Method::POST
-        } else {
-            http::Method::GET
-        }
+        let posts = self.changes_something() || matches!(self, Self::Login);
+        if posts { http::Method::POST } else { http::Method::GET }
     }
 
     /// Whether it starts work, rather than reads.

@@ -1,5 +1,6 @@
 //! The web surface as a whole, asked through the router without a socket.
 
+mod admin;
 mod answers;
 mod orders;
 mod page;
@@ -152,7 +153,9 @@ impl Surface {
             about: Arc::new(about),
             config: config_rx,
             registry: prometheus::Registry::new(),
-            orders: Some(orders_tx),
+            orders: orders_tx,
+            allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
+            web: Web::default(),
         };
         Self { state, plan, status, config, orders }
     }

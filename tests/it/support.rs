@@ -10,7 +10,7 @@ use recliner::{
     facts::Facts,
     plan::Plan,
     scanner::{Command, Status},
-    service::{Tasks, Watch},
+    service::{Surroundings, Tasks, Watch},
     settings::Settings,
     sim::{Cluster, Config, Database, Exchange},
     snapshot::{Node, TargetRef},
@@ -78,8 +78,10 @@ impl Rig {
         let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
         let transport = Transport::InProcess(cluster.by_host());
         let registry = prometheus::Registry::new();
-        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop)
-            .expect("the settings are sound");
+        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, |_| {
+            Surroundings::none()
+        })
+        .expect("the settings are sound");
         Self { cluster, watch, settings, flags, tasks, stop }
     }
 
