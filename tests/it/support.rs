@@ -2,9 +2,9 @@
 //! the world's truth in the form in which recliner tells it.
 //!
 //! Owns no expectation of its own but one: whatever a test does, advise sends nothing but GET
-//! and its login, and enforce keeps every law of [`crate::enforce::judge`].
+//! and its login, and enforce keeps every law of [`crate::scenario::judge`].
 
-use crate::enforce::judge;
+use crate::scenario::judge;
 use recliner::{
     channel::Mode,
     clock::{Clock, Moment},
