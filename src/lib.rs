@@ -49,7 +49,7 @@
 //!  planner
 //!  scanner   smoosh
 //!  plan
-//!  disk      pressure
+//!  disk      pressure     takeover
 //!  job
 //!  queue     inventory
 //!  settings  score        snapshot    memory
@@ -130,6 +130,7 @@ pub mod sim;
 pub mod size;
 pub mod smoosh;
 pub mod snapshot;
+pub mod takeover;
 pub mod target;
 pub mod version;
 pub mod window;

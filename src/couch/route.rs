@@ -5,9 +5,11 @@
 
 mod path;
 
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method};
 use path::Path;
 
-/// One thing to read from CouchDB.
+/// One thing to ask of CouchDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// `/`: version, uuid, vendor of the server that is asked.
@@ -132,6 +134,27 @@ pub enum Route<'a> {
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
+    /// PUT `/_node/{node}/_config/{section}/{key}`: sets a value until the node restarts.
+    SetConfig {
+        /// The node.
+        node: &'a str,
+        /// The section.
+        section: &'a str,
+        /// The key.
+        key: &'a str,
+        /// The value.
+        value: &'a str,
+    },
+    /// DELETE `/_node/{node}/_config/{section}/{key}`: puts back what the node's files say,
+    /// which may be nothing.
+    ResetConfig {
+        /// The node.
+        node: &'a str,
+        /// The section.
+        section: &'a str,
+        /// The key.
+        key: &'a str,
+    },
 }
 
 /// A name that no request can carry safely.
@@ -165,7 +188,7 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 23] = [
+    pub const LABELS: [&'static str; 25] = [
         "welcome",
         "node_welcome",
         "up",
@@ -189,6 +212,8 @@ impl<'a> Route<'a> {
         "active_tasks",
         "system",
         "reshard_jobs",
+        "set_config",
+        "reset_config",
     ];
 
     /// The metric label: closed, see [`Self::LABELS`].
@@ -218,7 +243,37 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { .. } => "active_tasks",
             Self::System { .. } => "system",
             Self::ReshardJobs => "reshard_jobs",
+            Self::SetConfig { .. } => "set_config",
+            Self::ResetConfig { .. } => "reset_config",
         }
+    }
+
+    /// The verb it is sent with.
+    #[must_use]
+    pub const fn method(&self) -> Method {
+        if matches!(self, Self::SetConfig { .. }) {
+            Method::PUT
+        } else if matches!(self, Self::ResetConfig { .. }) {
+            Method::DELETE
+        } else {
+            Method::GET
+        }
+    }
+
+    /// What is sent with it, in JSON.
+    pub(super) fn body(&self) -> Option<Bytes> {
+        let Self::SetConfig { value, .. } = self else { return None };
+        Some(serde_json::Value::from(*value).to_string().into())
+    }
+
+    /// A header of its own. CouchDB writes a value to its files unless this one keeps it from
+    /// that; it ignores a query parameter of the same meaning.
+    pub(super) const fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        if !matches!(self, Self::SetConfig { .. } | Self::ResetConfig { .. }) {
+            return None;
+        }
+        let name = HeaderName::from_static("x-couch-persist");
+        Some((name, HeaderValue::from_static("false")))
     }
 
     /// The largest body to accept, in bytes, after decompression.
@@ -247,7 +302,9 @@ impl<'a> Route<'a> {
             | Self::ShardViewInfo { .. }
             | Self::Database { .. }
             | Self::ViewInfo { .. }
-            | Self::DocShards { .. } => MIB,
+            | Self::DocShards { .. }
+            | Self::SetConfig { .. }
+            | Self::ResetConfig { .. } => MIB,
         }
     }
 
@@ -281,7 +338,9 @@ impl<'a> Route<'a> {
             | Self::ConfigSection { .. }
             | Self::Config { .. }
             | Self::ActiveTasks { .. }
-            | Self::ReshardJobs => true,
+            | Self::ReshardJobs
+            | Self::SetConfig { .. }
+            | Self::ResetConfig { .. } => true,
         }
     }
 
@@ -313,7 +372,9 @@ impl<'a> Route<'a> {
             | Self::ConfigSection { node, .. }
             | Self::Config { node }
             | Self::ActiveTasks { node }
-            | Self::System { node } => Some(node),
+            | Self::System { node }
+            | Self::SetConfig { node, .. }
+            | Self::ResetConfig { node, .. } => Some(node),
             Self::Welcome
             | Self::Up
             | Self::Session
@@ -370,6 +431,10 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
+            Self::SetConfig { node, section, key, .. }
+            | Self::ResetConfig { node, section, key } => {
+                Path::node(node)?.fixed("/_config").and(section)?.and(key)
+            }
         };
         path.map(Path::into_text)
     }

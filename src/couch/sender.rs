@@ -5,7 +5,7 @@ use super::{
     directory::Way,
     gate::Pass,
     metrics,
-    transport::{Failure, Reply, Transport},
+    transport::{Failure, Outgoing, Reply, Transport},
     wire,
 };
 use bytes::Bytes;
@@ -45,7 +45,15 @@ impl Sender {
     ) -> Result<Answer, Error> {
         let start = Instant::now();
         let at = &way.server.address;
-        let sending = self.transport.get(at, path, pass.header.as_ref(), route.body_limit());
+        let out = Outgoing {
+            method: route.method(),
+            path,
+            login: pass.header.as_ref(),
+            header: route.header(),
+            body: route.body(),
+            limit: route.body_limit(),
+        };
+        let sending = self.transport.send(at, out);
         let outcome = tokio::time::timeout(self.timeout, sending).await;
         let took = start.elapsed();
         let reply = match outcome {

@@ -7,7 +7,7 @@ pub use tls::TlsError;
 use super::{Address, Settings, Unaddressable};
 use axum::{Router, body::Body};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::BodyExt as _;
 use std::{error::Error as StdError, time::Duration};
 use tower::ServiceExt as _;
@@ -55,6 +55,34 @@ impl Transport {
     }
 }
 
+/// What goes out.
+#[derive(Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    pub(super) login: Option<&'a HeaderValue>,
+    /// What a route adds.
+    pub(super) header: Option<(HeaderName, HeaderValue)>,
+    /// What is sent, in JSON.
+    pub(super) body: Option<Bytes>,
+    /// The largest body to accept, in bytes.
+    pub(super) limit: usize,
+}
+
+impl Outgoing<'_> {
+    fn write_headers(&mut self, headers: &mut HeaderMap) {
+        if let Some(login) = self.login {
+            headers.insert(header::AUTHORIZATION, login.clone());
+        }
+        if let Some((name, value)) = self.header.take() {
+            headers.insert(name, value);
+        }
+        if self.body.is_some() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+    }
+}
+
 /// What came back.
 #[derive(Debug)]
 pub(super) struct Reply {
@@ -80,17 +108,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(60);
 
 impl Transport {
-    /// Sends one GET and reads its whole body, of `limit` bytes at most.
-    pub(super) async fn get(
-        &self,
-        at: &Address,
-        path: &str,
-        login: Option<&HeaderValue>,
-        limit: usize,
-    ) -> Result<Reply, Failure> {
+    /// Sends one request and reads the whole body that comes back.
+    pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
         match self {
-            Self::Http(client) => over_the_network(client, at, path, login, limit).await,
-            Self::InProcess(router) => in_process(router, at, path, login, limit).await,
+            Self::Http(client) => over_the_network(client, at, out).await,
+            Self::InProcess(router) => in_process(router, at, out).await,
         }
     }
 }
@@ -150,19 +172,17 @@ impl Collected {
 async fn over_the_network(
     client: &reqwest::Client,
     at: &Address,
-    path: &str,
-    login: Option<&HeaderValue>,
-    limit: usize,
+    mut out: Outgoing<'_>,
 ) -> Result<Reply, Failure> {
-    let url = reqwest::Url::parse(&[at.as_str(), path].concat())
+    let url = reqwest::Url::parse(&[at.as_str(), out.path].concat())
         .map_err(|error| Failure::Connect(error.to_string()))?;
-    let (only_path, query) = split(path);
+    let limit = out.limit;
+    let (only_path, query) = split(out.path);
     same(only_path, url.path().strip_prefix(at.prefix()).unwrap_or_default())?;
     same(query.unwrap_or_default(), url.query().unwrap_or_default())?;
-    let mut request = reqwest::Request::new(http::Method::GET, url);
-    if let Some(login) = login {
-        request.headers_mut().insert(header::AUTHORIZATION, login.clone());
-    }
+    let mut request = reqwest::Request::new(out.method.clone(), url);
+    out.write_headers(request.headers_mut());
+    *request.body_mut() = out.body.take().map(reqwest::Body::from);
     let mut response = client.execute(request).await.map_err(Failure::of)?;
     let expected = response
         .content_length()
@@ -187,21 +207,21 @@ async fn over_the_network(
 async fn in_process(
     router: &Router,
     at: &Address,
-    path: &str,
-    login: Option<&HeaderValue>,
-    limit: usize,
+    mut out: Outgoing<'_>,
 ) -> Result<Reply, Failure> {
     let refused = |error: http::Error| Failure::Connect(error.to_string());
-    let mut request = http::Request::get([at.prefix(), path].concat())
+    let mut request = http::Request::builder()
+        .method(out.method.clone())
+        .uri([at.prefix(), out.path].concat())
         .header(header::HOST, at.authority())
         .body(Body::empty())
         .map_err(refused)?;
-    let (only_path, query) = split(path);
+    let limit = out.limit;
+    let (only_path, query) = split(out.path);
     same(only_path, request.uri().path().strip_prefix(at.prefix()).unwrap_or_default())?;
     same(query.unwrap_or_default(), request.uri().query().unwrap_or_default())?;
-    if let Some(login) = login {
-        request.headers_mut().insert(header::AUTHORIZATION, login.clone());
-    }
+    out.write_headers(request.headers_mut());
+    *request.body_mut() = out.body.take().map_or_else(Body::empty, Body::from);
     let Ok(response) = router.clone().oneshot(request).await;
     let (head, mut stream) = response.into_parts();
     let mut body = Collected::default();

@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["settings", "score", "snapshot", "memory"],
     &["queue", "inventory"],
     &["job"],
-    &["disk", "pressure"],
+    &["disk", "pressure", "takeover"],
     &["plan"],
     &["scanner", "smoosh"],
     &["planner"],

@@ -28,6 +28,8 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::ActiveTasks { node },
         Route::System { node },
         Route::ReshardJobs,
+        Route::SetConfig { node, section: db, key: "k", value: "v" },
+        Route::ResetConfig { node, section: db, key: "k" },
         Route::Config { node },
     ]
 }
@@ -69,6 +71,8 @@ fn paths_are_those_couchdb_answers() {
             "/_node/couchdb@a/_active_tasks",
             "/_node/couchdb@a/_system",
             "/_reshard/jobs",
+            &format!("/_node/couchdb@a/_config/{encoded}/k"),
+            &format!("/_node/couchdb@a/_config/{encoded}/k"),
             "/_node/couchdb@a/_config",
         ]
     );
@@ -93,6 +97,8 @@ fn dots_and_empty_names_are_refused_by_name() {
             (Route::ViewInfo { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ShardViewInfo { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::ConfigSection { node: "n", section: name }, name),
+            (Route::SetConfig { node: "n", section: name, key: "k", value: "v" }, name),
+            (Route::ResetConfig { node: "n", section: "s", key: name }, name),
         ] {
             let refused =
                 Unaddressable::Segment { segment: name.to_owned(), whole: whole.to_owned() };

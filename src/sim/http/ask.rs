@@ -19,6 +19,8 @@ pub(in crate::sim) struct Ask {
     pub(in crate::sim) node: String,
     pub(in crate::sim) login: Login,
     pub(in crate::sim) content_type: Option<String>,
+    /// Whether what it changes goes to the node's files too (`X-Couch-Persist`).
+    pub(in crate::sim) persists: bool,
     pub(in crate::sim) body: Bytes,
     /// Seconds since 1970 at the world's start.
     pub(in crate::sim) wall_start: u64,
@@ -54,6 +56,7 @@ impl Ask {
         wall_start: u64,
     ) -> Self {
         let content_type = parts.headers.get(http::header::CONTENT_TYPE);
+        let persist = parts.headers.get("x-couch-persist");
         let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
         Self {
             method,
@@ -62,6 +65,7 @@ impl Ask {
             node,
             login,
             content_type: content_type.and_then(|value| value.to_str().ok()).map(str::to_owned),
+            persists: persist.is_none_or(|value| value != "false"),
             body,
             wall_start,
         }
