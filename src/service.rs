@@ -12,13 +12,13 @@ pub use watch::{Tasks, Watch};
 use crate::{
     channel::Mode,
     clock::Clock,
-    config::{self, Loaded},
+    config::{self, Loaded, Problems},
     couch::{ConnectError, Transport},
-    http::{self, About, ConfigStatus, Order},
+    http::{self, About, ConfigStatus, Order, orders::Denied},
     settings::Settings,
 };
 use orders::Signals;
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch as latest},
@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 /// How long tasks may take to end.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Orders over HTTP: one at a time, and one that waits.
-const ORDERS: usize = 1;
+/// Orders over HTTP that may wait.
+const ORDERS: usize = 8;
 
 /// Reads the configuration again.
 pub type Reload = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
@@ -46,12 +46,9 @@ pub enum StartError {
         /// What the system said.
         why: io::Error,
     },
-    /// A file with users or certificates was named: serving without them would leave open
-    /// what its author closed.
-    #[error(
-        "--web.config.file={}: this version has no users and no TLS of its own; leave the flag out and put a proxy in front", .0.display()
-    )]
-    WebConfig(PathBuf),
+    /// The users, certificates or headers cannot be used, or there should be users.
+    #[error(transparent)]
+    Web(#[from] Problems),
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(io::Error),
@@ -79,6 +76,7 @@ pub struct Service {
     watch: Watch,
     tasks: Tasks,
     stop: CancellationToken,
+    web: http::Web,
     settings: Settings,
     /// What it started with: keys that wait for a restart are still in force from here.
     started: Box<Settings>,
@@ -98,8 +96,9 @@ impl Service {
         about: About,
         clock: Clock,
     ) -> Result<Self, StartError> {
-        if let Some(file) = &settings.web.config_file {
-            return Err(StartError::WebConfig(file.clone()));
+        let web = http::Web::open(settings.web.config_file.as_deref())?;
+        if let Some(problem) = config::open_to_strangers(&settings, web.has_users()) {
+            return Err(Problems::new(vec![problem]).into());
         }
         let address = settings.web.listen_address;
         let listener =
@@ -118,15 +117,21 @@ impl Service {
             about: Arc::new(about),
             config: config_rx,
             registry,
-            orders: settings.web.enable_lifecycle.then_some(orders_tx),
+            orders: orders_tx,
+            allow: http::Allow {
+                lifecycle: settings.web.enable_lifecycle,
+                admin: settings.web.enable_admin_api,
+                names: orders::own_names().into(),
+            },
+            web: web.clone(),
         };
-        let ended = stop.clone();
+        let (ended, door) = (stop.clone(), web.clone());
         tasks.spawn(async move {
-            http::serve(listener, http::router(state), ended).await;
+            http::serve(listener, http::router(state), door, ended).await;
             "web server"
         });
         let started = Box::new(settings.clone());
-        Ok(Self { address, watch, tasks, stop, settings, started, config, orders, clock })
+        Ok(Self { address, watch, tasks, stop, web, settings, started, config, orders, clock })
     }
 
     /// Where it listens.
@@ -173,6 +178,9 @@ impl Service {
                         // Whoever asked may have gone; the reload counts all the same.
                         let _gone = answer.send(self.reload(&mut reload));
                     }
+                    order => order.deny(Denied::Unavailable(
+                        "this version only advises: it takes no such order yet".to_owned(),
+                    )),
                 },
                 Some(name) = self.tasks.next_ended() => break Ended::Died(name),
             }
@@ -197,7 +205,14 @@ impl Service {
     /// Reads the configuration again: a good one takes effect as a whole, a bad one not at
     /// all.
     fn reload(&mut self, read: &mut Reload) -> Result<(), String> {
-        let loaded = match read() {
+        let still_closed = |loaded: Loaded| match config::open_to_strangers(
+            &loaded.settings,
+            self.web.has_users(),
+        ) {
+            None => Ok(loaded),
+            Some(problem) => Err(problem.to_string()),
+        };
+        let loaded = match read().and_then(still_closed) {
             Ok(loaded) => loaded,
             Err(why) => {
                 self.config.send_modify(|config| {

@@ -3,14 +3,16 @@
 use super::{
     Exit, Failure,
     args::{ExplainArgs, Format},
-    once, print, print_json, table,
+    once, print, print_json,
+    service_client::ServiceClient,
+    table,
 };
 use crate::report::{self, Found, Target};
 use serde_json::{Value, json};
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
     let (targets, unseen) = match &args.recliner {
-        Some(url) => (asked(url, &args.target).await?, None),
+        Some(url) => (asked(&args.login.client(url)?, &args.target).await?, None),
         None => read(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
     };
     let memory = unseen.is_none();
@@ -58,20 +60,11 @@ async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
 }
 
 /// Asks a service that remembers.
-async fn asked(url: &str, target: &str) -> Result<Vec<Value>, Failure> {
-    let base = url.trim_end_matches('/');
-    let at = reqwest::Url::parse_with_params(
-        &format!("{base}/api/v1/explain"),
-        [("target", target), ("limit", "10000")],
-    )
-    .map_err(|why| Failure::usage(format!("--recliner.url {url:?} is not a URL: {why}")))?;
-    let refused = |why: String| Failure::failed(format!("cannot ask recliner at {base}: {why}"));
-    let answer = reqwest::get(at).await.map_err(|why| refused(why.to_string()))?;
-    let body = answer.bytes().await.map_err(|why| refused(why.to_string()))?;
-    let body: Value = serde_json::from_slice(&body).map_err(|why| refused(why.to_string()))?;
-    match (body["data"]["targets"].as_array(), body["error"].as_str()) {
-        (Some(targets), _) => Ok(targets.clone()),
-        (None, Some(why)) => Err(Failure::failed(why)),
-        (None, None) => Err(refused("it answered no JSON of recliner's".to_owned())),
+async fn asked(client: &ServiceClient, target: &str) -> Result<Vec<Value>, Failure> {
+    let query = [("target", target), ("limit", "10000")];
+    let mut data = client.get("/api/v1/explain", &query).await?;
+    match data["targets"].take() {
+        Value::Array(targets) => Ok(targets),
+        _ => Err(Failure::failed(format!("{} answered without targets", client.base()))),
     }
 }

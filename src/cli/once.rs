@@ -56,7 +56,10 @@ impl SourceArgs {
 
 /// Reads the configuration, from a file where one is named.
 pub(super) fn load(flags: &Flags, file: Option<&Path>) -> Result<Loaded, Failure> {
-    let bytes = file.map(config::read_file).transpose().map_err(Failure::usage)?;
+    let bytes = file
+        .map(|file| config::read_file(file, "--config.file"))
+        .transpose()
+        .map_err(Failure::usage)?;
     let file = file.zip(bytes.as_deref()).map(|(name, bytes)| config::File { name, bytes });
     config::load(flags, file).map_err(Failure::usage)
 }

@@ -29,6 +29,7 @@ impl WebArgs {
         Flags {
             web_listen_address: self.listen.map(|address| address.to_string()),
             web_enable_lifecycle: self.lifecycle,
+            web_enable_admin_api: self.admin,
             web_config_file: self.web_config.clone(),
             ..flags
         }
@@ -72,7 +73,7 @@ fn tell(findings: &[Finding]) {
 /// Why the service does not start: a flag it cannot honour is bad usage.
 pub(super) fn unstarted(why: StartError) -> Failure {
     match why {
-        StartError::WebConfig(_) => Failure::usage(why),
+        StartError::Web(_) => Failure::usage(why),
         StartError::Listen { .. }
         | StartError::Signals(_)
         | StartError::Connect(_)

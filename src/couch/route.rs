@@ -1,5 +1,8 @@
 //! Every URL this program can send, from typed parts.
 //!
+//! What changes something is here too, because one place builds paths: POST by what starts
+//! compactions, PUT and DELETE by what takes smoosh's channels over.
+//!
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a
 //! URL library folds `.` and `..`, even percent-encoded, into another path.
 
@@ -23,6 +26,8 @@ pub enum Route<'a> {
     Up,
     /// `/_session`: who the login is.
     Session,
+    /// `POST /_session`: begins a session.
+    Login,
     /// `/_node/{node}/_session`: who the login is on the node behind the entry.
     NodeSession {
         /// The node.
@@ -134,6 +139,36 @@ pub enum Route<'a> {
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
+    /// POST `/_node/{node}/{shard}/_compact`: compacts one shard copy.
+    NodeCompact {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name, or that of a node-local database.
+        shard: &'a str,
+    },
+    /// POST `/_node/{node}/{shard}/_compact/{name}`: compacts one copy of a view index;
+    /// answered only on the range that holds the design document.
+    NodeCompactView {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name.
+        shard: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// POST `/{db}/_compact/{name}`: compacts every copy of a view index on every node at
+    /// once.
+    CompactView {
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// POST `/{db}/_view_cleanup`: deletes stale index files on every node.
+    ViewCleanup {
+        /// The database.
+        db: &'a str,
+    },
     /// PUT `/_node/{node}/_config/{section}/{key}`: sets a value until the node restarts.
     SetConfig {
         /// The node.
@@ -188,11 +223,12 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 25] = [
+    pub const LABELS: [&'static str; 30] = [
         "welcome",
         "node_welcome",
         "up",
         "session",
+        "login",
         "node_session",
         "membership",
         "local_name",
@@ -212,6 +248,10 @@ impl<'a> Route<'a> {
         "active_tasks",
         "system",
         "reshard_jobs",
+        "node_compact",
+        "node_compact_view",
+        "compact_view",
+        "view_cleanup",
         "set_config",
         "reset_config",
     ];
@@ -224,6 +264,7 @@ impl<'a> Route<'a> {
             Self::NodeWelcome { .. } => "node_welcome",
             Self::Up => "up",
             Self::Session => "session",
+            Self::Login => "login",
             Self::NodeSession { .. } => "node_session",
             Self::Membership => "membership",
             Self::LocalName => "local_name",
@@ -243,6 +284,10 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { .. } => "active_tasks",
             Self::System { .. } => "system",
             Self::ReshardJobs => "reshard_jobs",
+            Self::NodeCompact { .. } => "node_compact",
+            Self::NodeCompactView { .. } => "node_compact_view",
+            Self::CompactView { .. } => "compact_view",
+            Self::ViewCleanup { .. } => "view_cleanup",
             Self::SetConfig { .. } => "set_config",
             Self::ResetConfig { .. } => "reset_config",
         }
@@ -255,13 +300,15 @@ impl<'a> Route<'a> {
             Method::PUT
         } else if matches!(self, Self::ResetConfig { .. }) {
             Method::DELETE
+        } else if self.starts_work() || matches!(self, Self::Login) {
+            Method::POST
         } else {
             Method::GET
         }
     }
 
-    /// What is sent with it, in JSON.
-    pub(super) fn body(&self) -> Option<Bytes> {
+    /// The value to set, as CouchDB wants it.
+    pub(super) fn value(&self) -> Option<Bytes> {
         let Self::SetConfig { value, .. } = self else { return None };
         Some(serde_json::Value::from(*value).to_string().into())
     }
@@ -274,6 +321,18 @@ impl<'a> Route<'a> {
         }
         let name = HeaderName::from_static("x-couch-persist");
         Some((name, HeaderValue::from_static("false")))
+    }
+
+    /// Whether it starts work, rather than reads.
+    #[must_use]
+    pub const fn starts_work(&self) -> bool {
+        matches!(
+            self,
+            Self::NodeCompact { .. }
+                | Self::NodeCompactView { .. }
+                | Self::CompactView { .. }
+                | Self::ViewCleanup { .. }
+        )
     }
 
     /// The largest body to accept, in bytes, after decompression.
@@ -295,6 +354,7 @@ impl<'a> Route<'a> {
             | Self::NodeWelcome { .. }
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::NodeSession { .. }
             | Self::LocalName
             | Self::NodeVersions { .. }
@@ -303,6 +363,10 @@ impl<'a> Route<'a> {
             | Self::Database { .. }
             | Self::ViewInfo { .. }
             | Self::DocShards { .. }
+            | Self::NodeCompact { .. }
+            | Self::NodeCompactView { .. }
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. }
             | Self::SetConfig { .. }
             | Self::ResetConfig { .. } => MIB,
         }
@@ -316,6 +380,7 @@ impl<'a> Route<'a> {
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             // Role `_metrics` suffices since 3.0.
             | Self::System { .. }
             // Where `[chttpd] admin_only_all_dbs` is false.
@@ -339,6 +404,11 @@ impl<'a> Route<'a> {
             | Self::Config { .. }
             | Self::ActiveTasks { .. }
             | Self::ReshardJobs
+            | Self::NodeCompact { .. }
+            | Self::NodeCompactView { .. }
+            // Admins of the database suffice.
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. }
             | Self::SetConfig { .. }
             | Self::ResetConfig { .. } => true,
         }
@@ -355,6 +425,10 @@ impl<'a> Route<'a> {
                 | Self::Database { .. }
                 | Self::ViewInfo { .. }
                 | Self::DesignDocs { .. }
+                | Self::NodeCompact { .. }
+                | Self::NodeCompactView { .. }
+                | Self::CompactView { .. }
+                | Self::ViewCleanup { .. }
         )
     }
 
@@ -373,11 +447,14 @@ impl<'a> Route<'a> {
             | Self::Config { node }
             | Self::ActiveTasks { node }
             | Self::System { node }
+            | Self::NodeCompact { node, .. }
+            | Self::NodeCompactView { node, .. }
             | Self::SetConfig { node, .. }
             | Self::ResetConfig { node, .. } => Some(node),
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::Membership
             | Self::LocalName
             | Self::ShardMap { .. }
@@ -388,7 +465,9 @@ impl<'a> Route<'a> {
             | Self::ViewInfo { .. }
             | Self::DocShards { .. }
             | Self::SmooshStatus
-            | Self::ReshardJobs => None,
+            | Self::ReshardJobs
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. } => None,
         }
     }
 
@@ -402,7 +481,7 @@ impl<'a> Route<'a> {
             Self::Welcome => fixed("/"),
             Self::NodeWelcome { node } => Path::node(node),
             Self::Up => fixed("/_up"),
-            Self::Session => fixed("/_session"),
+            Self::Session | Self::Login => fixed("/_session"),
             Self::NodeSession { node } => Ok(Path::node(node)?.fixed("/_session")),
             Self::Membership => fixed("/_membership"),
             Self::LocalName => fixed("/_node/_local"),
@@ -431,6 +510,14 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
+            Self::NodeCompact { node, shard } => {
+                Ok(Path::node(node)?.and(shard)?.fixed("/_compact"))
+            }
+            Self::NodeCompactView { node, shard, ddoc } => {
+                Path::node(node)?.and(shard)?.fixed("/_compact").design_name(ddoc)
+            }
+            Self::CompactView { db, ddoc } => Path::db(db)?.fixed("/_compact").design_name(ddoc),
+            Self::ViewCleanup { db } => Ok(Path::db(db)?.fixed("/_view_cleanup")),
             Self::SetConfig { node, section, key, .. }
             | Self::ResetConfig { node, section, key } => {
                 Path::node(node)?.fixed("/_config").and(section)?.and(key)

@@ -4,7 +4,7 @@ mod tls;
 
 pub use tls::TlsError;
 
-use super::{Address, Settings, Unaddressable};
+use super::{Address, Settings, Unaddressable, credential::Cookie};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -60,24 +60,22 @@ impl Transport {
 pub(super) struct Outgoing<'a> {
     pub(super) method: Method,
     pub(super) path: &'a str,
-    pub(super) login: Option<&'a HeaderValue>,
-    /// What a route adds.
+    /// The header that shows the login.
+    pub(super) login: Option<(HeaderName, HeaderValue)>,
+    /// What the route adds.
     pub(super) header: Option<(HeaderName, HeaderValue)>,
     /// What is sent, in JSON.
-    pub(super) body: Option<Bytes>,
+    pub(super) form: Option<Bytes>,
     /// The largest body to accept, in bytes.
     pub(super) limit: usize,
 }
 
 impl Outgoing<'_> {
-    fn write_headers(&mut self, headers: &mut HeaderMap) {
-        if let Some(login) = self.login {
-            headers.insert(header::AUTHORIZATION, login.clone());
+    fn write_headers(&self, headers: &mut HeaderMap) {
+        for (name, value) in self.login.iter().chain(&self.header) {
+            headers.insert(name.clone(), value.clone());
         }
-        if let Some((name, value)) = self.header.take() {
-            headers.insert(name, value);
-        }
-        if self.body.is_some() {
+        if self.form.is_some() {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
     }
@@ -88,6 +86,8 @@ impl Outgoing<'_> {
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) location: Option<String>,
+    /// A session that begins or goes on.
+    pub(super) cookie: Option<Cookie>,
     pub(super) body: Bytes,
 }
 
@@ -172,17 +172,17 @@ impl Collected {
 async fn over_the_network(
     client: &reqwest::Client,
     at: &Address,
-    mut out: Outgoing<'_>,
+    out: Outgoing<'_>,
 ) -> Result<Reply, Failure> {
     let url = reqwest::Url::parse(&[at.as_str(), out.path].concat())
         .map_err(|error| Failure::Connect(error.to_string()))?;
-    let limit = out.limit;
     let (only_path, query) = split(out.path);
     same(only_path, url.path().strip_prefix(at.prefix()).unwrap_or_default())?;
     same(query.unwrap_or_default(), url.query().unwrap_or_default())?;
     let mut request = reqwest::Request::new(out.method.clone(), url);
     out.write_headers(request.headers_mut());
-    *request.body_mut() = out.body.take().map(reqwest::Body::from);
+    let limit = out.limit;
+    *request.body_mut() = out.form.map(reqwest::Body::from);
     let mut response = client.execute(request).await.map_err(Failure::of)?;
     let expected = response
         .content_length()
@@ -200,6 +200,7 @@ async fn over_the_network(
     Ok(Reply {
         status: response.status().as_u16(),
         location: location(response.headers()),
+        cookie: Cookie::read(response.headers()),
         body: body.whole(),
     })
 }
@@ -216,19 +217,18 @@ async fn in_process(
         .header(header::HOST, at.authority())
         .body(Body::empty())
         .map_err(refused)?;
-    let limit = out.limit;
     let (only_path, query) = split(out.path);
     same(only_path, request.uri().path().strip_prefix(at.prefix()).unwrap_or_default())?;
     same(query.unwrap_or_default(), request.uri().query().unwrap_or_default())?;
     out.write_headers(request.headers_mut());
-    *request.body_mut() = out.body.take().map_or_else(Body::empty, Body::from);
+    *request.body_mut() = out.form.take().map_or_else(Body::empty, Body::from);
     let Ok(response) = router.clone().oneshot(request).await;
     let (head, mut stream) = response.into_parts();
     let mut body = Collected::default();
     while let Some(frame) = stream.frame().await {
         let frame = frame.map_err(|error| Failure::Connect(error.to_string()))?;
         if let Ok(piece) = frame.into_data()
-            && !body.add(piece, 0, limit)
+            && !body.add(piece, 0, out.limit)
         {
             return Err(Failure::TooLarge);
         }
@@ -236,6 +236,7 @@ async fn in_process(
     Ok(Reply {
         status: head.status.as_u16(),
         location: location(&head.headers),
+        cookie: Cookie::read(&head.headers),
         body: body.whole(),
     })
 }

@@ -5,6 +5,7 @@ use crate::{
     clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
     inventory::{HttpSettings, HttpSource, Source},
+    plan::Rules,
     planner, scanner,
     settings::{Nodes, ScanViews, Settings},
 };
@@ -106,7 +107,8 @@ impl Watch {
         let (scan, scan_rx) = latest::channel(Arc::new(scan_settings(settings)));
         let (plan, plan_rx) = latest::channel(Arc::new(plan_settings(settings)));
         let (scanner_task, scanner) = scanner::Task::new(clock, source_rx, scan_rx);
-        let (planner_task, planner) = planner::Task::new(clock, scanner.snapshots.clone(), plan_rx);
+        let inputs = planner::Inputs::facts_only(scanner.snapshots.clone());
+        let (planner_task, planner) = planner::Task::new(clock, inputs, plan_rx);
         let ended = stop.clone();
         tasks.spawn_alone(async move {
             scanner_task.run(ended).await;
@@ -208,6 +210,12 @@ fn scan_settings(settings: &Settings) -> scanner::Settings {
 fn plan_settings(settings: &Settings) -> planner::Settings {
     planner::Settings {
         channels: Arc::new(settings.channels.clone()),
-        fresh_for: settings.scan.fresh_for,
+        rules: Rules {
+            mode: settings.mode,
+            limits: settings.limits,
+            headroom: settings.headroom.clone(),
+            views: settings.views.enforce,
+            fresh_for: settings.scan.fresh_for,
+        },
     }
 }

@@ -1,13 +1,15 @@
 //! The record of takeovers that survives this process.
+//!
+//! Owns what has to be kept, and how the journal keeps it.
 
-use crate::clock::Moment;
+use super::{KEY, section};
+use crate::journal::{Journal, Taken};
 use futures::{FutureExt as _, future::BoxFuture};
-use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::watch;
 
 /// A channel of smoosh that is stopped on a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenOver {
     /// The node, by CouchDB's name.
     pub node: String,
@@ -15,13 +17,11 @@ pub struct TakenOver {
     pub channel: String,
     /// Its concurrency before; none where the key was absent.
     pub was: Option<String>,
-    /// When it was taken.
-    pub at: Moment,
 }
 
 /// Keeps what was taken over until it is given back. Errors are sentences.
 ///
-/// A record is one of node and channel: taken again, its `was` is the newer one.
+/// A record is one of node and channel; one that is there stays as it is.
 pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// Everything that was taken and not given back.
     fn taken(&self) -> BoxFuture<'_, Result<Vec<TakenOver>, String>>;
@@ -31,6 +31,37 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
 
     /// Forgets a record.
     fn give_back(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>>;
+}
+
+impl From<TakenOver> for Taken {
+    fn from(taken: TakenOver) -> Self {
+        let TakenOver { node, channel, was } = taken;
+        Self { node, section: section(&channel), key: KEY.to_owned(), was }
+    }
+}
+
+impl Ledger for Journal {
+    fn taken(&self) -> BoxFuture<'_, Result<Vec<TakenOver>, String>> {
+        let of_smoosh = |taken: Taken| {
+            let channel = taken.section.strip_prefix("smoosh.").filter(|_| taken.key == KEY)?;
+            let channel = channel.to_owned();
+            Some(TakenOver { node: taken.node, channel, was: taken.was })
+        };
+        async move {
+            let all = self.taken().await.map_err(|why| why.to_string())?;
+            Ok(all.into_iter().filter_map(of_smoosh).collect())
+        }
+        .boxed()
+    }
+
+    fn take(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
+        async move { self.take(vec![taken.into()]).await.map_err(|why| why.to_string()) }.boxed()
+    }
+
+    fn give_back(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
+        async move { self.give_back(vec![taken.into()]).await.map_err(|why| why.to_string()) }
+            .boxed()
+    }
 }
 
 type Held = BTreeMap<(String, String), TakenOver>;
@@ -46,7 +77,7 @@ impl Ledger for Fleeting {
 
     fn take(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
         self.0.send_modify(|held| {
-            held.insert((taken.node.clone(), taken.channel.clone()), taken);
+            held.entry((taken.node.clone(), taken.channel.clone())).or_insert(taken);
         });
         std::future::ready(Ok(())).boxed()
     }

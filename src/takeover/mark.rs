@@ -3,7 +3,7 @@
 //! Owns its section, key and form: `[recliner] smoosh.<channel>.concurrency`, with the value
 //! before as JSON.
 
-use super::{KEY, TakenOver};
+use super::KEY;
 use crate::clock::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,11 +22,6 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// The mark that goes with a record.
-    pub(super) fn of(taken: &TakenOver) -> Self {
-        Self { was: taken.was.clone(), at: taken.at }
-    }
-
     /// It as the value of a key.
     pub(super) fn text(&self) -> String {
         // Neither a text nor a number can fail.

@@ -100,7 +100,6 @@ impl Pass<'_> {
             node: self.node.to_owned(),
             channel: channel.to_owned(),
             was,
-            at: self.now,
         };
         let (node, shown) = (self.node, value.as_deref().unwrap_or("unset"));
         match step(&seen) {
@@ -110,9 +109,13 @@ impl Pass<'_> {
                 ledger.take(taken(was)).await?;
             }
             Step::Take { was } => {
-                let taken = taken(was);
-                ledger.take(taken.clone()).await?;
-                hands.set(node, SECTION, &mark::key(channel), &Mark::of(&taken).text()).await?;
+                // After a restart of the node it may be another value than was kept.
+                if let Some(record) = seen.record.filter(|record| record.was != was) {
+                    ledger.give_back(record.clone()).await?;
+                }
+                ledger.take(taken(was.clone())).await?;
+                let mark = Mark { was, at: self.now };
+                hands.set(node, SECTION, &mark::key(channel), &mark.text()).await?;
                 hands.set(node, &section(channel), KEY, STOPPED).await?;
                 passed.own(channel);
                 let again = seen.held || seen.record.is_some();

@@ -75,15 +75,20 @@ async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {
     let mut settings = Settings::new(vec![address.clone()]);
     settings.tls = tls;
     let transport = Transport::http(&settings).unwrap();
-    let out = Outgoing {
-        method: Method::GET,
-        path: "/",
-        login: None,
-        header: None,
-        body: None,
-        limit: 100,
-    };
-    let reply = tokio::time::timeout(Duration::from_secs(20), transport.send(&address, out));
+    let reply = tokio::time::timeout(
+        Duration::from_secs(20),
+        transport.send(
+            &address,
+            Outgoing {
+                method: Method::GET,
+                path: "/",
+                login: None,
+                header: None,
+                form: None,
+                limit: 100,
+            },
+        ),
+    );
     reply.await.unwrap().map(|reply| reply.status)
 }
 

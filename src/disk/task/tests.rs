@@ -204,7 +204,7 @@ async fn space_that_falls_without_jobs_is_held_against_the_volume() {
     // A job writes all that is lost for five minutes, and is seen no more after.
     for at in 0..10 {
         let list = vec![job(300 - 30 * at)];
-        running.jobs.send_replace(Arc::new(Jobs { list, polled: vec![] }));
+        running.jobs.send_replace(Arc::new(Jobs { list, ..Jobs::default() }));
         let disks = running.at(30).await;
         assert_eq!(disks.volumes[0].falling_since, None, "at {at}");
     }

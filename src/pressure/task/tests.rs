@@ -170,7 +170,7 @@ async fn indexers_are_those_of_the_jobs() {
     };
     let list = (0..9).map(|at| build(format!("shards/{at}"))).collect();
     let polled = vec![(node, Moment::from_unix(START))];
-    running.jobs.send_replace(Arc::new(Jobs { list, polled }));
+    running.jobs.send_replace(Arc::new(Jobs { list, polled, ..Jobs::default() }));
     let start = Instant::now();
     let a = running.after(20, 0).await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(30));

@@ -52,7 +52,6 @@ fn every_state_of_a_channel_has_one_step() {
             node: "couchdb@a".to_owned(),
             channel: "ratio_dbs".to_owned(),
             was: some("2"),
-            at: Moment::from_unix(7),
         };
         let seen = Seen {
             value,

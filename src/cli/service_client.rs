@@ -1,0 +1,275 @@
+//! How commands reach a running recliner.
+//!
+//! Owns the flags that say where it is and who asks, and one request with its answer taken
+//! out of Prometheus's envelope. Knows no route: each command names its own.
+
+#![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
+
+use super::{Exit, Failure, printable};
+use crate::couch::Address;
+use clap::Args as Flags;
+use reqwest::{
+    Certificate, Client, Identity, RequestBuilder, Response, StatusCode, redirect, tls::Version,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use serde_json::Value;
+use std::{fs, path::PathBuf, time::Duration};
+
+/// Where a recliner listens unless it is told otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:10984";
+
+/// The longest wait for a connection, and for a whole answer: an order waits until what it
+/// ordered is safe in the journal.
+const CONNECT: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(120);
+
+/// How a running recliner is reached.
+#[derive(Clone, Debug, Default, Flags)]
+pub(super) struct ServiceArgs {
+    /// A running recliner [default: http://127.0.0.1:10984]
+    #[arg(id = "recliner_url", long = "recliner.url", value_name = "URL")]
+    pub(super) url: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
+}
+
+/// Who asks a running recliner, and whom to trust.
+#[derive(Clone, Debug, Default, Flags)]
+pub(super) struct ServiceLogin {
+    /// The user to ask a running recliner as, where its --web.config.file has users [or env:
+    /// RECLINER_USER]
+    #[arg(id = "recliner_username", long = "recliner.username", value_name = "USER")]
+    username: Option<String>,
+    /// A file that holds this user's password [or env: RECLINER_PASSWORD]
+    #[arg(id = "recliner_password_file", long = "recliner.password-file", value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// The authorities to trust in an https URL, in PEM, and no others [default: the system's]
+    #[arg(id = "recliner_ca_file", long = "recliner.ca-file", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// A client certificate, in PEM, for a recliner that asks for one
+    #[arg(
+        id = "recliner_cert_file",
+        long = "recliner.cert-file",
+        value_name = "FILE",
+        requires = "recliner_key_file"
+    )]
+    cert_file: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(
+        id = "recliner_key_file",
+        long = "recliner.key-file",
+        value_name = "FILE",
+        requires = "recliner_cert_file"
+    )]
+    key_file: Option<PathBuf>,
+}
+
+/// Asks one recliner.
+#[derive(Debug)]
+pub(super) struct ServiceClient {
+    base: Address,
+    client: Client,
+    login: Option<(String, SecretString)>,
+}
+
+impl ServiceArgs {
+    /// A client for the address that was given, else for the default one.
+    ///
+    /// # Errors
+    /// When the address, the login or a file for TLS cannot be used: bad usage.
+    pub(super) fn client(&self) -> Result<ServiceClient, Failure> {
+        self.login.client(self.url.as_deref().unwrap_or(DEFAULT_URL))
+    }
+}
+
+impl ServiceLogin {
+    /// A client for `url`.
+    ///
+    /// # Errors
+    /// When the address, the login or a file for TLS cannot be used: bad usage.
+    pub(super) fn client(&self, url: &str) -> Result<ServiceClient, Failure> {
+        // The text is not repeated: it may hold a password.
+        let base = url.parse::<Address>().map_err(|_| {
+            Failure::usage(format!(
+                "--recliner.url is no URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
+            ))
+        })?;
+        let mut builder = Client::builder()
+            .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            .http1_only()
+            .gzip(true)
+            .tls_version_min(Version::TLS_1_2)
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER);
+        if let Some(path) = &self.ca_file {
+            let pem = read("--recliner.ca-file", path)?;
+            let authorities = Certificate::from_pem_bundle(&pem)
+                .ok()
+                .filter(|found| !found.is_empty())
+                .ok_or_else(|| unusable("--recliner.ca-file", path, "no certificate in PEM"))?;
+            builder = builder.tls_certs_only(authorities);
+        }
+        if let (Some(cert), Some(key)) = (&self.cert_file, &self.key_file) {
+            let mut pem = read("--recliner.cert-file", cert)?;
+            pem.push(b'\n');
+            pem.extend(read("--recliner.key-file", key)?);
+            let identity = Identity::from_pem(&pem).map_err(|_| {
+                unusable("--recliner.cert-file", cert, "no certificate with its key in PEM")
+            })?;
+            builder = builder.identity(identity);
+        }
+        let client = builder.build().map_err(|why| {
+            Failure::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
+        })?;
+        Ok(ServiceClient { base, client, login: self.login()? })
+    }
+
+    /// The user by flag, else by environment; the password likewise, each on its own.
+    fn login(&self) -> Result<Option<(String, SecretString)>, Failure> {
+        let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+        let password = match &self.password_file {
+            Some(path) => {
+                let bytes = read("--recliner.password-file", path)?;
+                let text = String::from_utf8(bytes)
+                    .map_err(|_| unusable("--recliner.password-file", path, "no UTF-8 text"))?;
+                let password = text.trim_end_matches(['\r', '\n']);
+                if password.is_empty() {
+                    return Err(unusable("--recliner.password-file", path, "no password"));
+                }
+                Some(SecretString::from(password))
+            }
+            None => env("RECLINER_PASSWORD").map(SecretString::from),
+        };
+        match (self.username.clone().or_else(|| env("RECLINER_USER")), password) {
+            (Some(user), _) if user.contains(':') || user.contains(char::is_control) => {
+                Err(Failure::usage(
+                    "--recliner.username holds a colon or a control character, which no login can carry",
+                ))
+            }
+            (Some(user), Some(password)) => Ok(Some((user, password))),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(Failure::usage(
+                "there is a user, but no password; give --recliner.password-file or RECLINER_PASSWORD",
+            )),
+            (None, Some(_)) => Err(Failure::usage(
+                "there is a password, but no user; give --recliner.username or RECLINER_USER",
+            )),
+        }
+    }
+}
+
+impl ServiceClient {
+    /// The base URL that is asked.
+    pub(super) const fn base(&self) -> &Address {
+        &self.base
+    }
+
+    /// The `data` of the answer to a GET of `path`, which begins with a slash.
+    ///
+    /// # Errors
+    /// When there is no answer, or one that says why not. A question that the service calls
+    /// bad is bad usage.
+    pub(super) async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+        let mut at = self.url(path)?;
+        if !query.is_empty() {
+            at.query_pairs_mut().extend_pairs(query);
+        }
+        let answer = self.send(self.client.get(at)).await?;
+        self.data(answer).await
+    }
+
+    /// The `data` of the answer to a POST of `body` as JSON.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<Value, Failure> {
+        let body = serde_json::to_vec(body).map_err(Failure::failed)?;
+        let request = self.client.post(self.url(path)?);
+        let request = request.header("content-type", "application/json").body(body);
+        let answer = self.send(request).await?;
+        self.data(answer).await
+    }
+
+    fn url(&self, path: &str) -> Result<reqwest::Url, Failure> {
+        reqwest::Url::parse(&[self.base.as_str(), path].concat()).map_err(Failure::usage)
+    }
+
+    async fn send(&self, mut request: RequestBuilder) -> Result<Response, Failure> {
+        if let Some((user, password)) = &self.login {
+            request = request.basic_auth(user, Some(password.expose_secret()));
+        }
+        request.send().await.map_err(|why| self.unanswered(&causes(&why)))
+    }
+
+    async fn data(&self, answer: Response) -> Result<Value, Failure> {
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(|why| self.unanswered(&causes(&why)))?;
+        if status == StatusCode::UNAUTHORIZED {
+            let says = match &self.login {
+                None => {
+                    "it wants a user; give --recliner.username and --recliner.password-file, or RECLINER_USER and RECLINER_PASSWORD"
+                }
+                Some(_) => "it refused the user or the password",
+            };
+            return Err(self.unanswered(says));
+        }
+        let mut body: Value = serde_json::from_slice(&body).map_err(|_| {
+            self.unanswered(&format!("it answered {status} and no JSON of recliner's"))
+        })?;
+        if body["status"] == "success" && status.is_success() {
+            return Ok(body["data"].take());
+        }
+        match body["error"].as_str() {
+            Some(why) => Err(refused(status, why, &body["data"])),
+            None => Err(self.unanswered(&format!("it answered {status} and not as recliner does"))),
+        }
+    }
+
+    fn unanswered(&self, why: &str) -> Failure {
+        Failure::failed(format!("cannot ask recliner at {}: {why}", self.base))
+    }
+}
+
+/// What the service refused, with the targets that a text may have meant.
+fn refused(status: StatusCode, why: &str, data: &Value) -> Failure {
+    let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
+    let mut why = printable(why);
+    let candidates = data["candidates"].as_array().into_iter().flatten();
+    for candidate in candidates.filter_map(Value::as_str) {
+        why.push_str(&format!("\n  {}", printable(candidate)));
+    }
+    Failure { exit, why }
+}
+
+fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, Failure> {
+    fs::read(path)
+        .map_err(|why| Failure::usage(format!("{flag}={} cannot be read: {why}", path.display())))
+}
+
+fn unusable(flag: &str, path: &std::path::Path, holds: &str) -> Failure {
+    Failure::usage(format!("{flag}={} cannot be used: it holds {holds}", path.display()))
+}
+
+/// An error of the library with what caused it, in one line, without its URL.
+fn causes(why: &reqwest::Error) -> String {
+    let mut cause = std::error::Error::source(why);
+    let mut last = None;
+    while let Some(inner) = cause {
+        last = Some(inner.to_string());
+        cause = inner.source();
+    }
+    match last {
+        // The innermost says it; the outer ones say that a request failed.
+        Some(last) => last,
+        None if why.is_timeout() => "it did not answer in time".to_owned(),
+        None => why.to_string(),
+    }
+}
