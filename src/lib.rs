@@ -50,7 +50,7 @@
 //!  planner   follower
 //!  scanner   smoosh
 //!  plan
-//!  disk      pressure
+//!  disk      pressure     takeover
 //!  job       journal
 //!  queue     inventory    memory
 //!  settings  score        snapshot
@@ -134,6 +134,7 @@ pub mod sim;
 pub mod size;
 pub mod smoosh;
 pub mod snapshot;
+pub mod takeover;
 pub mod target;
 pub mod version;
 pub mod window;

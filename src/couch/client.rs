@@ -1,6 +1,7 @@
 //! One request from its route to its answer: whom to ask, when, how often.
 
 mod addresses;
+mod config_writes;
 mod doors;
 mod reads;
 mod writes;

@@ -1,13 +1,15 @@
 //! Every URL this program can send, from typed parts.
 //!
-//! What changes something is here too, because one place builds paths; it is POSTed, and
-//! only by what starts compactions.
+//! What changes something is here too, because one place builds paths: POST by what starts
+//! compactions, PUT and DELETE by what takes smoosh's channels over.
 //!
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a
 //! URL library folds `.` and `..`, even percent-encoded, into another path.
 
 mod path;
 
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method};
 use path::Path;
 
 /// One thing to ask of CouchDB.
@@ -167,6 +169,27 @@ pub enum Route<'a> {
         /// The database.
         db: &'a str,
     },
+    /// PUT `/_node/{node}/_config/{section}/{key}`: sets a value until the node restarts.
+    SetConfig {
+        /// The node.
+        node: &'a str,
+        /// The section.
+        section: &'a str,
+        /// The key.
+        key: &'a str,
+        /// The value.
+        value: &'a str,
+    },
+    /// DELETE `/_node/{node}/_config/{section}/{key}`: puts back what the node's files say,
+    /// which may be nothing.
+    ResetConfig {
+        /// The node.
+        node: &'a str,
+        /// The section.
+        section: &'a str,
+        /// The key.
+        key: &'a str,
+    },
 }
 
 /// A name that no request can carry safely.
@@ -200,7 +223,7 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 28] = [
+    pub const LABELS: [&'static str; 30] = [
         "welcome",
         "node_welcome",
         "up",
@@ -229,6 +252,8 @@ impl<'a> Route<'a> {
         "node_compact_view",
         "compact_view",
         "view_cleanup",
+        "set_config",
+        "reset_config",
     ];
 
     /// The metric label: closed, see [`Self::LABELS`].
@@ -263,19 +288,44 @@ impl<'a> Route<'a> {
             Self::NodeCompactView { .. } => "node_compact_view",
             Self::CompactView { .. } => "compact_view",
             Self::ViewCleanup { .. } => "view_cleanup",
+            Self::SetConfig { .. } => "set_config",
+            Self::ResetConfig { .. } => "reset_config",
         }
     }
 
     /// The verb it is sent with.
     #[must_use]
-    pub const fn method(&self) -> http::Method {
-        let posts = self.changes_something() || matches!(self, Self::Login);
-        if posts { http::Method::POST } else { http::Method::GET }
+    pub const fn method(&self) -> Method {
+        if matches!(self, Self::SetConfig { .. }) {
+            Method::PUT
+        } else if matches!(self, Self::ResetConfig { .. }) {
+            Method::DELETE
+        } else if self.starts_work() || matches!(self, Self::Login) {
+            Method::POST
+        } else {
+            Method::GET
+        }
+    }
+
+    /// The value to set, as CouchDB wants it.
+    pub(super) fn value(&self) -> Option<Bytes> {
+        let Self::SetConfig { value, .. } = self else { return None };
+        Some(serde_json::Value::from(*value).to_string().into())
+    }
+
+    /// A header of its own. CouchDB writes a value to its files unless this one keeps it from
+    /// that; it ignores a query parameter of the same meaning.
+    pub(super) const fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        if !matches!(self, Self::SetConfig { .. } | Self::ResetConfig { .. }) {
+            return None;
+        }
+        let name = HeaderName::from_static("x-couch-persist");
+        Some((name, HeaderValue::from_static("false")))
     }
 
     /// Whether it starts work, rather than reads.
     #[must_use]
-    pub const fn changes_something(&self) -> bool {
+    pub const fn starts_work(&self) -> bool {
         matches!(
             self,
             Self::NodeCompact { .. }
@@ -316,7 +366,9 @@ impl<'a> Route<'a> {
             | Self::NodeCompact { .. }
             | Self::NodeCompactView { .. }
             | Self::CompactView { .. }
-            | Self::ViewCleanup { .. } => MIB,
+            | Self::ViewCleanup { .. }
+            | Self::SetConfig { .. }
+            | Self::ResetConfig { .. } => MIB,
         }
     }
 
@@ -356,7 +408,9 @@ impl<'a> Route<'a> {
             | Self::NodeCompactView { .. }
             // Admins of the database suffice.
             | Self::CompactView { .. }
-            | Self::ViewCleanup { .. } => true,
+            | Self::ViewCleanup { .. }
+            | Self::SetConfig { .. }
+            | Self::ResetConfig { .. } => true,
         }
     }
 
@@ -394,7 +448,9 @@ impl<'a> Route<'a> {
             | Self::ActiveTasks { node }
             | Self::System { node }
             | Self::NodeCompact { node, .. }
-            | Self::NodeCompactView { node, .. } => Some(node),
+            | Self::NodeCompactView { node, .. }
+            | Self::SetConfig { node, .. }
+            | Self::ResetConfig { node, .. } => Some(node),
             Self::Welcome
             | Self::Up
             | Self::Session
@@ -462,6 +518,10 @@ impl<'a> Route<'a> {
             }
             Self::CompactView { db, ddoc } => Path::db(db)?.fixed("/_compact").design_name(ddoc),
             Self::ViewCleanup { db } => Ok(Path::db(db)?.fixed("/_view_cleanup")),
+            Self::SetConfig { node, section, key, .. }
+            | Self::ResetConfig { node, section, key } => {
+                Path::node(node)?.fixed("/_config").and(section)?.and(key)
+            }
         };
         path.map(Path::into_text)
     }

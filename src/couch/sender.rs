@@ -52,12 +52,14 @@ impl Sender {
         let form = match route {
             Route::Login => pass.form(),
             // CouchDB looks at the type alone.
-            _ if route.changes_something() => Some(Bytes::from_static(b"{}")),
-            _ => None,
+            _ if route.starts_work() => Some(Bytes::from_static(b"{}")),
+            _ => route.value(),
         };
         let out = Outgoing {
+            method: route.method(),
             path,
             login: if begins { None } else { pass.header(credential) },
+            header: route.header(),
             form,
             limit: route.body_limit(),
         };

@@ -46,22 +46,21 @@ impl Transport {
 /// What goes out.
 #[derive(Debug)]
 pub(super) struct Outgoing<'a> {
+    pub(super) method: Method,
     pub(super) path: &'a str,
     /// The header that shows the login.
     pub(super) login: Option<(HeaderName, HeaderValue)>,
-    /// What is posted, in JSON; nothing is asked for with GET.
+    /// What the route adds.
+    pub(super) header: Option<(HeaderName, HeaderValue)>,
+    /// What is sent, in JSON.
     pub(super) form: Option<Bytes>,
     /// The largest body to accept, in bytes.
     pub(super) limit: usize,
 }
 
 impl Outgoing<'_> {
-    fn method(&self) -> Method {
-        if self.form.is_some() { Method::POST } else { Method::GET }
-    }
-
     fn write_headers(&self, headers: &mut HeaderMap) {
-        if let Some((name, value)) = &self.login {
+        for (name, value) in self.login.iter().chain(&self.header) {
             headers.insert(name.clone(), value.clone());
         }
         if self.form.is_some() {
@@ -159,7 +158,7 @@ async fn in_process(
     let refused = |error: http::Error| Failure::Connect(error.to_string());
     let path = uri(at, out.path)?.into_parts().path_and_query;
     let mut request = http::Request::builder()
-        .method(out.method())
+        .method(out.method.clone())
         .uri(path.map_or_else(Uri::default, Uri::from))
         .header(header::HOST, at.authority())
         .body(Body::empty())

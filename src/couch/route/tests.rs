@@ -33,6 +33,8 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::NodeCompactView { node, shard: db, ddoc },
         Route::CompactView { db, ddoc },
         Route::ViewCleanup { db },
+        Route::SetConfig { node, section: db, key: "k", value: "v" },
+        Route::ResetConfig { node, section: db, key: "k" },
         Route::Config { node },
     ]
 }
@@ -79,6 +81,8 @@ fn paths_are_those_couchdb_answers() {
             &format!("/_node/couchdb@a/{encoded}/_compact/x%2Fy"),
             &format!("/{encoded}/_compact/x%2Fy"),
             &format!("/{encoded}/_view_cleanup"),
+            &format!("/_node/couchdb@a/_config/{encoded}/k"),
+            &format!("/_node/couchdb@a/_config/{encoded}/k"),
             "/_node/couchdb@a/_config",
         ]
     );
@@ -108,6 +112,8 @@ fn dots_and_empty_names_are_refused_by_name() {
             (Route::NodeCompactView { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::CompactView { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ViewCleanup { db: name }, name),
+            (Route::SetConfig { node: "n", section: name, key: "k", value: "v" }, name),
+            (Route::ResetConfig { node: "n", section: "s", key: name }, name),
         ] {
             let refused =
                 Unaddressable::Segment { segment: name.to_owned(), whole: whole.to_owned() };

@@ -77,7 +77,17 @@ async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {
     let transport = Transport::http(&settings).unwrap();
     let reply = tokio::time::timeout(
         Duration::from_secs(20),
-        transport.send(&address, Outgoing { path: "/", login: None, form: None, limit: 100 }),
+        transport.send(
+            &address,
+            Outgoing {
+                method: Method::GET,
+                path: "/",
+                login: None,
+                header: None,
+                form: None,
+                limit: 100,
+            },
+        ),
     );
     reply.await.unwrap().map(|reply| reply.status)
 }

@@ -21,6 +21,8 @@ pub(in crate::sim) struct Ask {
     /// What it showed of it, for a node it is passed on to.
     pub(in crate::sim) shown: Shown,
     pub(in crate::sim) content_type: Option<String>,
+    /// Whether what it changes goes to the node's files too (`X-Couch-Persist`).
+    pub(in crate::sim) persists: bool,
     pub(in crate::sim) body: Bytes,
     /// Seconds since 1970 at the world's start.
     pub(in crate::sim) wall_start: u64,
@@ -62,6 +64,7 @@ impl Ask {
         wall_start: u64,
     ) -> Self {
         let content_type = parts.headers.get(http::header::CONTENT_TYPE);
+        let persist = parts.headers.get("x-couch-persist");
         let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
         Self {
             method,
@@ -71,6 +74,7 @@ impl Ask {
             login,
             shown,
             content_type: content_type.and_then(|value| value.to_str().ok()).map(str::to_owned),
+            persists: persist.is_none_or(|value| value != "false"),
             body,
             wall_start,
         }

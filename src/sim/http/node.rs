@@ -89,7 +89,10 @@ fn config(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Answer {
     let unknown = || not_found("unknown_config_value");
     match (ask.method.as_str(), rest) {
         ("GET", []) => json(200, &inner.world.settings(node)),
-        ("POST", ["_reload"]) => json(200, &value!({"ok": true})),
+        ("POST", ["_reload"]) => {
+            inner.world.reload_settings(node);
+            json(200, &value!({"ok": true}))
+        }
         ("GET", [section]) => {
             let empty = std::collections::BTreeMap::new();
             json(200, inner.world.section(node, section).unwrap_or(&empty))
@@ -99,13 +102,22 @@ fn config(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Answer {
         }
         ("PUT", [section, key]) => match serde_json::from_slice(&ask.body) {
             Ok(Value::String(new)) => {
-                let old = inner.world.set(node, section, key, &new).unwrap_or_default();
-                json(200, &old)
+                // A value that was not set is answered as an empty one.
+                let old = match ask.persists {
+                    true => inner.world.set(node, section, key, &new),
+                    false => inner.world.set_until_restart(node, section, key, &new),
+                };
+                json(200, &old.unwrap_or_default())
             }
-            Ok(_) | Err(_) => error(400, "bad_request", "invalid UTF-8 JSON"),
+            Ok(_) => error(400, "bad_request", "a JSON string expected"),
+            Err(_) => error(400, "bad_request", "invalid UTF-8 JSON"),
         },
         ("DELETE", [section, key]) => {
-            inner.world.unset(node, section, key).map_or_else(unknown, |old| json(200, &old))
+            let old = match ask.persists {
+                true => inner.world.unset(node, section, key),
+                false => inner.world.reset(node, section, key),
+            };
+            old.map_or_else(unknown, |old| json(200, &old))
         }
         _ => wrong_method("GET,PUT,DELETE"),
     }

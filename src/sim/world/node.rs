@@ -16,7 +16,10 @@ pub(super) struct NodeState {
     pub(super) node: Node,
     up: bool,
     disk_full: bool,
+    /// What is in force.
     settings: Settings,
+    /// What its files say, and what it starts with.
+    files: Settings,
     /// The server's identity, which `GET /` shows.
     uuid: u64,
 }
@@ -39,8 +42,18 @@ impl NodeState {
             settings.entry(section).or_default().insert(key, value);
         }
         let uuid = mix(seed, crate::sim::catalog::key_of(&node.name));
-        Self { node, up: true, disk_full: false, settings, uuid }
+        Self { node, up: true, disk_full: false, files: settings.clone(), settings, uuid }
     }
+}
+
+fn put(settings: &mut Settings, section: &str, key: &str, value: &str) -> Option<String> {
+    settings.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned())
+}
+
+fn take(settings: &mut Settings, section: &str, key: &str) -> Option<String> {
+    let removed = settings.get_mut(section)?.remove(key);
+    settings.retain(|_, keys| !keys.is_empty());
+    removed
 }
 
 impl World {
@@ -92,10 +105,18 @@ impl World {
         }
     }
 
-    /// Brings a node back.
+    /// Brings a node back, with the settings of its files.
     pub fn start_node(&mut self, node: &str) {
         if let Some(state) = self.state_mut(node) {
             state.up = true;
+        }
+        self.reload_settings(node);
+    }
+
+    /// Reads a node's files again: what was set until the restart is gone.
+    pub fn reload_settings(&mut self, node: &str) {
+        if let Some(state) = self.state_mut(node) {
+            state.settings = state.files.clone();
         }
     }
 
@@ -137,17 +158,36 @@ impl World {
         Some(&self.nodes.get(self.place(node)? as usize)?.settings)
     }
 
-    /// Changes a setting; what it was before.
+    /// Changes a setting, in the node's files too; what it was before.
     pub fn set(&mut self, node: &str, section: &str, key: &str, value: &str) -> Option<String> {
-        let settings = &mut self.state_mut(node)?.settings;
-        settings.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned())
+        put(&mut self.state_mut(node)?.files, section, key, value);
+        self.set_until_restart(node, section, key, value)
     }
 
-    /// Deletes a setting; what it was before.
+    /// Changes a setting until the node starts again; what it was before.
+    pub fn set_until_restart(
+        &mut self,
+        node: &str,
+        section: &str,
+        key: &str,
+        value: &str,
+    ) -> Option<String> {
+        put(&mut self.state_mut(node)?.settings, section, key, value)
+    }
+
+    /// Deletes a setting, in the node's files too; what it was before.
     pub fn unset(&mut self, node: &str, section: &str, key: &str) -> Option<String> {
-        let settings = &mut self.state_mut(node)?.settings;
-        let removed = settings.get_mut(section)?.remove(key);
-        settings.retain(|_, keys| !keys.is_empty());
+        take(&mut self.state_mut(node)?.files, section, key);
+        take(&mut self.state_mut(node)?.settings, section, key)
+    }
+
+    /// Puts a setting back to what the node's files say; what it was before.
+    pub fn reset(&mut self, node: &str, section: &str, key: &str) -> Option<String> {
+        let state = self.state_mut(node)?;
+        let removed = take(&mut state.settings, section, key);
+        if let Some(value) = state.files.get(section).and_then(|keys| keys.get(key)) {
+            put(&mut state.settings, section, key, value);
+        }
         removed
     }
 

@@ -1,0 +1,195 @@
+//! One pass over one node: read, decide, act.
+//!
+//! Owns the order of what is written. The task calls it for each node, the command only for
+//! giving back.
+
+use super::{
+    Hands, KEY, Ledger, Mark, NodeState, STOPPED, TakenOver, mark,
+    mark::SECTION,
+    rule::{Seen, Step, step},
+    section,
+};
+use crate::clock::Moment;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one pass goes by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass<'a> {
+    pub(super) node: &'a str,
+    /// Channels that are to be stopped.
+    pub(super) wanted: &'a BTreeSet<String>,
+    /// Channels in which this program acts, whatever smoosh does.
+    pub(super) acting: &'a BTreeSet<String>,
+    /// The ledger's records of this node.
+    pub(super) records: &'a BTreeMap<String, TakenOver>,
+    /// Channels that this process holds here.
+    pub(super) held: &'a BTreeSet<String>,
+    /// Channels that somebody took back by hand: they are left alone.
+    pub(super) yielded: &'a BTreeSet<String>,
+    /// Whether this process may change anything but what it took itself.
+    pub(super) may: bool,
+    /// Channels that it ever set out to take: what became of those is its business.
+    pub(super) tried: &'a BTreeSet<String>,
+    pub(super) now: Moment,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Passed {
+    pub(super) state: NodeState,
+    pub(super) held: BTreeSet<String>,
+    pub(super) yielded: BTreeSet<String>,
+}
+
+impl Pass<'_> {
+    /// Reads the node and does what is to be done, channel by channel. A channel that cannot
+    /// be changed does not keep the others from it.
+    pub(super) async fn run(&self, hands: &dyn Hands, ledger: &dyn Ledger) -> Passed {
+        let mut passed = Passed { yielded: self.yielded.clone(), ..Passed::default() };
+        let marks = match hands.section(self.node, SECTION).await {
+            Ok(section) => mark::marks(&section),
+            Err(why) => {
+                // What cannot be seen is as it was.
+                passed.held.clone_from(self.held);
+                passed.state.problem = Some(why);
+                return passed;
+            }
+        };
+        let channels: BTreeSet<&String> = self
+            .wanted
+            .iter()
+            .chain(self.acting)
+            .chain(self.held)
+            .chain(self.records.keys())
+            .chain(marks.keys())
+            .collect();
+        for channel in channels {
+            let done = self.channel(channel, marks.get(channel), hands, ledger, &mut passed).await;
+            if let Err(why) = done {
+                if self.held.contains(channel) {
+                    passed.held.insert(channel.clone());
+                }
+                if self.wanted.contains(channel) {
+                    passed.state.not_taken.insert(channel.clone(), why.clone());
+                }
+                passed.state.problem = Some(why);
+            }
+        }
+        passed
+    }
+
+    async fn channel(
+        &self,
+        channel: &str,
+        mark: Option<&Mark>,
+        hands: &dyn Hands,
+        ledger: &dyn Ledger,
+        passed: &mut Passed,
+    ) -> Result<(), String> {
+        let value = hands.section(self.node, &section(channel)).await?.remove(KEY);
+        let yielded = self.yielded.contains(channel);
+        let seen = Seen {
+            value: value.as_deref(),
+            mark,
+            record: self.records.get(channel),
+            held: self.held.contains(channel),
+            wanted: self.wanted.contains(channel) && !yielded,
+            may: self.may || self.tried.contains(channel),
+        };
+        let taken = |was: Option<String>| TakenOver {
+            node: self.node.to_owned(),
+            channel: channel.to_owned(),
+            was,
+        };
+        let (node, shown) = (self.node, value.as_deref().unwrap_or("unset"));
+        match step(&seen) {
+            Step::Keep => passed.own(channel),
+            Step::Adopt { was } => {
+                passed.own(channel);
+                ledger.take(taken(was)).await?;
+            }
+            Step::Take { was } => {
+                // After a restart of the node it may be another value than was kept.
+                if let Some(record) = seen.record.filter(|record| record.was != was) {
+                    ledger.give_back(record.clone()).await?;
+                }
+                ledger.take(taken(was.clone())).await?;
+                let mark = Mark { was, at: self.now };
+                hands.set(node, SECTION, &mark::key(channel), &mark.text()).await?;
+                hands.set(node, &section(channel), KEY, STOPPED).await?;
+                passed.own(channel);
+                let again = seen.held || seen.record.is_some();
+                tracing::info!(node, channel, was = shown, again, "smoosh's channel is stopped");
+            }
+            Step::Yield => {
+                self.forget(channel, hands, ledger).await?;
+                passed.yielded.insert(channel.to_owned());
+                passed.not_taken(node, channel, shown);
+                tracing::warn!(node, channel, is = shown, "somebody set this channel's concurrency while it was taken over: it is left to them");
+            }
+            Step::Restore { was } => {
+                give_back(node, channel, was.as_deref(), hands).await?;
+                self.forget(channel, hands, ledger).await?;
+                let was = was.as_deref().unwrap_or("unset");
+                tracing::info!(node, channel, was, "smoosh's channel is given back");
+            }
+            Step::Forget => self.forget(channel, hands, ledger).await?,
+            Step::Stranded => passed.state.findings.push(format!(
+                "smoosh.{channel} is stopped on {node} by a takeover that this process does not keep up: where no other recliner does, `recliner restore-smoosh` gives it back"
+            )),
+            Step::Leave if yielded => passed.not_taken(node, channel, shown),
+            Step::Leave if self.acting.contains(channel) => passed.state.findings.push(format!(
+                "both smoosh and recliner act in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
+            )),
+            Step::Leave | Step::StoppedAlready => {}
+        }
+        Ok(())
+    }
+
+    /// Lets every record of a channel go. A mark goes first: without one nothing counts as
+    /// this program's.
+    async fn forget(
+        &self,
+        channel: &str,
+        hands: &dyn Hands,
+        ledger: &dyn Ledger,
+    ) -> Result<(), String> {
+        hands.reset(self.node, SECTION, &mark::key(channel)).await?;
+        match self.records.get(channel) {
+            Some(record) => ledger.give_back(record.clone()).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Passed {
+    fn own(&mut self, channel: &str) {
+        self.held.insert(channel.to_owned());
+        self.state.taken.insert(channel.to_owned());
+    }
+
+    fn not_taken(&mut self, node: &str, channel: &str, value: &str) {
+        let why = format!(
+            "somebody set the concurrency of smoosh.{channel} on {node} to {value:?} while it was taken over: it is left to them until recliner starts anew or other channels are listed"
+        );
+        self.state.findings.push(why.clone());
+        self.state.not_taken.insert(channel.to_owned(), why);
+    }
+}
+
+/// Gives a channel back: what the node's files say, and where the value before was another,
+/// set by somebody until the next restart, that one.
+pub(super) async fn give_back(
+    node: &str,
+    channel: &str,
+    was: Option<&str>,
+    hands: &dyn Hands,
+) -> Result<(), String> {
+    let section = section(channel);
+    hands.reset(node, &section, KEY).await?;
+    let now = hands.section(node, &section).await?.remove(KEY);
+    match was {
+        Some(was) if now.as_deref() != Some(was) => hands.set(node, &section, KEY, was).await,
+        Some(_) | None => Ok(()),
+    }
+}
