@@ -32,8 +32,8 @@ struct Fake {
 
 impl Fake {
     async fn answering(status: StatusCode, body: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
         let (sender, asked) = mpsc::channel(8);
         let body = body.to_owned();
         let answer = move |request: Request| {
@@ -191,15 +191,15 @@ async fn what_is_refused_ends_with_a_sentence() {
 
 /// An authority, a certificate for localhost and one for a client, in files.
 fn certificates(dir: &Path) {
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issuer = CertifiedIssuer::self_signed(params, key).unwrap();
+    let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
     written(dir, "ca.pem", &issuer.pem());
     for (name, file) in [("localhost", "own"), ("prometheus", "client")] {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let signed = params.signed_by(&key, &issuer).unwrap();
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let signed = params.signed_by(&key, &issuer).expect("a certificate");
         written(dir, &format!("{file}.pem"), &signed.pem());
         written(dir, &format!("{file}.key"), &key.serialize_pem());
     }

@@ -38,21 +38,23 @@ impl Running {
         command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
         command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
         command.current_dir(dir).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut process = command.spawn().unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut process = command.spawn().expect("it runs");
+        let mut stderr = BufReader::new(process.stderr.take().expect("it is piped"));
         let address = address_of(&mut stderr).await;
         Self { address, process, stderr }
     }
 
     /// Tells it to stop, and returns what it logged.
     pub(super) async fn stop(&mut self) -> String {
-        let pid = self.process.id().unwrap().to_string();
-        let told = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        let pid = self.process.id().expect("it runs").to_string();
+        let told =
+            std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
         assert!(told.success());
-        let ended = time::timeout(PATIENCE, self.process.wait()).await.unwrap().unwrap();
+        let ended = time::timeout(PATIENCE, self.process.wait()).await;
+        let ended = ended.expect("it ends in time").expect("it ends");
         assert_eq!(ended.code(), Some(0));
         let mut rest = String::new();
-        self.stderr.read_to_string(&mut rest).await.unwrap();
+        self.stderr.read_to_string(&mut rest).await.expect("it logs text");
         rest
     }
 }
