@@ -45,13 +45,14 @@
 //!  service
 //!  sim
 //!  http
-//!  report    config
-//!  planner
+//!  report    config       enforcer
+//!  planner   follower
 //!  scanner   smoosh
 //!  plan
-//!  job       disk         pressure
-//!  queue     inventory
-//!  settings  score        snapshot    memory
+//!  disk      pressure
+//!  job       journal
+//!  queue     inventory    memory
+//!  settings  score        snapshot
 //!  channel   exposition   estimate
 //!  facts     pattern      window      couch
 //!  clock     log          size        target     version
@@ -108,12 +109,15 @@ pub mod clock;
 pub mod config;
 pub mod couch;
 pub mod disk;
+pub mod enforcer;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
+pub mod follower;
 pub mod http;
 pub mod inventory;
 pub mod job;
+pub mod journal;
 pub mod log;
 pub mod memory;
 pub mod pattern;

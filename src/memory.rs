@@ -5,10 +5,14 @@
 //! never writes: the follower applies the rules, `journal` keeps the records over a
 //! restart, `plan` reads them.
 
+mod calibration;
+mod keep;
 mod outcome;
 mod rest;
 mod suspension;
 
+pub use calibration::Calibration;
+pub use keep::{Change, Fleeting, IntentKey, Keeper, Recovered, Trouble};
 pub use outcome::{Ending, Intent, Outcome, Owner};
-pub use rest::{Futile, Remembered, Rest};
+pub use rest::{Futile, Left, Remembered, Rest};
 pub use suspension::{ParseScopeError, Scope, Suspension, Suspensions};

@@ -1,6 +1,8 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
+mod disks;
 mod present;
+mod pressures;
 
 use super::{State, guard::Turns};
 use crate::exposition::{self, Format, Writer, accepts_gzip, negotiate};
@@ -9,6 +11,7 @@ use axum::{
     http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use std::sync::Arc;
 
 /// What a scrape of the default configuration takes, so that most need not grow.
 const ROOM: usize = 256 << 10;
@@ -58,6 +61,10 @@ fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 pub(super) fn render(state: &State, format: Format) -> String {
     let mut writer = Writer::new(format, String::with_capacity(ROOM));
     present::write(&mut writer, state);
+    let plan = Arc::clone(&state.plan.borrow());
+    let now = &plan.conditions;
+    pressures::write(&mut writer, &now.pressures, &plan.snapshot);
+    disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()
 }

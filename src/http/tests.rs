@@ -12,7 +12,7 @@ use crate::{
     clock::Moment,
     couch,
     facts::{Facts, Flags, Known, Measured, Source},
-    plan::Queues,
+    plan::{Conditions, Queues},
     scanner::{Progress, Status},
     snapshot::{
         DbMap, DbName, Draft, Ix, SmooshChannel, SmooshSeen, Snapshot, View, WaitingPriority,
@@ -111,7 +111,7 @@ fn snapshot() -> Arc<Snapshot> {
 fn planned(snapshot: &Arc<Snapshot>) -> Plan {
     let mut queues = Queues::new(Arc::new(Channels::default()));
     queues.follow(snapshot, NOW);
-    queues.publish(snapshot, NOW, Duration::from_secs(1_200))
+    queues.publish(snapshot, &Conditions::default(), &Arc::default(), NOW)
 }
 
 /// A surface and the other ends of what it reads.

@@ -1,0 +1,241 @@
+//! What happened, as the journal tells it.
+
+use crate::{
+    clock::Moment,
+    memory::{Ending, Owner, Scope},
+    target::TargetId,
+};
+use serde::{Deserialize, Serialize};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When it was written down.
+    pub at: Moment,
+    /// What it was.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum What {
+    /// A start was decided, and its request was about to go out.
+    Started {
+        /// The target.
+        target: TargetId,
+        /// The node, or `_cluster`.
+        node: String,
+        /// The channel it was started for.
+        channel: String,
+    },
+    /// A start that was decided came to nothing: its request was refused, or never went out.
+    NotStarted {
+        /// The target.
+        target: TargetId,
+        /// The node, or `_cluster`.
+        node: String,
+        /// Why, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// A job ended; the history has the rest.
+    Finished {
+        /// The target.
+        target: TargetId,
+        /// The node, or `_cluster`.
+        node: String,
+        /// Who had started it.
+        owner: Owner,
+        /// How it ended.
+        result: Ending,
+        /// Bytes that came free, negative where the file grew; absent where unknown.
+        freed_bytes: Option<i64>,
+    },
+    /// An operator suspended starts.
+    Suspended {
+        /// Of what.
+        #[serde(with = "scope_text")]
+        scope: Scope,
+        /// The reason that was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// An operator let starts go on.
+    Resumed {
+        /// Of what.
+        #[serde(with = "scope_text")]
+        scope: Scope,
+    },
+    /// A target failed too often and waits for an operator.
+    Quarantined {
+        /// The target.
+        target: TargetId,
+        /// Failures in a row.
+        failures: u32,
+    },
+    /// A target may be started again.
+    Released {
+        /// The target.
+        target: TargetId,
+    },
+    /// A setting of smoosh was taken over.
+    TakenOver(Taken),
+    /// A setting of smoosh was given back.
+    Restored(Taken),
+}
+
+/// A setting of a node's smoosh that was changed to stop a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The node, by CouchDB's name.
+    pub node: String,
+    /// The section of its configuration.
+    pub section: String,
+    /// The key.
+    pub key: String,
+    /// The value before; none where the key was absent.
+    pub was: Option<String>,
+}
+
+/// The kinds of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Type {
+    /// A start was decided.
+    Started,
+    /// It came to nothing.
+    NotStarted,
+    /// A job ended.
+    Finished,
+    /// Starts were suspended.
+    Suspended,
+    /// And let go on.
+    Resumed,
+    /// A target waits for an operator.
+    Quarantined,
+    /// It may be started again.
+    Released,
+    /// A setting of smoosh was taken over.
+    TakenOver,
+    /// And given back.
+    Restored,
+}
+
+impl Type {
+    /// Every type.
+    pub const ALL: [Self; 9] = [
+        Self::Started,
+        Self::NotStarted,
+        Self::Finished,
+        Self::Suspended,
+        Self::Resumed,
+        Self::Quarantined,
+        Self::Released,
+        Self::TakenOver,
+        Self::Restored,
+    ];
+
+    /// The word in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::NotStarted => "not_started",
+            Self::Finished => "finished",
+            Self::Suspended => "suspended",
+            Self::Resumed => "resumed",
+            Self::Quarantined => "quarantined",
+            Self::Released => "released",
+            Self::TakenOver => "taken_over",
+            Self::Restored => "restored",
+        }
+    }
+
+    /// The type with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.label() == label)
+    }
+}
+
+impl What {
+    /// Its type.
+    #[must_use]
+    pub const fn kind(&self) -> Type {
+        match self {
+            Self::Started { .. } => Type::Started,
+            Self::NotStarted { .. } => Type::NotStarted,
+            Self::Finished { .. } => Type::Finished,
+            Self::Suspended { .. } => Type::Suspended,
+            Self::Resumed { .. } => Type::Resumed,
+            Self::Quarantined { .. } => Type::Quarantined,
+            Self::Released { .. } => Type::Released,
+            Self::TakenOver(_) => Type::TakenOver,
+            Self::Restored(_) => Type::Restored,
+        }
+    }
+}
+
+/// Scopes as people write them: `all`, `node:<name>`, `channel:<name>`.
+mod scope_text {
+    use super::Scope;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(scope: &Scope, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(scope)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Scope, D::Error> {
+        let text = String::deserialize(from)?;
+        match text.split_once(':') {
+            None if text == "all" => Ok(Scope::All),
+            Some(("node", name)) => Ok(Scope::Node(name.to_owned())),
+            Some(("channel", name)) => Ok(Scope::Channel(name.to_owned())),
+            None | Some(_) => Err(D::Error::custom(format!("{text:?} is no scope"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_flat_object_with_its_type() {
+        let target: TargetId = "cleanup:orders".parse().unwrap();
+        let taken = Taken {
+            node: "couchdb@a".into(),
+            section: "smoosh.ratio_dbs".into(),
+            key: "concurrency".into(),
+            was: None,
+        };
+        let all = [
+            What::Started { target: target.clone(), node: "n".into(), channel: "c".into() },
+            What::NotStarted { target: target.clone(), node: "n".into(), why: None },
+            What::Finished {
+                target: target.clone(),
+                node: "n".into(),
+                owner: Owner::Other,
+                result: Ending::Grew,
+                freed_bytes: Some(-1),
+            },
+            What::Suspended { scope: Scope::Node("a:b".into()), why: Some("disk".into()) },
+            What::Resumed { scope: Scope::All },
+            What::Quarantined { target: target.clone(), failures: 5 },
+            What::Released { target },
+            What::TakenOver(taken.clone()),
+            What::Restored(taken),
+        ];
+        assert_eq!(all.len(), Type::ALL.len());
+        for (what, kind) in all.into_iter().zip(Type::ALL) {
+            assert_eq!(what.kind(), kind);
+            let event = Event { at: Moment::from_unix(9), what };
+            let json = serde_json::to_value(&event).unwrap();
+            assert_eq!(json["type"], kind.label());
+            assert_eq!(json["at"], 9);
+            assert_eq!(Type::from_label(kind.label()), Some(kind));
+            assert_eq!(serde_json::from_value::<Event>(json).unwrap(), event);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! How others reach the journal.
+
+use super::{
+    EventsQuery, HistoryQuery, Identity, Page, Taken, What,
+    query::{self, Unread},
+    task::Request,
+};
+use crate::{
+    clock::Moment,
+    memory::{Change, Keeper, Outcome, Recovered, Trouble},
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use redb::ReadTransaction;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How the journal is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// The number of the newest entry that is on the disk.
+    pub last_seq: u64,
+    /// Since when it cannot be written, and why.
+    pub trouble: Option<(Moment, Trouble)>,
+    /// Bytes of its file, where that is known.
+    pub bytes: Option<u64>,
+}
+
+/// Why a journal cannot be used for a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimError {
+    /// It was written for another one.
+    #[error(
+        "{place} was written for {kept}, and CouchDB is {found}: give this cluster a --storage.path of its own, or move the file away to begin a new one"
+    )]
+    Another {
+        /// The file.
+        place: String,
+        /// The cluster it was written for.
+        kept: Box<Identity>,
+        /// The cluster it was to be used for.
+        found: Box<Identity>,
+    },
+    /// It cannot be read or written.
+    #[error(transparent)]
+    Trouble(#[from] Trouble),
+}
+
+/// A handle on the journal; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Journal {
+    pub(super) requests: mpsc::Sender<Request>,
+    pub(super) events: mpsc::Sender<What>,
+    pub(super) health: watch::Receiver<Arc<Health>>,
+    pub(super) dropped: Arc<AtomicU64>,
+}
+
+impl Journal {
+    /// Claims it for a cluster, and reads back what was kept. Nothing is kept before.
+    ///
+    /// # Errors
+    /// Names both clusters where it was written for another, or says what is wrong with the
+    /// file.
+    pub async fn claim(&self, cluster: Identity) -> Result<Recovered, ClaimError> {
+        self.asked(|answer| Request::Claim(Box::new(cluster), answer)).await?
+    }
+
+    /// Keeps that a setting of smoosh is taken over, before it is: the value that was kept
+    /// first stays until it is given back.
+    ///
+    /// # Errors
+    /// When it may not be on the disk.
+    pub async fn take(&self, taken: Vec<Taken>) -> Result<(), Trouble> {
+        let taken = taken.into_iter().map(|it| (it, true)).collect();
+        self.asked(|answer| Request::Take(taken, answer)).await?
+    }
+
+    /// Keeps that settings of smoosh were given back.
+    ///
+    /// # Errors
+    /// When it may not be on the disk.
+    pub async fn give_back(&self, taken: Vec<Taken>) -> Result<(), Trouble> {
+        let taken = taken.into_iter().map(|it| (it, false)).collect();
+        self.asked(|answer| Request::Take(taken, answer)).await?
+    }
+
+    /// What was taken from smoosh and not given back.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn taken(&self) -> Result<Vec<Taken>, Trouble> {
+        self.asked(Request::Taken).await?
+    }
+
+    /// Writes down what happened, soon and with others. Where there is no room for it, or
+    /// nothing can be written, it is dropped and counted.
+    pub fn note(&self, what: What) {
+        if self.events.try_send(what).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How it is: the newest value.
+    #[must_use]
+    pub fn health(&self) -> watch::Receiver<Arc<Health>> {
+        self.health.clone()
+    }
+
+    /// Events that were dropped since the start.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// How jobs ended, the newest first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn history(&self, query: HistoryQuery) -> Result<Page<Outcome>, Trouble> {
+        self.read(move |tx| query::history(tx, &query)).await
+    }
+
+    /// What happened, the oldest first.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn events(&self, query: EventsQuery) -> Result<Page<super::Event>, Trouble> {
+        self.read(move |tx| query::events(tx, &query)).await
+    }
+
+    /// Reads away from the journal's own thread, which goes on writing.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&ReadTransaction) -> Result<T, Unread> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let tx = self.asked(Request::Read).await??;
+        match tokio::task::spawn_blocking(move || read(&tx)).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(why)) => Err(Trouble(format!("cannot read the journal: {why}"))),
+            Err(failed) => match failed.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(gone()),
+            },
+        }
+    }
+
+    async fn asked<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+    ) -> Result<T, Trouble> {
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(request(answer)).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())
+    }
+}
+
+fn gone() -> Trouble {
+    Trouble("the journal is closed: recliner is stopping".to_owned())
+}
+
+impl Keeper for Journal {
+    fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
+        let journal = self.clone();
+        async move { journal.asked(|answer| Request::Keep(changes, answer)).await? }.boxed()
+    }
+}

@@ -1,0 +1,84 @@
+//! Which cluster a journal belongs to.
+
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, fmt};
+
+/// What tells one cluster from another: its nodes' uuids, or where CouchDB shows none, their
+/// names. Both change while a cluster lives, one node at a time, so it is the same cluster
+/// where something of them stayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// What `GET /` says of the nodes that were asked; those of one cluster may share one.
+    pub uuids: BTreeSet<String>,
+    /// The members, by CouchDB's names.
+    pub nodes: BTreeSet<String>,
+}
+
+impl Identity {
+    /// Whether two identities are of one cluster. Names alone say little, as every
+    /// single node may be called `nonode@nohost`: they count only where a uuid is missing.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        let shared = |one: &BTreeSet<String>, two: &BTreeSet<String>| !one.is_disjoint(two);
+        if self.uuids.is_empty() || other.uuids.is_empty() {
+            shared(&self.nodes, &other.nodes)
+        } else {
+            shared(&self.uuids, &other.uuids)
+        }
+    }
+
+    /// Whether it says anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.uuids.is_empty() && self.nodes.is_empty()
+    }
+
+    /// The identity now, of a cluster that was `self`: a uuid that was not shown this time
+    /// stays known.
+    #[must_use]
+    pub fn followed_by(&self, now: &Self) -> Self {
+        let uuids = if now.uuids.is_empty() { &self.uuids } else { &now.uuids };
+        Self { uuids: uuids.clone(), nodes: now.nodes.clone() }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
+        match (self.nodes.is_empty(), self.uuids.is_empty()) {
+            (true, true) => out.write_str("a cluster of which nothing is known"),
+            (false, true) => write!(out, "the cluster of {}", list(&self.nodes)),
+            (true, false) => write!(out, "the cluster with uuid {}", list(&self.uuids)),
+            (false, false) => {
+                write!(out, "the cluster of {} (uuid {})", list(&self.nodes), list(&self.uuids))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(uuids: &[&str], nodes: &[&str]) -> Identity {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Identity { uuids: set(uuids), nodes: set(nodes) }
+    }
+
+    #[test]
+    fn a_cluster_stays_itself_while_nodes_come_and_go() {
+        for (one, two, same) in [
+            (identity(&["u"], &["a", "b"]), identity(&["u"], &["c"]), true),
+            (identity(&["u", "v"], &["a", "b"]), identity(&["v", "w"], &["b", "c"]), true),
+            (identity(&["u"], &["nonode@nohost"]), identity(&["v"], &["nonode@nohost"]), false),
+            (identity(&[], &["a", "b"]), identity(&["u"], &["b"]), true),
+            (identity(&[], &["a"]), identity(&["u"], &["b"]), false),
+            (identity(&[], &[]), identity(&[], &[]), false),
+        ] {
+            assert_eq!((one.is(&two), two.is(&one)), (same, same), "{one} / {two}");
+        }
+        let later = identity(&["u"], &["a"]).followed_by(&identity(&[], &["a", "b"]));
+        assert_eq!(later, identity(&["u"], &["a", "b"]));
+        assert_eq!(later.to_string(), "the cluster of a, b (uuid u)");
+    }
+}

@@ -1,0 +1,234 @@
+//! Changes as the tables take them in, within one transaction.
+//!
+//! What a change makes of the tables is the same however often it comes, so that a batch of
+//! which nobody knows whether it was kept can be sent again: an event is told only where
+//! something became different.
+
+use super::{
+    Event, Taken, What,
+    shelf::Shelf,
+    store::{Seen, parsed},
+    tables::{
+        Counts, EVENTS, INTENTS, META, META_CALIBRATION, META_COUNTS, OUTCOMES, REMEMBERED,
+        SUSPENSIONS, TAKEN,
+    },
+};
+use crate::{
+    clock::Moment,
+    memory::{Change, Intent, IntentKey, Outcome, Remembered, Scope, Suspension},
+    settings::work,
+    target::TargetId,
+};
+use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
+use serde::Serialize;
+
+type Bytes = &'static [u8];
+
+/// What tells one outcome from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ended {
+    target: String,
+    node: String,
+    started_at: Moment,
+}
+
+impl Ended {
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        Self {
+            target: outcome.target.to_string(),
+            node: outcome.node.clone(),
+            started_at: outcome.started_at,
+        }
+    }
+}
+
+/// The tables of one transaction.
+pub(super) struct Pen<'tx> {
+    outcomes: Table<'tx, u64, (u32, Bytes)>,
+    events: Table<'tx, u64, (u32, Bytes)>,
+    intents: Table<'tx, (&'static str, &'static str), Bytes>,
+    remembered: Table<'tx, &'static str, Bytes>,
+    suspensions: Table<'tx, &'static str, Bytes>,
+    taken: Table<'tx, (&'static str, &'static str, &'static str), Bytes>,
+    meta: Table<'tx, &'static str, Bytes>,
+    counts: Counts,
+    seen: &'tx Seen,
+    ended: Vec<Ended>,
+    now: Moment,
+}
+
+impl<'tx> Pen<'tx> {
+    pub(super) fn new(
+        tx: &'tx WriteTransaction,
+        counts: Counts,
+        seen: &'tx Seen,
+        now: Moment,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            outcomes: tx.open_table(OUTCOMES)?,
+            events: tx.open_table(EVENTS)?,
+            intents: tx.open_table(INTENTS)?,
+            remembered: tx.open_table(REMEMBERED)?,
+            suspensions: tx.open_table(SUSPENSIONS)?,
+            taken: tx.open_table(TAKEN)?,
+            meta: tx.open_table(META)?,
+            counts,
+            seen,
+            ended: Vec::new(),
+            now,
+        })
+    }
+
+    pub(super) fn meta(&mut self, name: &str, value: &impl Serialize) -> Result<(), Error> {
+        self.meta.insert(name, json(value)?.as_slice())?;
+        Ok(())
+    }
+
+    pub(super) fn change(&mut self, change: &Change) -> Result<(), Error> {
+        match change {
+            Change::Intended(intent) => self.intend(intent),
+            Change::Withdrawn(key) => {
+                if !self.close(key)? {
+                    return Ok(());
+                }
+                let IntentKey { target, node } = key.clone();
+                self.event(What::NotStarted { target, node, why: None })
+            }
+            Change::Ended { outcome, closes } => {
+                if let Some(key) = closes {
+                    self.close(key)?;
+                }
+                self.end(outcome)
+            }
+            Change::Remember(target, remembered) => self.remember(target, remembered.as_ref()),
+            Change::Suspend(scope, suspension) => self.suspend(scope, suspension.as_ref()),
+            Change::Calibrate(calibration) => self.meta(META_CALIBRATION, calibration),
+        }
+    }
+
+    fn intend(&mut self, intent: &Intent) -> Result<(), Error> {
+        let (target, said) = (intent.target.to_string(), json(intent)?);
+        let key = (target.as_str(), intent.node.as_str());
+        if was(self.intents.insert(key, said.as_slice())?).is_some_and(|was| was == said) {
+            return Ok(());
+        }
+        self.event(What::Started {
+            target: intent.target.clone(),
+            node: intent.node.clone(),
+            channel: intent.channel.clone(),
+        })
+    }
+
+    fn close(&mut self, key: &IntentKey) -> Result<bool, Error> {
+        let target = key.target.to_string();
+        Ok(self.intents.remove((target.as_str(), key.node.as_str()))?.is_some())
+    }
+
+    fn end(&mut self, outcome: &Outcome) -> Result<(), Error> {
+        let ended = Ended::of(outcome);
+        if self.seen.has(&ended) || self.ended.contains(&ended) {
+            return Ok(());
+        }
+        let (seq, said) = (self.next_seq(), json(outcome)?);
+        self.counts.outcomes.put(&mut self.outcomes, seq, outcome.ended_at, &said)?;
+        self.ended.push(ended);
+        self.event(What::Finished {
+            target: outcome.target.clone(),
+            node: outcome.node.clone(),
+            owner: outcome.owner,
+            result: outcome.ending,
+            freed_bytes: outcome.freed_bytes(),
+        })
+    }
+
+    fn remember(
+        &mut self,
+        target: &TargetId,
+        remembered: Option<&Remembered>,
+    ) -> Result<(), Error> {
+        let id = target.to_string();
+        let before = match remembered {
+            Some(remembered) => {
+                was(self.remembered.insert(id.as_str(), json(remembered)?.as_slice())?)
+            }
+            None => was(self.remembered.remove(id.as_str())?),
+        };
+        let before: Option<Remembered> = before.map(|said| parsed(&said)).transpose()?;
+        let quarantined = |it: &Remembered| it.quarantined_since.is_some();
+        match (before.as_ref().is_some_and(quarantined), remembered) {
+            (false, Some(now)) if quarantined(now) => {
+                self.event(What::Quarantined { target: target.clone(), failures: now.failures })
+            }
+            (true, now) if !now.is_some_and(quarantined) => {
+                self.event(What::Released { target: target.clone() })
+            }
+            (true | false, Some(_) | None) => Ok(()),
+        }
+    }
+
+    fn suspend(&mut self, scope: &Scope, suspension: Option<&Suspension>) -> Result<(), Error> {
+        let name = scope.to_string();
+        let Some(suspension) = suspension else {
+            if self.suspensions.remove(name.as_str())?.is_none() {
+                return Ok(());
+            }
+            return self.event(What::Resumed { scope: scope.clone() });
+        };
+        let said = json(&(scope, suspension))?;
+        if was(self.suspensions.insert(name.as_str(), said.as_slice())?)
+            .is_some_and(|was| was == said)
+        {
+            return Ok(());
+        }
+        self.event(What::Suspended { scope: scope.clone(), why: suspension.why.clone() })
+    }
+
+    /// Writes down that a setting was taken from smoosh, or given back. What was noted first
+    /// stays: a second look finds the value that this program set.
+    pub(super) fn take(&mut self, taken: &Taken, is_taken: bool) -> Result<(), Error> {
+        let key = (taken.node.as_str(), taken.section.as_str(), taken.key.as_str());
+        if is_taken {
+            if self.taken.get(key)?.is_some() {
+                return Ok(());
+            }
+            self.taken.insert(key, json(taken)?.as_slice())?;
+            return self.event(What::TakenOver(taken.clone()));
+        }
+        let Some(said) = was(self.taken.remove(key)?) else { return Ok(()) };
+        self.event(What::Restored(parsed(&said)?))
+    }
+
+    pub(super) fn event(&mut self, what: What) -> Result<(), Error> {
+        let (seq, event) = (self.next_seq(), Event { at: self.now, what });
+        self.counts.events.put(&mut self.events, seq, self.now, &json(&event)?)?;
+        Ok(())
+    }
+
+    /// Removes the oldest of what is over its budget; answers whether more is.
+    pub(super) fn trim(&mut self, budgets: &work::Journal, at_most: usize) -> Result<bool, Error> {
+        let Counts { outcomes, events, .. } = &mut self.counts;
+        let of = |shelf: &mut Shelf, table, keep| shelf.trim(table, keep, self.now, at_most);
+        let more = of(outcomes, &mut self.outcomes, budgets.outcomes)?;
+        Ok(of(events, &mut self.events, budgets.events)? || more)
+    }
+
+    /// Ends the writing: the counts as they are now, and the outcomes that are new.
+    pub(super) fn done(mut self) -> Result<(Counts, Vec<Ended>), Error> {
+        let counts = self.counts;
+        self.meta(META_COUNTS, &counts)?;
+        Ok((counts, self.ended))
+    }
+
+    const fn next_seq(&mut self) -> u64 {
+        self.counts.last_seq += 1;
+        self.counts.last_seq
+    }
+}
+
+fn was(guard: Option<AccessGuard<'_, Bytes>>) -> Option<Vec<u8>> {
+    guard.map(|guard| guard.value().to_vec())
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|why| Error::Io(why.into()))
+}

@@ -1,0 +1,105 @@
+//! Questions to the history and to the events.
+
+use super::{
+    Event, Type,
+    store::parsed,
+    tables::{EVENTS, OUTCOMES},
+};
+use crate::{
+    clock::Moment,
+    memory::{Ending, Outcome},
+    target::TargetId,
+};
+use redb::{ReadTransaction, ReadableTable as _};
+
+/// Why something was not read: anything the library may say.
+pub(super) type Unread = redb::Error;
+
+/// Which outcomes, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// Of this target.
+    pub target: Option<TargetId>,
+    /// Of this node.
+    pub node: Option<String>,
+    /// That ended then or later.
+    pub since: Option<Moment>,
+    /// That ended like this.
+    pub result: Option<Ending>,
+    /// With a lower number: where the page before ended.
+    pub before: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Which events, the oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventsQuery {
+    /// Of these types; of all where none is named.
+    pub types: Vec<Type>,
+    /// With a higher number; without one, the newest are meant.
+    pub since: Option<u64>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Part of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// Entries with their numbers.
+    pub entries: Vec<(u64, T)>,
+    /// Whether there are more beyond the last one.
+    pub more: bool,
+}
+
+/// Takes what is wanted until there is one too many, which is how more are known of.
+fn taken<T>(
+    entries: impl Iterator<Item = Result<Option<(u64, T)>, Unread>>,
+    limit: usize,
+) -> Result<Page<T>, Unread> {
+    let mut found = Vec::new();
+    for entry in entries {
+        let Some(entry) = entry? else { continue };
+        if found.len() == limit {
+            return Ok(Page { entries: found, more: true });
+        }
+        found.push(entry);
+    }
+    Ok(Page { entries: found, more: false })
+}
+
+pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page<Outcome>, Unread> {
+    let table = tx.open_table(OUTCOMES)?;
+    let entries = table.range(..query.before.unwrap_or(u64::MAX))?.rev().map(|entry| {
+        let (seq, entry) = entry?;
+        let (at, said) = entry.value();
+        if query.since.is_some_and(|since| u64::from(at) < since.unix()) {
+            return Ok(None);
+        }
+        let outcome: Outcome = parsed(said)?;
+        let wanted = query.target.as_ref().is_none_or(|target| *target == outcome.target)
+            && query.node.as_ref().is_none_or(|node| *node == outcome.node)
+            && query.result.is_none_or(|result| result == outcome.ending);
+        Ok(wanted.then(|| (seq.value(), outcome)))
+    });
+    taken(entries, query.limit)
+}
+
+pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<Event>, Unread> {
+    let table = tx.open_table(EVENTS)?;
+    let wanted = |entry: Result<_, redb::StorageError>| {
+        let (seq, entry): (redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, (u32, &[u8])>) =
+            entry?;
+        let event: Event = parsed(entry.value().1)?;
+        let wanted = query.types.is_empty() || query.types.contains(&event.what.kind());
+        Ok(wanted.then(|| (seq.value(), event)))
+    };
+    match query.since {
+        Some(since) => taken(table.range(since.saturating_add(1)..)?.map(wanted), query.limit),
+        None => {
+            let mut page = taken(table.iter()?.rev().map(wanted), query.limit)?;
+            page.entries.reverse();
+            Ok(Page { more: false, ..page })
+        }
+    }
+}

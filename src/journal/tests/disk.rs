@@ -1,0 +1,215 @@
+//! A disk that forgets what was not synced, tears writes, gets full and breaks.
+
+use super::super::place::{OpenError, Place, builder};
+use redb::{Database, StorageBackend};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The smallest part of a write that reaches a disk whole.
+const SECTOR: usize = 512;
+
+/// The smallest part of a file that has room of its own.
+const BLOCK: u64 = 4096;
+
+#[derive(Clone, Debug)]
+enum Pending {
+    Write(u64, Vec<u8>),
+    Length(u64),
+}
+
+#[derive(Debug, Default)]
+struct Platter {
+    /// What a crash leaves for certain.
+    synced: Vec<u8>,
+    /// What came since, in order.
+    pending: Vec<Pending>,
+    /// What a reader sees.
+    seen: Vec<u8>,
+    /// Blocks that have room.
+    blocks: BTreeSet<u64>,
+    /// No block gets room any more.
+    full: bool,
+    /// Everything that changes something fails like this.
+    broken: Option<io::ErrorKind>,
+    /// Changes until the power goes.
+    left: Option<u64>,
+    /// Changes so far.
+    done: u64,
+    /// How often it was opened: what an older handle does has no effect.
+    opened: u64,
+}
+
+/// The disk; clones are the same one.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::disallowed_types, reason = "redb calls it from wherever; never over an await")]
+pub(super) struct Disk(Arc<Mutex<Platter>>);
+
+impl Disk {
+    fn with<T>(&self, work: impl FnOnce(&mut Platter) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One with an empty database on it.
+    pub(super) fn formatted() -> Self {
+        let disk = Self::default();
+        drop(super::super::store::Store::open(&disk, true).unwrap());
+        disk
+    }
+
+    /// A disk with the same on it, and none of the trouble.
+    pub(super) fn copy(&self) -> Self {
+        let (synced, seen, blocks) =
+            self.with(|it| (it.synced.clone(), it.seen.clone(), it.blocks.clone()));
+        let platter = Platter { synced, seen, blocks, ..Platter::default() };
+        Self(Arc::new(platter.into()))
+    }
+
+    pub(super) fn fill(&self, full: bool) {
+        self.with(|it| it.full = full);
+    }
+
+    pub(super) fn breaks(&self, how: Option<io::ErrorKind>) {
+        self.with(|it| it.broken = how);
+    }
+
+    /// Lets the power go after so many changes.
+    pub(super) fn power_goes_after(&self, changes: u64) {
+        self.with(|it| it.left = Some(changes));
+    }
+
+    pub(super) fn has_power(&self) -> bool {
+        self.with(|it| it.left != Some(0))
+    }
+
+    /// Changes so far.
+    pub(super) fn done(&self) -> u64 {
+        self.with(|it| it.done)
+    }
+
+    /// Cuts the power now and gives it back. `luck` says which sectors that were not synced
+    /// reached the disk all the same.
+    pub(super) fn reboot(&self, mut luck: impl FnMut() -> bool) {
+        self.with(|it| {
+            for change in std::mem::take(&mut it.pending) {
+                match change {
+                    Pending::Length(length) => {
+                        if luck() {
+                            it.synced.resize(usize::try_from(length).unwrap(), 0);
+                        }
+                    }
+                    Pending::Write(at, data) => {
+                        for (number, sector) in data.chunks(SECTOR).enumerate() {
+                            let from = usize::try_from(at).unwrap() + number * SECTOR;
+                            if luck() {
+                                let end = from + sector.len();
+                                let length = it.synced.len().max(end);
+                                it.synced.resize(length, 0);
+                                it.synced[from..end].copy_from_slice(sector);
+                            }
+                        }
+                    }
+                }
+            }
+            it.seen = it.synced.clone();
+            it.left = None;
+            it.opened += 1;
+        });
+    }
+}
+
+impl Platter {
+    /// Whether a change may be made.
+    fn change(&mut self, opened: u64) -> io::Result<()> {
+        if opened != self.opened || self.left == Some(0) {
+            return Err(io::Error::other("the power is gone"));
+        }
+        if let Some(how) = self.broken {
+            return Err(how.into());
+        }
+        self.done += 1;
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// A handle on the disk, as one opening has it.
+#[derive(Debug)]
+struct Handle {
+    disk: Disk,
+    opened: u64,
+}
+
+impl StorageBackend for Handle {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.disk.with(|it| it.seen.len()) as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        let from = usize::try_from(offset).unwrap();
+        self.disk.with(|it| {
+            let part = it.seen.get(from..from + out.len());
+            out.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
+    }
+
+    fn set_len(&self, length: u64) -> Result<(), io::Error> {
+        self.disk.with(|it| {
+            it.change(self.opened)?;
+            it.seen.resize(usize::try_from(length).unwrap(), 0);
+            it.blocks.retain(|block| block * BLOCK < length);
+            it.pending.push(Pending::Length(length));
+            Ok(())
+        })
+    }
+
+    fn sync_data(&self) -> Result<(), io::Error> {
+        self.disk.with(|it| {
+            it.change(self.opened)?;
+            it.pending.clear();
+            it.synced = it.seen.clone();
+            Ok(())
+        })
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.disk.with(|it| {
+            it.change(self.opened)?;
+            let blocks = offset / BLOCK..(offset + data.len() as u64).div_ceil(BLOCK);
+            if it.full && blocks.clone().any(|block| !it.blocks.contains(&block)) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            it.blocks.extend(blocks);
+            let from = usize::try_from(offset).unwrap();
+            let part = it.seen.get_mut(from..from + data.len());
+            part.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(data);
+            it.pending.push(Pending::Write(offset, data.to_vec()));
+            Ok(())
+        })
+    }
+}
+
+impl Place for Disk {
+    fn name(&self) -> String {
+        "the disk of a test".to_owned()
+    }
+
+    fn open(&self, _make: bool) -> Result<Database, OpenError> {
+        let opened = self.with(|it| {
+            it.opened += 1;
+            it.opened
+        });
+        let handle = Handle { disk: self.clone(), opened };
+        let database = builder().create_with_backend(handle);
+        database.map_err(|why| OpenError::of(self.name(), why))
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.with(|it| it.seen.len()) as u64)
+    }
+}

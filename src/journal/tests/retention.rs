@@ -1,0 +1,98 @@
+use super::{
+    super::{
+        store::{Batch, Store},
+        tables::Counts,
+    },
+    *,
+};
+
+fn budgets(outcomes: u64, events: u64) -> work::Journal {
+    let keep = |max_size| Keep { keep: Duration::from_secs(1_000_000), max_size };
+    work::Journal { outcomes: keep(outcomes), events: keep(events) }
+}
+
+fn ends(numbers: std::ops::Range<u64>) -> Batch {
+    Batch { changes: numbers.map(ended).collect(), ..Batch::default() }
+}
+
+/// What is in the tables, counted.
+fn counted(store: &Store) -> (Vec<u64>, Vec<u64>) {
+    let tx = store.read().unwrap();
+    let outcomes = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
+    let outcomes = query::history(&tx, &outcomes).unwrap().entries;
+    let events = EventsQuery { limit: usize::MAX, ..EventsQuery::default() };
+    let events = query::events(&tx, &events).unwrap().entries;
+    let counts: &Counts = store.counts();
+    assert_eq!(counts.outcomes.entries, outcomes.len() as u64);
+    assert_eq!(counts.events.entries, events.len() as u64);
+    (
+        outcomes.iter().rev().map(|(seq, _)| *seq).collect(),
+        events.iter().map(|(seq, _)| *seq).collect(),
+    )
+}
+
+#[test]
+fn each_kind_keeps_its_newest_within_its_own_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&Directory::new(dir.path()), true).unwrap();
+    let budgets = budgets(64 << 10, 8 << 10);
+    let mut largest = 0;
+    for number in 0..600 {
+        store.write(&ends(number * 20..number * 20 + 20), &budgets, moment(0)).unwrap();
+        let counts = *store.counts();
+        assert!(counts.outcomes.bytes <= 64 << 10 && counts.events.bytes <= 8 << 10);
+        if number > 300 {
+            largest = largest.max(Directory::new(dir.path()).bytes().unwrap());
+        }
+    }
+    let (outcomes, events) = counted(&store);
+    // Two numbers a job, and no hole between what is kept.
+    for kept in [&outcomes, &events] {
+        assert!(kept.len() > 20 && kept.windows(2).all(|pair| pair[1] - pair[0] == 2));
+    }
+    assert_eq!((outcomes.last(), events.last()), (Some(&23_999), Some(&24_000)));
+    // The pages of what was removed are used again.
+    assert!(largest <= 4 << 20, "{largest} bytes for 72 KiB");
+    drop(store);
+    let store = Store::open(&Directory::new(dir.path()), false).unwrap();
+    assert_eq!(counted(&store), (outcomes, events));
+    assert_eq!(store.last_seq(), 24_000);
+}
+
+#[test]
+fn a_budget_that_got_smaller_is_reached_in_steps() {
+    let mut store = Store::open(&InMemory, true).unwrap();
+    store.write(&ends(0..2000), &budgets(1 << 30, 1 << 30), moment(0)).unwrap();
+    let mut steps = 0;
+    loop {
+        let before = *store.counts();
+        let more = store.write(&Batch::default(), &budgets(10_000, 1 << 30), moment(0)).unwrap();
+        let removed = before.outcomes.entries - store.counts().outcomes.entries;
+        assert!(removed <= 256, "{removed} in one commit");
+        steps += 1;
+        if !more {
+            break;
+        }
+    }
+    assert!(steps > 5, "{steps}");
+    assert!(store.counts().outcomes.bytes <= 10_000);
+    assert_eq!(store.counts().events.entries, 2000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_old_goes_though_nothing_is_written() {
+    let day = Duration::from_secs(86_400);
+    let keep = |days| Keep { keep: day * days, max_size: 1 << 30 };
+    let settings = work::Journal { outcomes: keep(30), events: keep(2) };
+    let running = Running::with(InMemory, settings).unwrap();
+    running.recovered().await;
+    running.keep((0..1000).map(ended).collect()).await.unwrap();
+    time::sleep(day).await;
+    running.keep(vec![ended(90_000)]).await.unwrap();
+    assert_eq!((running.history().await.len(), running.events().await.len()), (1001, 1001));
+    time::sleep(day + Duration::from_secs(700)).await;
+    assert_eq!((running.history().await.len(), running.events().await.len()), (1001, 1));
+    time::sleep(day * 28).await;
+    assert_eq!((running.history().await.len(), running.events().await.len()), (1, 0));
+    running.stopped().await;
+}

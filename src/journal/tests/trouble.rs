@@ -1,0 +1,94 @@
+use super::{disk::Disk, *};
+use std::io;
+
+const NOTE: fn() -> What = || What::Released { target: target(1) };
+
+/// Waits until the journal says that it is well, or not.
+async fn until(running: &Running, well: bool) -> Health {
+    let mut health = running.journal.health();
+    let found = soon(health.wait_for(|health| health.trouble.is_none() == well)).await;
+    (**found.unwrap()).clone()
+}
+
+/// Keeps outcomes, larger and larger ones, until that fails.
+async fn keep_until_it_fails(running: &Running, first: u64) -> (u64, Trouble) {
+    for number in first..first + 10_000 {
+        if let Err(why) = running.keep(vec![ended(number)]).await {
+            return (number, why);
+        }
+    }
+    panic!("the disk never got full");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_is_said_and_when_there_is_room_it_goes_on_by_itself() {
+    let disk = Disk::formatted();
+    let running = Running::claimed(disk.clone()).await;
+    for number in 0..5 {
+        running.keep(vec![ended(number)]).await.unwrap();
+    }
+    disk.fill(true);
+    let (count, why) = keep_until_it_fails(&running, 5).await;
+    assert!(why.0.starts_with("cannot write the disk of a test: "), "{why}");
+    assert!(why.0.ends_with("make room on its disk: it then goes on by itself"), "{why}");
+    let health = until(&running, false).await;
+    assert_eq!(health.trouble.unwrap().1, why);
+
+    // All that was acknowledged can be read; the rest is refused, and events are counted.
+    assert_eq!(running.history().await.len(), usize::try_from(count).unwrap());
+    assert_eq!(running.keep(vec![ended(count)]).await, Err(why));
+    running.journal.note(NOTE());
+    running.journal.note(NOTE());
+    time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(running.journal.dropped(), 2);
+    assert!(running.journal.health().borrow().trouble.is_some());
+    assert_eq!(running.history().await.len(), usize::try_from(count).unwrap());
+
+    disk.fill(false);
+    time::sleep(Duration::from_secs(31)).await;
+    assert_eq!(running.journal.health().borrow().trouble, None);
+    running.keep(vec![ended(count), ended(count + 1)]).await.unwrap();
+    running.journal.note(NOTE());
+    time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(running.history().await.len(), usize::try_from(count + 2).unwrap());
+    assert_eq!(running.events().await.last(), Some(&NOTE()));
+    assert_eq!(running.journal.dropped(), 2);
+    running.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_breaks_and_comes_back_loses_nothing_acknowledged() {
+    for (how, advice) in [
+        (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
+        (io::ErrorKind::Other, "look into the system's log"),
+    ] {
+        let disk = Disk::formatted();
+        let running = Running::claimed(disk.clone()).await;
+        running.keep((0..20).map(ended).collect()).await.unwrap();
+        disk.breaks(Some(how));
+        let why = running.keep(vec![ended(20)]).await.unwrap_err();
+        assert!(why.0.contains(advice), "{why}");
+        time::sleep(Duration::from_secs(3600)).await;
+        let since = running.journal.health().borrow().trouble.as_ref().map(|(since, _)| *since);
+        assert_eq!(since, Some(moment(1000)));
+        // What was not synced when it broke may be lost, as after a crash.
+        disk.reboot(|| false);
+        disk.breaks(None);
+        time::sleep(Duration::from_secs(31)).await;
+        until(&running, true).await;
+        running.keep(vec![ended(20)]).await.unwrap();
+        assert_eq!(running.history().await.len(), 21);
+        running.stopped().await;
+    }
+}
+
+#[tokio::test]
+async fn more_events_than_there_is_room_for_are_dropped_and_counted() {
+    let clock = Clock::anchored(moment(0));
+    let settings = watch::channel(work::Journal::default()).1;
+    let (_task, journal) = Task::open(InMemory, clock, settings).unwrap();
+    for _ in 0..5000 {
+        journal.note(NOTE());
+    }
+    assert_eq!(journal.dropped(), 5000 - 4096);
+}
