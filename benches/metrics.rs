@@ -13,14 +13,14 @@ use recliner::{
     clock::Moment,
     couch,
     facts::{Facts, Known, Measured, Source},
-    http::{self, About, ConfigStatus, State},
+    http::{self, About, Allow, ConfigStatus, State, Web},
     plan::{Conditions, Queues},
     snapshot::{DbName, Draft},
     target::Range,
 };
 use std::{hint::black_box, sync::Arc};
 use tikv_jemallocator::Jemalloc;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tower::ServiceExt as _;
 
 /// As in the program.
@@ -85,7 +85,9 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         about: Arc::new(About::default()),
         config: config_rx,
         registry,
-        orders: None,
+        orders: mpsc::channel(1).0,
+        allow: Allow::default(),
+        web: Web::default(),
     };
     (http::router(state), (plan, status, config))
 }

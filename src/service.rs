@@ -221,7 +221,12 @@ impl Service {
                         // Whoever asked may have gone; the reload counts all the same.
                         let _gone = answer.send(self.reload(&mut reload));
                     }
-                    order => order.deny(Denied::Unavailable(
+                    order @ (Order::Suspend(..)
+                    | Order::Resume(..)
+                    | Order::Compact(..)
+                    | Order::Rescan(_)
+                    | Order::Flush(..)
+                    | Order::Release(..)) => order.deny(Denied::Unavailable(
                         "this version only advises: it takes no such order yet".to_owned(),
                     )),
                 },

@@ -63,8 +63,6 @@ async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
 async fn asked(client: &ServiceClient, target: &str) -> Result<Vec<Value>, Failure> {
     let query = [("target", target), ("limit", "10000")];
     let mut data = client.get("/api/v1/explain", &query).await?;
-    match data["targets"].take() {
-        Value::Array(targets) => Ok(targets),
-        _ => Err(Failure::failed(format!("{} answered without targets", client.base()))),
-    }
+    serde_json::from_value(data["targets"].take())
+        .map_err(|why| Failure::failed(format!("{} answered no targets: {why}", client.base())))
 }

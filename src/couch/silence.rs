@@ -113,7 +113,14 @@ impl Sender {
             return None;
         }
         let login = login.and_then(|(pass, credential)| pass.header(credential));
-        let out = Outgoing { path: &path, login, form: None, limit: route.body_limit() };
+        let out = Outgoing {
+            method: route.method(),
+            path: &path,
+            login,
+            header: None,
+            form: None,
+            limit: route.body_limit(),
+        };
         let looking = self.transport.send(&way.server.address, out);
         match timeout(self.look_within(breaker), looking).await {
             // A connection that fails is no silence: the request itself will see it.

@@ -49,7 +49,7 @@ impl Network {
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
         const AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
         let mut request = Request::new(Full::default());
-        *request.method_mut() = out.method();
+        *request.method_mut() = out.method.clone();
         *request.uri_mut() = uri(at, out.path)?;
         let headers = request.headers_mut();
         headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));

@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 impl Refused {
     fn without_journal() -> Self {
         let why = "this recliner keeps no journal: there is no history".to_owned();
-        Self { code: StatusCode::NOT_FOUND, kind: "not_found", why }
+        Self { code: StatusCode::NOT_FOUND, kind: "not_found", why, data: None }
     }
 }
 
 impl From<Trouble> for Refused {
     fn from(why: Trouble) -> Self {
-        Self { code: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", why: why.to_string() }
+        Self { code: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", why: why.to_string(), data: None }
     }
 }
 

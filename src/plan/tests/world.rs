@@ -295,7 +295,7 @@ impl Spec {
                 }
             });
         let polled = nodes_in(self.polled, self.nodes).map(|at| (node_ix(at + 1), at_ago(1)));
-        let jobs = Jobs { list: list.collect(), polled: polled.collect() };
+        let jobs = Jobs { list: list.collect(), polled: polled.collect(), ..Jobs::default() };
         let volumes =
             self.volumes.iter().enumerate().map(|(at, (nodes, available, sized, falling))| {
                 Volume {
