@@ -4,7 +4,10 @@ use super::{Kind, Route};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 /// Counters of requests to CouchDB.
 ///
@@ -14,8 +17,9 @@ use std::{sync::Arc, time::Duration};
 pub struct Metrics {
     requests: IntCounterVec,
     durations: HistogramVec,
-    /// What almost every request adds to, so that no label is looked up for it.
-    shards: Arc<(IntCounter, Histogram)>,
+    /// What almost every request adds to, looked up by label once; not before there is
+    /// something to add, because that makes the series.
+    shards: Arc<OnceLock<(IntCounter, Histogram)>>,
 }
 
 /// A warm shard takes 2 ms, a cold one an fsync, a busy design document 5 s, and the
@@ -84,15 +88,16 @@ impl Metrics {
                 requests.with_label_values(&[route, code]);
             }
         }
-        let read = requests.with_label_values(&[SHARD, code(200)]);
-        let shards = Arc::new((read, durations.with_label_values(&[SHARD])));
-        Ok(Self { requests, durations, shards })
+        Ok(Self { requests, durations, shards: Arc::default() })
     }
 
     /// Counts one request: `code` is from [`code`] or a [`Kind`].
     pub(super) fn count(&self, route: &'static str, code: &'static str, took: Duration) {
         if route == SHARD && code == self::code(200) {
-            let (requests, durations) = &*self.shards;
+            let (requests, durations) = self.shards.get_or_init(|| {
+                let requests = self.requests.with_label_values(&[route, code]);
+                (requests, self.durations.with_label_values(&[route]))
+            });
             requests.inc();
             durations.observe(took.as_secs_f64());
             return;
