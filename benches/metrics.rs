@@ -19,8 +19,13 @@ use recliner::{
     target::Range,
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
+use tikv_jemallocator::Jemalloc;
 use tokio::sync::watch;
 use tower::ServiceExt as _;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 const NODES: usize = 3;
