@@ -10,6 +10,7 @@ mod explain;
 mod import;
 mod once;
 mod orders;
+mod restore_smoosh;
 mod scan;
 mod serve;
 mod service_client;
@@ -97,6 +98,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Scan(args) => scan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::Import(args) => import::run(args).await,
+            Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
             Command::CheckConfig(args) => check::run(&args),
             Command::Suspend(args) => orders::suspend(args).await,
             Command::Resume(args) => orders::resume(args).await,

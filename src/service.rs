@@ -116,6 +116,7 @@ impl Service {
             status: watch.scanner.status.clone(),
             about: Arc::new(about),
             config: config_rx,
+            takeovers: latest::channel(Arc::default()).1,
             registry,
             orders: orders_tx,
             allow: http::Allow {

@@ -3,6 +3,7 @@
 mod disks;
 mod present;
 mod pressures;
+mod takeovers;
 
 use super::{State, guard::Turns};
 use crate::exposition::{self, Format, Writer, accepts_gzip, negotiate};
@@ -64,6 +65,7 @@ pub(super) fn render(state: &State, format: Format) -> String {
     let plan = Arc::clone(&state.plan.borrow());
     let now = &plan.conditions;
     pressures::write(&mut writer, &now.pressures, &plan.snapshot);
+    takeovers::write(&mut writer, &state.takeovers.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()

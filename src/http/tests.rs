@@ -152,6 +152,7 @@ impl Surface {
             status: status_rx,
             about: Arc::new(about),
             config: config_rx,
+            takeovers: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
             orders: orders_tx,
             allow: Allow { lifecycle: true, admin: true, names: Arc::default() },

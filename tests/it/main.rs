@@ -8,3 +8,4 @@ mod faults;
 mod house;
 mod live;
 mod support;
+mod takeover;
