@@ -12,6 +12,7 @@ mod journal;
 mod once;
 mod orders;
 mod plan;
+mod restore_smoosh;
 mod scan;
 mod serve;
 mod service_client;
@@ -102,6 +103,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Import(args) => import::run(args).await,
+            Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
             Command::CheckConfig(args) => check::run(&args),
             Command::Suspend(args) => orders::suspend(args).await,
             Command::Resume(args) => orders::resume(args).await,

@@ -13,13 +13,14 @@ mod page;
 mod probes;
 mod query;
 mod serve;
+mod smoosh;
 mod web;
 
 pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{journal::Journal, plan::Plan, scanner};
+use crate::{journal::Journal, plan::Plan, scanner, takeover::Takeovers};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -90,6 +91,8 @@ pub struct State {
     pub about: Arc<About>,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<ConfigStatus>>,
+    /// How smoosh stands.
+    pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// Counters and histograms of what happened.
     pub registry: prometheus::Registry,
     /// What is remembered, where anything is.

@@ -144,6 +144,7 @@ impl Service {
             status: watch.scanner.status.clone(),
             about: Arc::new(about),
             config: config_rx,
+            takeovers: latest::channel(Arc::default()).1,
             registry,
             journal: Some(journal),
             orders: orders_tx,

@@ -56,6 +56,14 @@ pub struct NodeState {
     pub problem: Option<String>,
 }
 
+impl NodeState {
+    /// Whether every channel that is to be taken over is.
+    #[must_use]
+    pub fn is_taken_over(&self) -> bool {
+        !self.taken.is_empty() && self.not_taken.is_empty()
+    }
+}
+
 /// How smoosh stands, over the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Takeovers {

@@ -33,6 +33,11 @@ pub(super) enum Command {
     Events(EventsArgs),
     /// Print CouchDB's own compaction settings as a recliner.yml of the same effect.
     Import(ImportArgs),
+    /// Give channels of CouchDB's smoosh back that a recliner took over and left stopped.
+    ///
+    /// It goes by what the takeover noted on each node, so that it works from any machine. Stop the
+    /// recliner first, or take takeover out of its configuration: it takes them again otherwise.
+    RestoreSmoosh(SourceArgs),
     /// Say everything that is wrong with a configuration, or print it as it is in force.
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.

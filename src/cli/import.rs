@@ -7,13 +7,10 @@ use super::{
 };
 use crate::{
     config,
-    couch::{Client, Metrics, Transport},
     smoosh::{self, Imported, NodeConfig},
     window,
 };
 use std::io::Write;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 pub(super) async fn run(args: ImportArgs) -> Result<Exit, Failure> {
     let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };
@@ -61,14 +58,7 @@ fn from_files(args: &ImportArgs) -> Result<NodeConfig, Failure> {
 
 /// Asks every node for its settings.
 async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, Failure> {
-    let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
-    once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let couchdb = loaded.settings.couchdb;
-    let transport = Transport::http(&couchdb).map_err(Failure::usage)?;
-    let metrics = Metrics::register(&prometheus::Registry::new()).map_err(Failure::failed)?;
-    let (client, task) = Client::connect(couchdb, transport, metrics).map_err(Failure::usage)?;
-    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
-    tasks.spawn(task.run(stop.clone()));
+    let once::Connected { client, .. } = &once::connect(&args.source)?;
     let members = client.membership().await.map_err(Failure::failed)?;
     let mut nodes = Vec::new();
     for node in members.cluster_nodes.unwrap_or_default() {
@@ -77,6 +67,5 @@ async fn asked(args: &ImportArgs) -> Result<Vec<NodeConfig>, Failure> {
         let version = version.unwrap_or_default();
         nodes.push(NodeConfig { node, version, sections, problems: Vec::new() });
     }
-    stop.cancel();
     Ok(nodes)
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{self, Flags, Loaded},
-    couch::Transport,
+    couch::{Client, Metrics, Transport},
     log,
     plan::Plan,
     scanner::{Progress, Status},
@@ -22,7 +22,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time;
+use tokio::{task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 /// How long tasks may take to end.
@@ -73,6 +73,27 @@ pub(super) fn start_log(settings: &Settings) -> Result<(), Failure> {
 /// logs only where a level was asked for.
 pub(super) fn start_log_if_asked(args: &LogArgs, settings: &Settings) -> Result<(), Failure> {
     if args.level.is_some() { start_log(settings) } else { Ok(()) }
+}
+
+/// A client without what sees a cluster, for commands that ask few things.
+pub(super) struct Connected {
+    pub(super) settings: Settings,
+    pub(super) client: Client,
+    /// Ends with this.
+    _task: JoinSet<()>,
+}
+
+/// Sets up a client; nothing is asked yet.
+pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
+    let settings = load(&source.flags(), source.config_file.as_deref())?.settings;
+    start_log_if_asked(&source.log, &settings)?;
+    let couchdb = settings.couchdb.clone();
+    let transport = Transport::http(&couchdb).map_err(Failure::usage)?;
+    let metrics = Metrics::register(&prometheus::Registry::new()).map_err(Failure::failed)?;
+    let (client, task) = Client::connect(couchdb, transport, metrics).map_err(Failure::usage)?;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(task.run(CancellationToken::new()));
+    Ok(Connected { settings, client, _task: tasks })
 }
 
 /// Reads the cluster once.

@@ -140,6 +140,8 @@ families! {
         "recliner_smoosh_waiting_priority_max" ["node", "channel"]
         "Highest priority in CouchDB's smoosh channel, in the unit of that channel.";
 
+    SMOOSH_TAKEN_OVER: Gauge None "recliner_smoosh_taken_over" ["node"]
+        "1 while every channel that is to be taken over is stopped on the node, else 0.";
     PRESSURE: Gauge None "recliner_pressure" ["node", "signal"]
         "What the signal reads, the median of the last looks; latency in seconds, else a count.";
 

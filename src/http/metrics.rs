@@ -5,6 +5,7 @@ mod journal;
 mod plan;
 mod present;
 mod pressures;
+mod takeovers;
 
 use super::{State, guard::Turns};
 use crate::exposition::{self, Coding, Format, Writer, accepts_gzip, negotiate};
@@ -63,6 +64,7 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     let plan = Arc::clone(&state.plan.borrow());
     let now = &plan.conditions;
     pressures::write(&mut writer, &now.pressures, &plan.snapshot);
+    takeovers::write(&mut writer, &state.takeovers.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);

@@ -153,6 +153,7 @@ impl Surface {
             status: status_rx,
             about: Arc::new(about),
             config: config_rx,
+            takeovers: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
             journal: None,
             orders: orders_tx,

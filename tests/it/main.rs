@@ -10,3 +10,4 @@ mod house;
 mod live;
 mod scenario;
 mod support;
+mod takeover;

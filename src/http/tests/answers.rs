@@ -295,6 +295,7 @@ async fn status_and_config_say_what_is_in_force() {
             "last_error": "could not ask couchdb@b",
             "problem": null,
             "missing_rights": [],
+            "smoosh": [],
             "config": {
                 "loaded_at": "2026-11-21T00:46:40Z",
                 "last_reload_successful": false,

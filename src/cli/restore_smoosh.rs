@@ -1,0 +1,47 @@
+//! `recliner restore-smoosh`: gives back what a takeover left stopped.
+
+use super::{Exit, Failure, args::SourceArgs, complain, once, print, printable};
+use crate::takeover::{self, Restored};
+use futures::future::join_all;
+
+pub(super) async fn run(args: &SourceArgs) -> Result<Exit, Failure> {
+    let once::Connected { settings, client, .. } = &once::connect(args)?;
+    let members = client.membership().await.map_err(Failure::failed)?.cluster_nodes;
+    let members = members.unwrap_or_default();
+    let nodes: Vec<&String> = members.iter().filter(|node| settings.nodes.has(node)).collect();
+    if nodes.is_empty() {
+        return Err(Failure::failed("none of the nodes that are asked for belongs to the cluster"));
+    }
+    let restored =
+        join_all(nodes.iter().map(async |node| takeover::restore(client, node).await)).await;
+    let (mut lines, mut failed) = (Vec::new(), 0);
+    for (node, restored) in nodes.iter().zip(restored) {
+        match restored {
+            Ok(restored) => lines.extend(restored.iter().map(line)),
+            Err(why) => {
+                complain(&format!("{node}: {why}"));
+                failed += 1;
+            }
+        }
+    }
+    if lines.is_empty() && failed == 0 {
+        lines.push("nothing is taken over\n".to_owned());
+    }
+    print(&lines.concat())?;
+    Ok(match failed {
+        0 => Exit::Done,
+        failed if failed == nodes.len() => Exit::Failed,
+        _ => Exit::Unseen,
+    })
+}
+
+fn line(restored: &Restored) -> String {
+    let Restored { node, channel, value, was_stopped } = restored;
+    let is = value.as_ref().map_or_else(|| "unset".to_owned(), |value| format!("{value:?}"));
+    let says = if *was_stopped {
+        "is back: its concurrency is"
+    } else {
+        "was given back before: its concurrency is"
+    };
+    format!("{}: smoosh.{} {says} {is}\n", printable(node), printable(channel))
+}

@@ -1,0 +1,178 @@
+//! Taking smoosh over and giving it back, over HTTP: against the simulator always, and
+//! against a real cluster where `RECLINER_TEST_COUCHDB_URL` names one (see `live.rs`).
+
+use crate::support::{A, B, NODES, START, nodes};
+use recliner::{
+    clock::Clock,
+    couch::{Address, Client, Login, Metrics, Settings, Transport},
+    sim::Cluster,
+    snapshot::{Draft, Snapshot},
+    takeover::{self, Fleeting, Hands, Ledger, Takeovers, restore},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{sync::watch, task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+
+/// A client whose task ends with it.
+struct Connected {
+    client: Client,
+    _tasks: JoinSet<()>,
+}
+
+fn connect(settings: Settings, transport: Transport) -> Connected {
+    let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
+    let (client, task) = Client::connect(settings, transport, metrics).unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(task.run(CancellationToken::new()));
+    Connected { client, _tasks: tasks }
+}
+
+/// The task, over nodes of these names.
+struct Running {
+    handle: takeover::Handle,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    _senders: (
+        watch::Sender<Arc<dyn Hands>>,
+        watch::Sender<Arc<takeover::Settings>>,
+        watch::Sender<Arc<Snapshot>>,
+    ),
+}
+
+impl Running {
+    fn start(client: &Client, ledger: Fleeting, names: &[String], channel: &str) -> Self {
+        let mut draft = Draft::new(5);
+        for name in names {
+            let ix = draft.node(name);
+            draft.change_node(ix, |node| {
+                (node.up, node.member, node.served) = (Some(true), true, true);
+            });
+        }
+        let settings = takeover::Settings {
+            enforce: true,
+            takeover: [channel.to_owned()].into(),
+            acting: [channel.to_owned()].into(),
+        };
+        let hands: Arc<dyn Hands> = Arc::new(client.clone());
+        let (hands, hands_rx) = watch::channel(hands);
+        let (settings, settings_rx) = watch::channel(Arc::new(settings));
+        let (snapshots, snapshots_rx) = watch::channel(draft.publish(START));
+        let clock = Clock::anchored(START);
+        let ledger = Arc::new(ledger);
+        let (task, handle) =
+            takeover::Task::new(clock, hands_rx, ledger, settings_rx, snapshots_rx);
+        let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+        tasks.spawn(task.run(stop.clone()));
+        Self { handle, stop, tasks, _senders: (hands, settings, snapshots) }
+    }
+
+    /// Waits until every node is as wanted.
+    async fn until(&mut self, wanted: impl Fn(&Takeovers) -> bool) {
+        let waited = self.handle.takeovers.wait_for(|seen| wanted(seen));
+        let waited = time::timeout(Duration::from_secs(120), waited).await;
+        drop(waited.expect("it comes within two minutes").expect("the task lives"));
+    }
+
+    async fn stop(mut self) {
+        self.stop.cancel();
+        let ended = time::timeout(Duration::from_secs(60), self.tasks.join_next()).await;
+        ended.expect("it ends").expect("there is one").unwrap();
+    }
+}
+
+fn all_taken(seen: &Takeovers) -> bool {
+    !seen.nodes.is_empty() && seen.nodes.values().all(|node| node.is_taken_over())
+}
+
+/// What the nodes' configurations say of a channel, and what is noted there.
+async fn told(client: &Client, names: &[String], channel: &str) -> Vec<BTreeMap<String, String>> {
+    let mut told = Vec::new();
+    for name in names {
+        for section in [format!("smoosh.{channel}"), takeover::SECTION.to_owned()] {
+            let mut section = client.config_section(name, &section).await.unwrap();
+            section.retain(|key, _| key == "concurrency" || key.contains(channel));
+            told.push(section);
+        }
+    }
+    told
+}
+
+async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) {
+    let before = told(client, names, channel).await;
+    let ledger = Fleeting::default();
+    let mut running = Running::start(client, ledger.clone(), names, channel);
+    running.until(all_taken).await;
+    for (at, name) in names.iter().enumerate() {
+        let now = told(client, names, channel).await;
+        assert_eq!(now[2 * at]["concurrency"], "0", "{name}");
+        assert!(now[2 * at + 1].values().all(|mark| mark.contains("\"was\"")), "{now:?}");
+    }
+    running.stop().await;
+    assert_eq!(told(client, names, channel).await, before);
+    assert_eq!(ledger.taken().await.unwrap(), []);
+
+    // A process that is killed leaves it; the command gives it back by the marks alone.
+    let mut killed = Running::start(client, Fleeting::default(), names, channel);
+    killed.until(all_taken).await;
+    killed.tasks.abort_all();
+    for name in names {
+        let restored = restore(client, name).await.unwrap();
+        assert!(restored.iter().any(|it| it.channel == channel && it.was_stopped), "{restored:?}");
+    }
+    assert_eq!(told(client, names, channel).await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_simulator_shows_what_couchdb_does() {
+    let cluster = Cluster::new(nodes(), 1, Clock::anchored(START)).unwrap();
+    cluster.world(|world| {
+        world.set(A, "smoosh.ratio_dbs", "concurrency", "2");
+        world.set_until_restart(B, "smoosh.ratio_dbs", "concurrency", "7");
+    });
+    let mut settings = Settings::new(vec!["http://sim-1.local:5984".parse::<Address>().unwrap()]);
+    settings.login = Login::password("admin", "secret").unwrap();
+    let connected = connect(settings, Transport::InProcess(cluster.by_host()));
+    let names = NODES.map(str::to_owned).to_vec();
+    taken_and_given_back(&connected.client, &names, "ratio_dbs").await;
+
+    // A restarted node is stopped again, and given back as its files say.
+    let mut running = Running::start(&connected.client, Fleeting::default(), &names, "ratio_dbs");
+    running.until(all_taken).await;
+    cluster.world(|world| {
+        for node in [A, B] {
+            world.stop_node(node);
+            world.start_node(node);
+        }
+    });
+    let stopped = |node: &str| {
+        cluster.world(|world| {
+            world.setting(node, "smoosh.ratio_dbs", "concurrency").map(str::to_owned)
+        })
+    };
+    assert_eq!((stopped(A), stopped(B)), (Some("2".to_owned()), None));
+    time::sleep(Duration::from_secs(31)).await;
+    assert_eq!((stopped(A), stopped(B)), (Some("0".to_owned()), Some("0".to_owned())));
+    running.stop().await;
+    assert_eq!((stopped(A), stopped(B)), (Some("2".to_owned()), None));
+}
+
+#[tokio::test]
+#[ignore = "needs a real cluster, named by RECLINER_TEST_COUCHDB_URL"]
+async fn live_couchdb_is_taken_over_and_given_back() {
+    let Ok(urls) = std::env::var("RECLINER_TEST_COUCHDB_URL") else {
+        println!("skipped: RECLINER_TEST_COUCHDB_URL names no cluster");
+        return;
+    };
+    let named = |name| std::env::var(name).unwrap_or_default();
+    let urls = urls.split(',').map(|url| url.parse::<Address>().unwrap()).collect();
+    let mut settings = Settings::new(urls);
+    let (user, password) =
+        (named("RECLINER_TEST_COUCHDB_USER"), named("RECLINER_TEST_COUCHDB_PASSWORD"));
+    settings.login = Login::password(&user, &password).unwrap();
+    let transport = Transport::http(&settings).unwrap();
+    let connected = connect(settings, transport);
+    let names = connected.client.membership().await.unwrap().cluster_nodes.unwrap();
+    // A channel that nothing else uses, so that a live cluster is not disturbed.
+    let channel = "recliner_test_takeover";
+    taken_and_given_back(&connected.client, &names, channel).await;
+}
