@@ -7,6 +7,7 @@
 mod admin;
 mod api;
 mod guard;
+mod jobs;
 mod metrics;
 pub mod orders;
 mod page;
@@ -19,7 +20,7 @@ pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{plan::Plan, scanner};
+use crate::{follower, plan::Plan, scanner};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -86,6 +87,8 @@ pub struct State {
     pub plan: watch::Receiver<Arc<Plan>>,
     /// What the scanner says of itself.
     pub status: watch::Receiver<Arc<scanner::Status>>,
+    /// What became of this process's own jobs.
+    pub counts: watch::Receiver<Arc<follower::Counts>>,
     /// The program.
     pub about: Arc<About>,
     /// The configuration in force.
@@ -107,6 +110,7 @@ pub fn router(state: State) -> Router {
         .route("/status", get(api::status))
         .route("/targets", get(api::targets))
         .route("/queue", get(api::queue))
+        .route("/jobs", get(jobs::jobs))
         .route("/explain", get(api::explain))
         .route("/config", get(api::config))
         .route("/suspend", post(admin::suspend))

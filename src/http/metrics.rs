@@ -1,6 +1,7 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
 mod disks;
+mod jobs;
 mod present;
 mod pressures;
 
@@ -65,6 +66,7 @@ pub(super) fn render(state: &State, format: Format) -> String {
     let now = &plan.conditions;
     pressures::write(&mut writer, &now.pressures, &plan.snapshot);
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
+    jobs::write(&mut writer, &plan, &state.counts.borrow());
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()
 }

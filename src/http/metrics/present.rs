@@ -62,7 +62,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 }
 
 /// Every node whose targets this process serves, with its place; the pseudo node included.
-fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
+pub(super) fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
     nodes
         .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
