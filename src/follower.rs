@@ -271,9 +271,13 @@ impl Task {
                 let follows = self.state.polled(&running, &tables, &settings, now);
                 self.follow(follows);
             }
-            Event::Measured | Event::Tick => {
+            Event::Measured => {
                 let follows = self.state.measured(&tables, &settings, now);
                 self.follow(follows);
+            }
+            Event::Tick => {
+                let follows = self.state.measured(&tables, &settings, now);
+                self.follow(Follows { reread: self.state.unread(&tables), ..follows });
             }
             Event::Written(written) => {
                 let why = "it could not be kept, or nobody waited for it";

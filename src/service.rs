@@ -142,6 +142,7 @@ impl Service {
         let state = http::State {
             plan: watch.planner.plan.clone(),
             status: watch.scanner.status.clone(),
+            counts: watch.follower.counts.clone(),
             about: Arc::new(about),
             config: config_rx,
             takeovers: latest::channel(Arc::default()).1,

@@ -151,4 +151,31 @@ families! {
         "Bytes that may still be written to the volume, as last measured; absent when too old.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
         "Bytes that running compactions may still take on the volume, whoever started them.";
+
+    JOBS_RUNNING: Gauge None "recliner_jobs_running" ["node", "kind", "owner"]
+        "Compactions that run or are being started on the node, by who started them.";
+    JOB_PROGRESS_RATIO: Gauge Ratio "recliner_job_progress_ratio"
+        ["node", "kind", "db", "range", "ddoc"]
+        "What is done of the compaction, its phases weighted by the time they take, from 0 to 1.";
+    JOB_LAST_PROGRESS_TIMESTAMP: Gauge Seconds
+        "recliner_job_last_progress_timestamp_seconds" ["node", "kind", "db", "range", "ddoc"]
+        "Unix time at which CouchDB last said anything new of the compaction, in seconds.";
+    COMPACTIONS_STARTED: Counter None
+        "recliner_compactions_started_total" ["node", "channel", "kind"]
+        "Compactions that this recliner started.";
+    COMPACTIONS_FINISHED: Counter None
+        "recliner_compactions_finished_total" ["node", "channel", "kind", "result"]
+        "Compactions that this recliner started and that ended, by how.";
+    QUARANTINED_TARGETS: Gauge None "recliner_quarantined_targets" ["node"]
+        "Targets that failed repeatedly and wait to be released by an operator.";
+    COMPACTION_RECLAIMED_BYTES: Counter Bytes
+        "recliner_compaction_reclaimed_bytes_total" ["node", "kind"]
+        "Bytes that came free by compactions that this recliner started, where sizes are known.";
+    COMPACTION_REWRITTEN_BYTES: Counter Bytes
+        "recliner_compaction_rewritten_bytes_total" ["node", "kind"]
+        "Size of the new files of compactions that this recliner started, where it is known.";
+    COMPACTION_DURATION: Histogram Seconds "recliner_compaction_duration_seconds" ["kind"]
+        "Time from the start of a compaction of this recliner to its end, in seconds.";
+    COMPACTION_ESTIMATE_RATIO: Histogram Ratio "recliner_compaction_estimate_ratio" ["kind"]
+        "Size after a compaction of this recliner over the predicted one.";
 }

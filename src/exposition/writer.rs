@@ -260,6 +260,34 @@ impl<const N: usize> Samples<'_, N> {
         self.writer.end_line();
     }
 
+    /// Writes one histogram, with its label values in the order of the family's labels:
+    /// upper bounds with how many values were at or below each, without the last bound,
+    /// which is `count`'s.
+    pub fn histogram(&mut self, labels: &[&str; N], buckets: &[(f64, u64)], count: u64, sum: f64) {
+        if !self.is_open() {
+            return;
+        }
+        let name = self.header.name;
+        let mut own = String::new();
+        for (head, label) in self.heads.iter().zip(labels) {
+            // The first head begins with the family's name.
+            own.push_str(head.strip_prefix(name).unwrap_or(head));
+            push_escaped(&mut own, label);
+        }
+        let (open, close) = if N == 0 { ("{", "") } else { ("\",", "\"}") };
+        let out = &mut self.writer.out;
+        for (bound, values) in buckets.iter().copied().chain([(f64::INFINITY, count)]) {
+            out.extend([name, "_bucket", &own, open, "le=\""]);
+            number::push_canonical(out, bound);
+            out.push_str("\"} ");
+            push_value(out, Value::Whole(values));
+        }
+        for (ending, value) in [("_sum", Value::Real(sum)), ("_count", Value::Whole(count))] {
+            out.extend([name, ending, &own, close, " "]);
+            push_value(out, value);
+        }
+    }
+
     /// Whether samples may follow; the first that asks gets the header written.
     fn is_open(&mut self) -> bool {
         if self.state == State::Empty {

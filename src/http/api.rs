@@ -97,10 +97,10 @@ async fn worked_out(
     }
 }
 
-type Asked<Q> = Result<Query<Q>, QueryRejection>;
+pub(super) type Asked<Q> = Result<Query<Q>, QueryRejection>;
 
 /// What was asked, or the first thing in the question that means nothing.
-fn asked<Q>(query: Asked<Q>) -> Result<Q, Refused> {
+pub(super) fn asked<Q>(query: Asked<Q>) -> Result<Q, Refused> {
     query.map(|Query(query)| query).map_err(|why| {
         // The library's text names its own error first; the reader wants the rest.
         let text = why.body_text();
@@ -115,7 +115,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     Refused::absent(format!(
-        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, plan, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
+        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, plan, jobs, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
     ))
     .into_response()
 }

@@ -1,6 +1,7 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
 mod disks;
+mod jobs;
 mod journal;
 mod plan;
 mod present;
@@ -69,6 +70,7 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);
     }
+    jobs::write(&mut writer, &plan, &state.counts.borrow());
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()
 }

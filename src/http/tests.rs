@@ -151,6 +151,7 @@ impl Surface {
         let state = State {
             plan: plan_rx,
             status: status_rx,
+            counts: watch::channel(Arc::default()).1,
             about: Arc::new(about),
             config: config_rx,
             takeovers: watch::channel(Arc::default()).1,
