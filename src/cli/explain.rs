@@ -14,10 +14,10 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
         Some(url) => {
             let asked = [("target", &*args.target), ("limit", "10000")];
             let mut answer = ask(url, "explain", &asked).await?;
-            match answer["targets"].take() {
-                Value::Array(targets) => (targets, None),
-                _ => return Err(Failure::failed(format!("{url} answered no list of targets"))),
-            }
+            let Value::Array(targets) = answer["targets"].take() else {
+                return Err(Failure::failed(format!("{url} answered no list of targets")));
+            };
+            (targets, None)
         }
         None => read(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
     };

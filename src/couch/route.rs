@@ -1,7 +1,7 @@
 //! Every URL this program can send, from typed parts.
 //!
-//! What changes something is here too, because one place builds paths; it is POSTed, and
-//! only by what starts compactions.
+//! What changes something is here too, because one place builds paths; only what starts
+//! compactions sends it, by POST.
 //!
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a
 //! URL library folds `.` and `..`, even percent-encoded, into another path.
