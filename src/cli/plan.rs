@@ -30,7 +30,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
             let mut text = table::planned(&plan, table::width());
             if !memory {
                 text.push_str(
-                    "\nRead just now, without a memory: what failed, was suspended or was started before\nis not known, nor how long anything waits.\n",
+                    "\nRead just now, without a memory: what failed before, what was suspended and how\nlong anything waits is not known.\n",
                 );
             }
             print(&text)?;

@@ -45,9 +45,14 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             count(limit)
         ),
         RefusalReason::ChannelLimit => format!(
-            "{} of {name} run or start before it on the node, and its concurrency is {}",
-            jobs(value),
-            count(limit)
+            "{} of {name} {} before it on the node, {} its concurrency",
+            count(value),
+            if value == Some(1.0) { "runs or starts" } else { "run or start" },
+            if value == limit {
+                "as many as".to_owned()
+            } else {
+                format!("against {} of", count(limit))
+            }
         ),
         RefusalReason::NodeLimit => format!(
             "with {} the node has what limits.per_node allows, {}; one has to end first",

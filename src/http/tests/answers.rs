@@ -109,26 +109,29 @@ async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
     assert_eq!(data["mode"], "advise");
     let starts = data["starts"].as_array().unwrap();
     assert_eq!(starts.len(), 1, "{data}");
-    assert_eq!(starts[0]["id"], SHARD);
+    assert_eq!((&starts[0]["id"], &starts[0]["node"]), (&json!(VIEW), &json!("couchdb@a")));
     assert_eq!(
         starts[0]["request"],
-        "POST /_node/couchdb@a/shards%2F00000000-ffffffff%2Forders.17/_compact"
+        "POST /_node/couchdb@a/shards%2F00000000-ffffffff%2Forders.17/_compact/clients"
     );
-    assert_eq!(starts[0]["caveats"], json!(["unknown_disk", "unknown_rate"]));
+    assert_eq!(starts[0]["caveats"], json!(["unknown_disk", "estimated", "unknown_rate"]));
     assert_eq!(starts[0]["duration_seconds"], Value::Null);
-    let odd = data["refused"].as_array().unwrap().iter().find(|it| it["id"] == ODD).unwrap();
-    assert_eq!(odd["refusal"]["reason"], "channel_limit");
-    assert_eq!(
-        odd["why"],
-        "1 job of ratio_dbs run or start before it on the node, and its concurrency is 1"
-    );
-    let waiting = json!({"node": "couchdb@a", "channel": "ratio_dbs", "starts": 1, "refused": {"channel_limit": 1}});
+    let refused = |id: &str| {
+        let all = data["refused"].as_array().unwrap();
+        let found = all.iter().find(|it| it["id"] == id).unwrap();
+        (found["refusal"]["reason"].clone(), found["why"].clone())
+    };
+    let why = "the last start on the node was 0s ago, and limits.wait is 30s";
+    assert_eq!(refused(SHARD), (json!("ramp"), json!(why)));
+    let why = "1 of ratio_views runs or starts before it on the node, as many as its concurrency";
+    assert_eq!(refused(ODD_VIEW), (json!("channel_limit"), json!(why)));
+    let waiting =
+        json!({"node": "couchdb@a", "channel": "ratio_dbs", "starts": 0, "refused": {"ramp": 2}});
     assert!(data["candidates"].as_array().unwrap().contains(&waiting), "{data}");
-    let page = surface.data("/api/v1/plan?node=_cluster&limit=1&offset=1").await;
-    assert_eq!(page["starts"], json!([]));
+    let page = surface.data("/api/v1/plan?node=couchdb@a&limit=1&offset=1").await;
+    assert_eq!((page["starts"].as_array().unwrap().len(), &page["total"]), (1, &json!(2)));
     assert_eq!(page["refused"].as_array().unwrap().len(), 1);
-    assert_eq!(page["total"], 2);
-    let explained = surface.data(&format!("/api/v1/explain?target={}", encoded(SHARD))).await;
+    let explained = surface.data(&format!("/api/v1/explain?target={}", encoded(VIEW))).await;
     assert_eq!(explained["targets"][0]["start"]["request"], starts[0]["request"]);
     assert_eq!(explained["targets"][0]["why"], Value::Null);
 }
@@ -183,7 +186,7 @@ async fn explain_takes_every_name_a_target_has() {
 #[tokio::test]
 async fn a_target_has_the_fields_of_the_contract() {
     let surface = Surface::new();
-    let data = surface.data("/api/v1/explain?target=orders&limit=100").await;
+    let data = surface.data("/api/v1/targets?db=orders&limit=100").await;
     // `ddocs` is beyond the contract: all names of a view whose first is `ddoc`.
     let contract = "id, kind, node, db, range, name, ddoc, ddocs, signature, state, copies, \
         estimated, file_bytes, active_bytes, external_bytes, predicted_bytes, reclaimable_bytes, \

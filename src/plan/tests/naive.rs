@@ -279,6 +279,7 @@ impl Naive<'_> {
             })
     }
 
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
     fn peak(&self, ix: Ix) -> u64 {
         let target = self.target(ix);
         let active = target.facts().active.get().unwrap();
@@ -304,7 +305,9 @@ impl Naive<'_> {
             i128::from(self.peak(chosen.ix)) * files as i128
         };
         let starts: i128 = if starts { self.chosen.iter().map(taken).sum() } else { 0 };
-        Some(i128::from(space.available) - kept as i128 - i128::from(reserved) - starts)
+        #[expect(clippy::cast_possible_truncation, reason = "a whole number of bytes")]
+        let kept = kept as i128;
+        Some(i128::from(space.available) - kept - i128::from(reserved) - starts)
     }
 
     fn volumes(&self, node: NodeIx) -> Vec<&crate::disk::Volume> {
