@@ -14,11 +14,11 @@ use recliner::{
     couch,
     facts::{Facts, Known, Measured, Source},
     http::{self, About, ConfigStatus, State},
-    plan::Queues,
+    plan::{Conditions, Queues},
     snapshot::{DbName, Draft},
     target::Range,
 };
-use std::{hint::black_box, sync::Arc, time::Duration};
+use std::{hint::black_box, sync::Arc};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 
@@ -65,7 +65,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let snapshot = draft.publish(NOW);
     let mut queues = Queues::new(Arc::new(Channels::default()));
     queues.follow(&snapshot, NOW);
-    let plan = queues.publish(&snapshot, NOW, Duration::from_secs(1_200));
+    let plan = queues.publish(&snapshot, &Conditions::default(), &Arc::default(), NOW);
     let (plan, plan_rx) = watch::channel(Arc::new(plan));
     let (status, status_rx) = watch::channel(Arc::default());
     let (config, config_rx) = watch::channel(Arc::new(ConfigStatus::default()));

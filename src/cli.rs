@@ -10,6 +10,7 @@ mod explain;
 mod import;
 mod journal;
 mod once;
+mod orders;
 mod scan;
 mod serve;
 mod service_client;
@@ -100,6 +101,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Events(args) => journal::events(args).await,
             Command::Import(args) => import::run(args).await,
             Command::CheckConfig(args) => check::run(&args),
+            Command::Suspend(args) => orders::suspend(args).await,
+            Command::Resume(args) => orders::resume(args).await,
+            Command::Compact(args) => orders::compact(args).await,
+            Command::Release(args) => orders::release(args).await,
+            Command::Rescan(args) => orders::rescan(args).await,
+            Command::Flush(args) => orders::flush(args).await,
         }
     });
     // What still looks up a name or reads a file holds up nobody.

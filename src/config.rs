@@ -13,11 +13,13 @@ mod read;
 mod section;
 mod tree;
 mod value;
+mod web;
 pub mod write;
 
 pub use changes::{Change, When, changes};
-pub use flags::Flags;
+pub use flags::{Flags, open_to_strangers};
 pub use problem::{Finding, FindingKind, Place, Problem, Problems};
+pub use web::{Clients, PasswordHash, Pem, WebConfig, WebTls, Written, read_web};
 pub use write::{shown, to_yaml};
 
 use crate::settings::Settings;
@@ -47,17 +49,17 @@ pub struct Loaded {
     pub findings: Vec<Finding>,
 }
 
-/// Reads a configuration file, up to one byte more than [`MAX_FILE`], so that [`load`]
+/// Reads the file that `flag` names, up to one byte more than [`MAX_FILE`], so that [`load`]
 /// can say when it is too long.
 ///
 /// # Errors
 /// When it cannot be opened or read.
-pub fn read_file(path: &Path) -> Result<Vec<u8>, Problems> {
+pub fn read_file(path: &Path, flag: &'static str) -> Result<Vec<u8>, Problems> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(MAX_FILE).unwrap_or(u64::MAX).saturating_add(1);
     std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(
         |why| {
-            let says = format!("the configuration cannot be read: {why}; --config.file names it");
+            let says = format!("the configuration cannot be read: {why}; {flag} names it");
             Problems::of_file(&path.display().to_string(), says)
         },
     )?;

@@ -1,8 +1,8 @@
 //! The CouchDB HTTP client, the reading half.
 //!
 //! Owns every URL that is sent to CouchDB, the login and its gate, the way to each
-//! node, limits on what is in flight, and the shape of every answer. It sends GET and
-//! nothing else; it never decides what to ask or what an answer means for a
+//! node, limits on what is in flight, and the shape of every answer. It sends GET, and
+//! POST to begin a session; it never decides what to ask or what an answer means for a
 //! compaction. The inventory and the commands ask here.
 //!
 //! [`Client::connect`] gives a [`Client`], cheap to clone, and a [`Task`] that has to
@@ -11,6 +11,7 @@
 mod address;
 mod breaker;
 mod client;
+mod credential;
 mod directory;
 
 mod door;
@@ -26,7 +27,7 @@ mod transport;
 pub mod wire;
 
 pub use address::{Address, ParseAddressError};
-pub use client::{Client, ConnectError, MapPage, NodeAccess, Task};
+pub use client::{Client, ConnectError, MapPage, NodeAccess, Task, Written};
 pub use error::{Asked, Error, Kind};
 pub use metrics::Metrics;
 pub use route::{Route, Unaddressable};

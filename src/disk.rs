@@ -4,7 +4,20 @@
 //! file system, a Prometheus, or fixed numbers. Never decides whether a job fits: `plan`
 //! does, with the jobs' reservations; metrics and API show it.
 
-use crate::clock::Moment;
+mod layout;
+mod local;
+mod prometheus;
+mod slope;
+mod task;
+
+pub use layout::{Local, Place, Source};
+pub use task::{Handle, Instruments, Measured, Meter, Settings, Task};
+
+use crate::{
+    clock::Moment,
+    job::{Job, Jobs},
+    snapshot::Snapshot,
+};
 use std::sync::Arc;
 
 /// Free space of a volume, when it was last known.
@@ -31,6 +44,26 @@ pub struct Volume {
     pub falling_since: Option<Moment>,
     /// Why its space is unknown.
     pub problem: Option<String>,
+}
+
+impl Volume {
+    /// The compactions on it, whoever started them.
+    pub fn jobs<'a>(
+        &'a self,
+        jobs: &'a Jobs,
+        snapshot: &'a Snapshot,
+    ) -> impl Iterator<Item = &'a Job> {
+        jobs.compactions().filter(move |job| {
+            let node = snapshot.node(job.key.node);
+            node.is_some_and(|node| self.nodes.iter().any(|name| *name == node.name))
+        })
+    }
+
+    /// Bytes that the compactions on it may still take.
+    #[must_use]
+    pub fn reserved(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
+        self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.reserved))
+    }
 }
 
 /// Every volume that is configured.

@@ -1,18 +1,23 @@
 //! The web surface: metrics, the JSON API, probes and a page for people.
 //!
 //! Owns nothing but routes: it reads the plan and the statuses other tasks published and
-//! never asks CouchDB, so that it answers at once whatever CouchDB does. Orders (reload,
-//! quit) go to the service, and only where the operator allowed them.
+//! never asks CouchDB, so that it answers at once whatever CouchDB does. Orders go to the
+//! service, where the operator allowed them, and are answered when they were carried out.
 
+mod admin;
 mod api;
 mod guard;
 mod metrics;
+pub mod orders;
 mod page;
 mod probes;
 mod query;
 mod serve;
+mod web;
 
+pub use orders::Order;
 pub use serve::serve;
+pub use web::Web;
 
 use crate::{journal::Journal, plan::Plan, scanner};
 use axum::{
@@ -25,7 +30,7 @@ use axum::{
 use guard::Turns;
 use std::sync::Arc;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::JoinError,
 };
 
@@ -62,13 +67,16 @@ pub struct ConfigStatus {
     pub needs_restart: Vec<String>,
 }
 
-/// What an operator may order over HTTP.
-#[derive(Debug)]
-pub enum Order {
-    /// Read the configuration again; answers with why not.
-    Reload(oneshot::Sender<Result<(), String>>),
-    /// Stop.
-    Quit,
+/// Which orders are taken over HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct Allow {
+    /// Reload and quit.
+    pub lifecycle: bool,
+    /// All others; suspending is taken from this machine without.
+    pub admin: bool,
+    /// Host names that are this machine's own, beside localhost, addresses and those of its
+    /// certificate: an order that calls it by any other was led here by somebody else.
+    pub names: Arc<[String]>,
 }
 
 /// Everything the handlers read.
@@ -86,12 +94,17 @@ pub struct State {
     pub registry: prometheus::Registry,
     /// What is remembered, where anything is.
     pub journal: Option<Journal>,
-    /// Where orders go, if they are allowed.
-    pub orders: Option<mpsc::Sender<Order>>,
+    /// Where orders go.
+    pub orders: mpsc::Sender<Order>,
+    /// Which of them are taken.
+    pub allow: Allow,
+    /// Who may ask.
+    pub web: Web,
 }
 
 /// The routes.
 pub fn router(state: State) -> Router {
+    let web = state.web.clone();
     let api = Router::new()
         .route("/status", get(api::status))
         .route("/targets", get(api::targets))
@@ -100,6 +113,12 @@ pub fn router(state: State) -> Router {
         .route("/history", get(api::history))
         .route("/events", get(api::events))
         .route("/config", get(api::config))
+        .route("/suspend", post(admin::suspend))
+        .route("/resume", post(admin::resume))
+        .route("/compact", post(admin::compact))
+        .route("/release", post(admin::release))
+        .route("/rescan", post(admin::rescan))
+        .route("/flush", post(admin::flush))
         .layer(Extension(Turns::new(ANSWERS)))
         .fallback(api::not_found)
         .method_not_allowed_fallback(api::wrong_method);
@@ -116,6 +135,7 @@ pub fn router(state: State) -> Router {
         // A nested router is not asked for its own path with a slash behind.
         .route("/api/v1/", any(api::not_found))
         .layer(middleware::map_response(guard::harden))
+        .layer(middleware::from_fn_with_state(web, web::admit))
         .with_state(state)
 }
 

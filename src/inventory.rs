@@ -16,7 +16,7 @@ pub use designs::{Design, DesignGroup, groups, served};
 pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{
-    IndexSeen, MapRead, Members, NodeSeen, Observation, TaskSeen, Unread, ViewSeen,
+    Doing, IndexSeen, MapRead, Members, NodeSeen, Observation, TaskSeen, Unread, ViewSeen,
 };
 pub use stage::{Databases, Lane, Source, Stage};
 pub use standing::{Copy, Reshard, standing_of_absent, standing_of_stray};

@@ -5,8 +5,14 @@
 //! it, metrics and API show it.
 
 mod history;
+mod judge;
+mod progress;
+mod running;
+mod tracker;
 
 pub use history::History;
+pub use running::{Polled, Running, Task};
+pub use tracker::{Ended, Rules, Sent, StartRefused, Step, Tracker};
 
 use crate::{
     clock::Moment,
@@ -96,6 +102,9 @@ pub struct Jobs {
     pub list: Vec<Job>,
     /// Nodes whose tasks are known, with when they were last asked; of the others nothing is.
     pub polled: Vec<(NodeIx, Moment)>,
+    /// Starts of this process that these jobs count in: a plan made from older ones may give
+    /// their room away once more.
+    pub taken: u64,
 }
 
 impl Jobs {

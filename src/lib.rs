@@ -45,14 +45,15 @@
 //!  cli
 //!  service
 //!  sim
-//!  http      config
-//!  report
-//!  planner
+//!  http
+//!  report    config       enforcer
+//!  planner   follower
 //!  scanner   smoosh
 //!  plan
-//!  job       disk         pressure    journal
-//!  queue     inventory
-//!  settings  score        snapshot    memory
+//!  disk      pressure
+//!  job       journal
+//!  queue     inventory    memory
+//!  settings  score        snapshot
 //!  channel   exposition   estimate
 //!  facts     pattern      window      couch
 //!  clock     log          size        target     version
@@ -108,9 +109,11 @@ pub mod clock;
 pub mod config;
 pub mod couch;
 pub mod disk;
+pub mod enforcer;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
+pub mod follower;
 pub mod http;
 pub mod inventory;
 pub mod job;

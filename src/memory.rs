@@ -14,5 +14,5 @@ mod suspension;
 pub use calibration::Calibration;
 pub use keep::{Change, Fleeting, IntentKey, Keeper, Recovered, Trouble};
 pub use outcome::{Ending, Intent, Outcome, Owner};
-pub use rest::{Futile, Remembered, Rest};
-pub use suspension::{Scope, Suspension, Suspensions};
+pub use rest::{Futile, Left, Remembered, Rest};
+pub use suspension::{ParseScopeError, Scope, Suspension, Suspensions};

@@ -1,19 +1,35 @@
 //! The plan: which targets wait where, what would start now, and why the rest does not.
 //!
-//! Owns the queues and their policy, as pure functions of (snapshot, channels, now): no
-//! clock, no I/O, no logging. The planner task holds the [`Queues`] and publishes [`Plan`]s;
-//! metrics, API and commands read those. Misses are worked out when asked for; a waiting
-//! target keeps its channel, its priority and since when it waits, and no more.
+//! Owns the queues and their policy, as pure functions of (snapshot, channels, conditions,
+//! rules, now): no clock, no I/O, no logging. The planner task holds the [`Queues`] and
+//! publishes [`Plan`]s; metrics, API, commands and the enforcer read those. Misses and
+//! refusals are worked out when asked for; a waiting target keeps its channel, its priority
+//! and since when it waits, and no more.
 
+mod admission;
+mod brief;
+mod choose;
 mod conditions;
+mod counts;
+mod gates;
+mod ledger;
 mod placement;
 mod queues;
 mod refusal;
+mod room;
+mod rules;
+mod running;
+mod sites;
+mod start;
 
 pub use conditions::Conditions;
+pub use counts::Counts;
+pub use gates::{Gate, Opening};
 pub use placement::{Placement, first_channel, miss_of};
 pub use queues::Queues;
 pub use refusal::{Refusal, RefusalReason};
+pub use rules::Rules;
+pub use start::{Caveat, Request, Start};
 
 use crate::{
     channel::{Channel, Channels},
@@ -22,6 +38,12 @@ use crate::{
     snapshot::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
     target::Kind,
 };
+use admission::{Admission, Present};
+use brief::{Brief, Shape};
+use choose::{Ballot, Lane};
+use gates::Doors;
+use queues::Waiting;
+use sites::Sites;
 use std::sync::Arc;
 
 /// One queue as it is published.
@@ -45,8 +67,8 @@ pub struct QueueView {
     pub reclaimable: u64,
     /// Running jobs whose target this channel takes, whoever started them.
     pub active: usize,
-    /// What would start now, in order.
-    pub starts: Arc<[Ix]>,
+    /// What of each waiting target decides, in the same order.
+    briefs: Arc<[Brief]>,
 }
 
 /// What is decided about a target.
@@ -60,24 +82,113 @@ pub enum Decision {
     NotTaken,
 }
 
-/// What the planner published last: a snapshot and where its targets stand.
+/// What the planner published last: a snapshot, where its targets stand, and what starts.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The facts the plan was made from.
     pub snapshot: Arc<Snapshot>,
     /// The channels it was made for.
     pub channels: Arc<Channels>,
+    /// The conditions it was made under.
+    pub conditions: Conditions,
+    /// The settings it was made by.
+    pub rules: Arc<Rules>,
+    /// When it was made.
+    pub made_at: Moment,
     /// Every queue that can exist: databases' channels on every node, the others' on the
     /// pseudo node; by node, then channel.
     pub queues: Arc<[Arc<QueueView>]>,
-    /// When it was made.
-    pub made_at: Moment,
-    /// How long facts count as fresh.
-    pub fresh_for: std::time::Duration,
+    /// What would start now, in order.
+    pub starts: Arc<[Start]>,
+    /// How many candidates of each queue start or are refused, in the order of `queues`.
+    pub candidates: Arc<[Counts]>,
+    /// Each channel's windows, in the channels' order.
+    pub openings: Arc<[Opening]>,
+    /// When the clock alone changes the plan next, beside facts growing stale.
+    pub next_change: Option<Moment>,
     placements: Chunked<Placement>,
+    admission: Arc<Admission>,
 }
 
 impl Plan {
+    /// The plan for these queues: what starts, the worthiest first, and the state that
+    /// explains why the rest does not.
+    fn of(
+        waiting: Waiting,
+        snapshot: &Arc<Snapshot>,
+        conditions: &Conditions,
+        rules: &Arc<Rules>,
+        now: Moment,
+    ) -> Self {
+        let Waiting { channels, queues, placements, active } = waiting;
+        let openings: Arc<[Opening]> =
+            channels.list.iter().map(|channel| Opening::of(&channel.windows, now)).collect();
+        let rounds = open_rounds(snapshot, &channels, conditions, &placements);
+        let lanes: Vec<Lane<'_>> = queues
+            .iter()
+            .map(|view| {
+                let own = rounds.iter().filter(|(channel, _)| {
+                    view.node == NodeIx::CLUSTER && *channel == view.channel
+                });
+                Lane { view, first: own.map(|(_, brief)| *brief).collect() }
+            })
+            .collect();
+        let clustered = lanes.iter().filter(|lane| lane.view.node == NodeIx::CLUSTER);
+        let of_views = |brief: &&Brief| matches!(brief.shape, Shape::Copy | Shape::Whole);
+        let views = clustered.flat_map(Lane::briefs).filter(of_views);
+        let wanted = views.map(|brief| brief.db).collect();
+        let sites = Arc::new(Sites::of(snapshot, &wanted));
+        let present = Present {
+            snapshot,
+            channels: &channels,
+            conditions,
+            rules,
+            now,
+            openings: &openings,
+            placements: &placements,
+            sites: &sites,
+        };
+        let mut admission = Admission::new(&present, active.into_iter());
+        let rate = conditions.history.rate.filter(|rate| *rate > 0.0);
+        let ballot = Ballot { snapshot, channels: &channels, placements: &placements, now, rate };
+        let starts = choose::choose(&lanes, ballot, &mut admission);
+        let counts = lanes.iter().map(|lane| choose::count(lane, &starts, &admission)).collect();
+        drop(lanes);
+        let doors = Doors { rules, conditions, now, running: 0 };
+        Self {
+            next_change: gates::next_change(&doors, &openings),
+            snapshot: Arc::clone(snapshot),
+            conditions: conditions.clone(),
+            rules: Arc::clone(rules),
+            made_at: now,
+            starts: starts.into(),
+            candidates: counts,
+            admission: Arc::new(admission),
+            channels,
+            queues,
+            openings,
+            placements,
+        }
+    }
+
+    /// What starts of a target, if it does.
+    #[must_use]
+    pub fn start(&self, ix: Ix) -> Option<&Start> {
+        self.starts.iter().find(|start| start.ix == ix)
+    }
+
+    /// Why a gate of a node holds every start back, if it does.
+    #[must_use]
+    pub fn gate(&self, gate: Gate, at: NodeIx) -> Option<Refusal> {
+        let doors = Doors {
+            rules: &self.rules,
+            conditions: &self.conditions,
+            now: self.made_at,
+            running: self.conditions.jobs.compactions().count(),
+        };
+        doors.shut(gate, at, self.snapshot.node(at)?)
+    }
+
     /// The channel that takes a target, its priority there, and since when it waits.
     #[must_use]
     pub fn placement(&self, ix: Ix) -> Option<(&Channel, Placement)> {
@@ -106,7 +217,18 @@ impl Plan {
     /// What is decided about a target.
     #[must_use]
     pub fn decision(&self, target: TargetRef<'_>) -> Decision {
-        let Some((channel, placement)) = self.placement(target.ix()) else {
+        if self.start(target.ix()).is_some() {
+            return Decision::Start;
+        }
+        let placed = self
+            .placement(target.ix())
+            .and_then(|(_, placement)| Some((placement.channel()?, Some(placement.since))));
+        let in_round = || {
+            let open = self.conditions.history.rounds.contains_key(&target.ix());
+            let channel = open.then(|| round_channel(&self.channels, target)).flatten()?;
+            Some((channel, None))
+        };
+        let Some((channel, waits_since)) = placed.or_else(in_round) else {
             return match target.kind() {
                 Kind::Cleanup if !target.facts().flags.evidence => {
                     Decision::Refused(Refusal::plain(RefusalReason::NoEvidence))
@@ -114,18 +236,55 @@ impl Plan {
                 Kind::Db | Kind::View | Kind::Cleanup => Decision::NotTaken,
             };
         };
-        let Some(queue) = placement.channel().and_then(|at| self.queue(target.node_ix(), at))
-        else {
-            return Decision::NotTaken;
-        };
-        if queue.starts.contains(&target.ix()) {
-            return Decision::Start;
+        let brief = Brief::of(target);
+        let mut refusal = self.admission.decide(target.node_ix(), channel, &brief);
+        if refusal.value.is_none() {
+            self.complete(&mut refusal, target, channel);
         }
-        let since = Some(placement.since);
-        let own = refusal::own(target, self.made_at, self.fresh_for);
-        let refusal = own.unwrap_or_else(|| refusal::no_room(channel, queue));
-        Decision::Refused(Refusal { since, ..refusal })
+        refusal.since = refusal.since.or(waits_since);
+        Decision::Refused(refusal)
     }
+
+    /// Numbers of a refusal that the choice has no use for.
+    fn complete(&self, refusal: &mut Refusal, target: TargetRef<'_>, channel: usize) {
+        match refusal.reason {
+            RefusalReason::Building => {
+                if let Some((pending, allowed)) = brief::behind(&target.facts()) {
+                    (refusal.value, refusal.limit) = (Some(pending as f64), Some(allowed as f64));
+                }
+            }
+            RefusalReason::ChannelLimit => {
+                if let Some(queue) = self.queue(target.node_ix(), channel) {
+                    refusal.value = Some(queue.waiting.len() as f64);
+                    refusal.limit = Some(queue.capacity as f64);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Views of which some copies were compacted and others not yet, and that no channel takes
+/// any more: they are gone on with, for the first channel of views that takes their names.
+fn open_rounds(
+    snapshot: &Snapshot,
+    channels: &Channels,
+    conditions: &Conditions,
+    placements: &Chunked<Placement>,
+) -> Vec<(usize, Brief)> {
+    let rounds = conditions.history.rounds.keys().filter_map(|ix| snapshot.target(*ix));
+    rounds
+        .filter(|target| {
+            placements.get(target.ix().as_usize()).is_none_or(|it| it.channel().is_none())
+        })
+        .filter_map(|target| Some((round_channel(channels, target)?, Brief::of(target))))
+        .collect()
+}
+
+fn round_channel(channels: &Channels, target: TargetRef<'_>) -> Option<usize> {
+    channels.list.iter().position(|channel| {
+        channel.kind == target.kind() && placement::may_take(channels, channel, target)
+    })
 }
 
 #[cfg(test)]

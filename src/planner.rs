@@ -1,12 +1,16 @@
 //! The planner: one task that follows the snapshots and publishes the plan.
 //!
 //! Owns the queues. Never asks CouchDB and never starts anything. The scanner feeds it
-//! snapshots; metrics, API and whoever acts read the plan it published last.
+//! snapshots, the owners of jobs, history, space and pressure feed it those; metrics, API
+//! and whoever acts read the plan it published last.
 
 use crate::{
     channel::Channels,
-    clock::Clock,
-    plan::{Plan, Queues},
+    clock::{Clock, Moment},
+    disk::Disks,
+    job::{History, Jobs},
+    plan::{Conditions, Plan, Queues, Rules},
+    pressure::Pressures,
     snapshot::Snapshot,
 };
 use std::{sync::Arc, time::Duration};
@@ -27,8 +31,47 @@ const FRESH_SWEEPS: u32 = 3;
 pub struct Settings {
     /// The channels.
     pub channels: Arc<Channels>,
-    /// How long facts count as fresh.
-    pub fresh_for: Duration,
+    /// What else decides.
+    pub rules: Rules,
+}
+
+/// What the planner follows.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// Facts.
+    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// What runs.
+    pub jobs: watch::Receiver<Arc<Jobs>>,
+    /// What is remembered.
+    pub history: watch::Receiver<Arc<History>>,
+    /// Free space.
+    pub disks: watch::Receiver<Arc<Disks>>,
+    /// Which nodes are too busy, or in maintenance.
+    pub pressures: watch::Receiver<Arc<Pressures>>,
+}
+
+impl Inputs {
+    /// Only facts; of everything else nothing is known, and stays so.
+    #[must_use]
+    pub fn facts_only(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
+        Self {
+            snapshots,
+            jobs: watch::channel(Arc::default()).1,
+            history: watch::channel(Arc::default()).1,
+            disks: watch::channel(Arc::default()).1,
+            pressures: watch::channel(Arc::default()).1,
+        }
+    }
+
+    /// The conditions as they stand.
+    fn conditions(&mut self) -> Conditions {
+        Conditions {
+            jobs: Arc::clone(&self.jobs.borrow_and_update()),
+            history: Arc::clone(&self.history.borrow_and_update()),
+            disks: Arc::clone(&self.disks.borrow_and_update()),
+            pressures: Arc::clone(&self.pressures.borrow_and_update()),
+        }
+    }
 }
 
 /// The way to read the plan.
@@ -43,7 +86,7 @@ pub struct Handle {
 pub struct Task {
     clock: Clock,
     queues: Queues,
-    snapshots: watch::Receiver<Arc<Snapshot>>,
+    inputs: Inputs,
     settings: watch::Receiver<Arc<Settings>>,
     plan: watch::Sender<Arc<Plan>>,
 }
@@ -60,12 +103,12 @@ impl Task {
     #[must_use]
     pub fn new(
         clock: Clock,
-        snapshots: watch::Receiver<Arc<Snapshot>>,
+        inputs: Inputs,
         settings: watch::Receiver<Arc<Settings>>,
     ) -> (Self, Handle) {
         let queues = Queues::new(Arc::clone(&settings.borrow().channels));
         let (plan, reader) = watch::channel(Arc::default());
-        (Self { clock, queues, snapshots, settings, plan }, Handle { plan: reader })
+        (Self { clock, queues, inputs, settings, plan }, Handle { plan: reader })
     }
 
     /// Plans until `stop`, or until nobody sends snapshots any more.
@@ -73,11 +116,18 @@ impl Task {
         let mut tick = time::interval(PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let next_change = self.plan.borrow().next_change;
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 () = stop.cancelled() => Event::Stop,
-                news = self.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
+                news = self.inputs.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
                 news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
+                // Whoever is gone sends no more news; the last ones still count.
+                Ok(()) = self.inputs.jobs.changed() => Event::News,
+                Ok(()) = self.inputs.history.changed() => Event::News,
+                Ok(()) = self.inputs.disks.changed() => Event::News,
+                Ok(()) = self.inputs.pressures.changed() => Event::News,
+                () = until(self.clock, next_change) => Event::Tick,
                 _ = tick.tick() => Event::Tick,
             };
             match event {
@@ -88,24 +138,35 @@ impl Task {
                 }
                 Event::News | Event::Tick => {}
             }
-            let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
-            self.follow(&snapshot);
+            self.follow();
         }
     }
 
-    /// Brings the queues up to a snapshot and publishes what follows from it.
+    /// Brings the queues up to the snapshot and publishes what follows from everything.
     ///
     /// A million targets take a third of a second, which is why whoever runs this task
     /// gives it a thread of its own.
-    fn follow(&mut self, snapshot: &Arc<Snapshot>) {
+    fn follow(&mut self) {
+        let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
+        let conditions = self.inputs.conditions();
         // Where the pace makes a sweep longer than the settings reckoned with, facts of the
         // last ones still count: else a large cluster would have no fresh facts at all.
         let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
-        let fresh_for = self.settings.borrow().fresh_for.max(sweeps);
+        let mut rules = self.settings.borrow().rules.clone();
+        rules.fresh_for = rules.fresh_for.max(sweeps);
         let now = self.clock.now();
-        self.queues.follow(snapshot, now);
-        let plan = self.queues.publish(snapshot, now, fresh_for);
+        self.queues.follow(&snapshot, now);
+        let plan = self.queues.publish(&snapshot, &conditions, &Arc::new(rules), now);
         self.plan.send_replace(Arc::new(plan));
+    }
+}
+
+/// Waits until the clock says `at`, in whole seconds; for ever where there is nothing to
+/// wait for.
+async fn until(clock: Clock, at: Option<Moment>) {
+    match at {
+        Some(at) => time::sleep(clock.now().age(at)).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -116,9 +177,17 @@ mod tests {
         clock::Moment,
         facts::{Facts, Known, Measured, Source},
         plan::Decision,
+        settings::limits::Headroom,
         snapshot::{DbName, Draft},
     };
     use tokio::task::JoinSet;
+
+    fn settings(channels: Arc<Channels>) -> Settings {
+        let fresh_for = Duration::from_secs(60);
+        // Nothing is known of the disks here.
+        let headroom = Headroom { blind_limit: u64::MAX, ..Headroom::default() };
+        Settings { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
+    }
 
     async fn plan_where(handle: &mut Handle, wanted: impl FnMut(&Arc<Plan>) -> bool) -> Arc<Plan> {
         let plan = time::timeout(Duration::from_secs(3_600), handle.plan.wait_for(wanted));
@@ -132,14 +201,14 @@ mod tests {
         draft.set_sweep(Duration::from_secs(100));
         let (_snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
         let channels: Arc<Channels> = Arc::default();
-        let settings = Settings { channels, fresh_for: Duration::from_secs(60) };
+        let settings = settings(channels);
         let (_settings, settings_rx) = watch::channel(Arc::new(settings));
-        let (task, mut handle) = Task::new(clock, snapshots_rx, settings_rx);
+        let (task, mut handle) = Task::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));
         let plan = plan_where(&mut handle, |plan| plan.snapshot.version() > 0).await;
-        assert_eq!(plan.fresh_for, Duration::from_secs(300));
+        assert_eq!(plan.rules.fresh_for, Duration::from_secs(300));
         stop.cancel();
     }
 
@@ -160,9 +229,9 @@ mod tests {
             },
         );
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
-        let settings = Settings { channels: Arc::default(), fresh_for: Duration::from_secs(60) };
+        let settings = settings(Arc::default());
         let (settings_tx, settings_rx) = watch::channel(Arc::new(settings.clone()));
-        let (task, mut handle) = Task::new(clock, snapshots_rx, settings_rx);
+        let (task, mut handle) = Task::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(stop.clone()));

@@ -4,6 +4,13 @@
 //! and a longest hold; and the task that asks for them. `plan` reads the gates, metrics and
 //! API show them with the signals.
 
+mod gate;
+mod look;
+mod task;
+
+pub use look::{Look, Probe};
+pub use task::{Handle, Settings, Task};
+
 use crate::{clock::Moment, snapshot::NodeIx};
 use std::collections::BTreeMap;
 

@@ -14,8 +14,9 @@ mod tables;
 pub use status::{Progress, Status};
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Moment},
     inventory::{Lane, Observation, Source, Stage},
+    job::Running,
     snapshot::{Ix, NodeIx, Snapshot},
     target::Kind,
 };
@@ -94,10 +95,14 @@ pub struct Settings {
 }
 
 /// An order from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Sweep now.
     Sweep,
+    /// Read these targets again, beside the sweep: something may have changed them.
+    Reread(Vec<Ix>),
+    /// CouchDB was asked to clean up after this target: it has no evidence any more.
+    Cleaned(Ix),
 }
 
 /// The way to talk to the scanner.
@@ -107,6 +112,8 @@ pub struct Handle {
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     /// What the scanner says of itself.
     pub status: watch::Receiver<Arc<Status>>,
+    /// What the nodes' task lists showed in the last poll.
+    pub running: watch::Receiver<Arc<Running>>,
     commands: mpsc::Sender<Command>,
 }
 
@@ -127,6 +134,7 @@ pub struct Task {
     source: watch::Receiver<Arc<dyn Source>>,
     snapshots: watch::Sender<Arc<Snapshot>>,
     status: watch::Sender<Arc<Status>>,
+    running: watch::Sender<Arc<Running>>,
     commands: mpsc::Receiver<Command>,
 }
 
@@ -176,9 +184,15 @@ impl Task {
         let tables = Tables::new(&settings.borrow());
         let (snapshots, snapshots_rx) = watch::channel(Arc::default());
         let (status, status_rx) = watch::channel(Arc::default());
+        let (running, running_rx) = watch::channel(Arc::default());
         let (commands_tx, commands) = mpsc::channel(COMMANDS);
-        let handle = Handle { snapshots: snapshots_rx, status: status_rx, commands: commands_tx };
-        (Self { clock, tables, settings, source, snapshots, status, commands }, handle)
+        let handle = Handle {
+            snapshots: snapshots_rx,
+            status: status_rx,
+            running: running_rx,
+            commands: commands_tx,
+        };
+        (Self { clock, tables, settings, source, snapshots, status, running, commands }, handle)
     }
 
     /// Sweeps and polls until `stop`.
@@ -216,6 +230,14 @@ impl Task {
                 }
                 Event::Settings => {}
                 Event::Command(Command::Sweep) => next_sweep = Instant::now(),
+                Event::Command(Command::Reread(targets)) => {
+                    self.tables.reread.extend(targets);
+                    self.reread(&mut readings);
+                }
+                Event::Command(Command::Cleaned(ix)) => {
+                    self.tables.cleaned(ix);
+                    dirty = true;
+                }
                 Event::Sweep => {
                     next_sweep = Instant::now() + settings.interval;
                     if self.source.has_changed().unwrap_or_default() {
@@ -228,17 +250,31 @@ impl Task {
                 }
                 Event::Poll => {
                     next_poll = Instant::now() + settings.poll;
-                    readings.poll = self.polled(&settings).map(|stage| self.reading(stage));
+                    readings.poll = self.polled(&settings, now).map(|stage| self.reading(stage));
+                    if readings.poll.is_none() {
+                        self.running.send_replace(Arc::new(self.tables.end_poll()));
+                    }
                 }
                 Event::Seen(slot, seen) => {
                     dirty = true;
-                    if self.apply(slot, seen, &mut readings, &settings) && slot == Slot::Sweep {
-                        next_sweep = next_sweep.max(Instant::now() + REST);
-                        if self.tables.status.problem.is_some() {
-                            next_sweep = next_sweep.min(Instant::now() + RETRY);
+                    if self.apply(slot, seen, &mut readings, &settings) {
+                        match slot {
+                            Slot::Poll => {
+                                self.running.send_replace(Arc::new(self.tables.end_poll()));
+                            }
+                            Slot::Sweep => {
+                                next_sweep = next_sweep.max(Instant::now() + REST);
+                                if self.tables.status.problem.is_some() {
+                                    next_sweep = next_sweep.min(Instant::now() + RETRY);
+                                }
+                            }
+                            Slot::Shards | Slot::Views => {}
                         }
-                        self.publish();
-                        dirty = false;
+                        // Whoever waits to learn how a job ended waits for what was read again.
+                        if slot != Slot::Poll {
+                            self.publish();
+                            dirty = false;
+                        }
                     }
                     self.reread(&mut readings);
                 }
@@ -292,7 +328,7 @@ impl Task {
     }
 
     /// The nodes to ask what they run.
-    fn polled(&self, settings: &Settings) -> Option<Stage> {
+    fn polled(&mut self, settings: &Settings, now: Moment) -> Option<Stage> {
         let nodes: Vec<String> = self
             .tables
             .draft
@@ -302,6 +338,7 @@ impl Task {
             .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
             .map(|node| node.name.to_string())
             .collect();
+        self.tables.begin_poll(now, &nodes);
         (!nodes.is_empty()).then_some(Stage::Poll { nodes })
     }
 

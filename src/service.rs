@@ -4,21 +4,23 @@
 //! scanner and planner; commands that look once use it alone. [`Service`] adds the web
 //! surface, signals and orders. A task that ends by itself ends the process.
 
+mod memory;
 mod orders;
 mod watch;
 
-pub use watch::{Tasks, Watch};
+pub use watch::{Surroundings, Tasks, Watch};
 
 use crate::{
-    channel::Mode,
     clock::Clock,
-    config::{self, Loaded},
-    couch::{ConnectError, Transport},
-    http::{self, About, ConfigStatus, Order},
+    config::{self, Loaded, Problems},
+    couch::{Client, ConnectError, Transport},
+    http::{self, About, ConfigStatus, Order, orders::Denied},
+    journal::{self, Place},
     settings::Settings,
 };
+use futures::FutureExt as _;
 use orders::Signals;
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch as latest},
@@ -29,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 /// How long tasks may take to end.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Orders over HTTP: one at a time, and one that waits.
-const ORDERS: usize = 1;
+/// Orders over HTTP that may wait.
+const ORDERS: usize = 8;
 
 /// Reads the configuration again.
 pub type Reload = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
@@ -46,18 +48,21 @@ pub enum StartError {
         /// What the system said.
         why: io::Error,
     },
-    /// A file with users or certificates was named: serving without them would leave open
-    /// what its author closed.
-    #[error(
-        "--web.config.file={}: this version has no users and no TLS of its own; leave the flag out and put a proxy in front", .0.display()
-    )]
-    WebConfig(PathBuf),
+    /// The users, certificates or headers cannot be used, or there should be users.
+    #[error(transparent)]
+    Web(#[from] Problems),
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(io::Error),
     /// The client cannot be set up.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The journal cannot be had.
+    #[error(transparent)]
+    Journal(#[from] journal::OpenError),
+    /// Free space cannot be asked for.
+    #[error("cannot set up the client for Prometheus: {0}")]
+    Instruments(#[from] reqwest::Error),
     /// Two metrics have one name.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -79,6 +84,11 @@ pub struct Service {
     watch: Watch,
     tasks: Tasks,
     stop: CancellationToken,
+    /// What others keep things with: it ends last.
+    keepers: Tasks,
+    keepers_stop: CancellationToken,
+    keep: latest::Sender<journal::Settings>,
+    web: http::Web,
     settings: Settings,
     /// What it started with: keys that wait for a restart are still in force from here.
     started: Box<Settings>,
@@ -97,9 +107,11 @@ impl Service {
         transport: Transport,
         about: About,
         clock: Clock,
+        place: impl Place + 'static,
     ) -> Result<Self, StartError> {
-        if let Some(file) = &settings.web.config_file {
-            return Err(StartError::WebConfig(file.clone()));
+        let web = http::Web::open(settings.web.config_file.as_deref())?;
+        if let Some(problem) = config::open_to_strangers(&settings, web.has_users()) {
+            return Err(Problems::new(vec![problem]).into());
         }
         let address = settings.web.listen_address;
         let listener =
@@ -109,7 +121,22 @@ impl Service {
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
-        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop)?;
+        let (keep, keep_rx) = latest::channel(settings.journal);
+        let (journal_task, journal) = journal::Task::open(place, clock, keep_rx)?;
+        let (mut keepers, keepers_stop) = (Tasks::new(), CancellationToken::new());
+        let ended = keepers_stop.clone();
+        keepers.spawn_alone(async move {
+            journal_task.run(ended).await;
+            "journal"
+        });
+        let around = |client: &Client| Surroundings {
+            keeper: Arc::new(journal.clone()),
+            recovering: memory::recover(journal.clone(), client.clone()).boxed(),
+            measured: true,
+        };
+        let watch =
+            Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
+        watch.enforce(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
         let state = http::State {
@@ -118,16 +145,36 @@ impl Service {
             about: Arc::new(about),
             config: config_rx,
             registry,
-            journal: None,
-            orders: settings.web.enable_lifecycle.then_some(orders_tx),
+            journal: Some(journal.clone()),
+            orders: orders_tx,
+            allow: http::Allow {
+                lifecycle: settings.web.enable_lifecycle,
+                admin: settings.web.enable_admin_api,
+                names: orders::own_names().into(),
+            },
+            web: web.clone(),
         };
-        let ended = stop.clone();
+        let (ended, door) = (stop.clone(), web.clone());
         tasks.spawn(async move {
-            http::serve(listener, http::router(state), ended).await;
+            http::serve(listener, http::router(state), door, ended).await;
             "web server"
         });
         let started = Box::new(settings.clone());
-        Ok(Self { address, watch, tasks, stop, settings, started, config, orders, clock })
+        Ok(Self {
+            address,
+            watch,
+            tasks,
+            stop,
+            keepers,
+            keepers_stop,
+            keep,
+            web,
+            settings,
+            started,
+            config,
+            orders,
+            clock,
+        })
     }
 
     /// Where it listens.
@@ -174,8 +221,12 @@ impl Service {
                         // Whoever asked may have gone; the reload counts all the same.
                         let _gone = answer.send(self.reload(&mut reload));
                     }
+                    order => order.deny(Denied::Unavailable(
+                        "this version only advises: it takes no such order yet".to_owned(),
+                    )),
                 },
                 Some(name) = self.tasks.next_ended() => break Ended::Died(name),
+                Some(name) = self.keepers.next_ended() => break Ended::Died(name),
             }
         };
         self.stop.cancel();
@@ -192,13 +243,25 @@ impl Service {
                 ended = self.tasks.next_ended() => if ended.is_none() { break },
             }
         }
+        self.keepers_stop.cancel();
+        let kept = async { while self.keepers.next_ended().await.is_some() {} };
+        if time::timeout(GRACE, kept).await.is_err() {
+            tracing::warn!("the journal was not closed in time");
+        }
         Ok(ended)
     }
 
     /// Reads the configuration again: a good one takes effect as a whole, a bad one not at
     /// all.
     fn reload(&mut self, read: &mut Reload) -> Result<(), String> {
-        let loaded = match read() {
+        let still_closed = |loaded: Loaded| match config::open_to_strangers(
+            &loaded.settings,
+            self.web.has_users(),
+        ) {
+            None => Ok(loaded),
+            Some(problem) => Err(problem.to_string()),
+        };
+        let loaded = match read().and_then(still_closed) {
             Ok(loaded) => loaded,
             Err(why) => {
                 self.config.send_modify(|config| {
@@ -221,6 +284,7 @@ impl Service {
             self.config.send_modify(|config| Arc::make_mut(config).reload_successful = false);
             return Err(why.to_string());
         }
+        self.keep.send_replace(loaded.settings.journal);
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));
@@ -232,9 +296,7 @@ impl Service {
 fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
     ConfigStatus {
         shown: config::shown(settings),
-        // Nothing here starts compactions yet, so that only advice is in force, whatever the
-        // settings allow.
-        mode: Mode::Advise,
+        mode: settings.mode,
         reload_successful: true,
         loaded_at: clock.now(),
         needs_restart: Vec::new(),

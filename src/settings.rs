@@ -118,6 +118,15 @@ impl Nodes {
             Self::Named(names) => names.contains(node),
         }
     }
+
+    /// The node, where it is the only one.
+    #[must_use]
+    pub fn only(&self) -> Option<&str> {
+        match self {
+            Self::Named(names) if names.len() == 1 => names.first().map(String::as_str),
+            Self::All | Self::Named(_) => None,
+        }
+    }
 }
 
 /// When what is read.

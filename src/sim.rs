@@ -19,6 +19,7 @@ mod demo;
 mod fault;
 mod growth;
 mod http;
+mod session;
 mod wire;
 mod world;
 
@@ -30,4 +31,6 @@ pub use config::{
 pub use demo::demo_config;
 pub use fault::{Effect, Fault, Faults};
 pub use wire::Exchange;
-pub use world::{DiskUse, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo, World};
+pub use world::{
+    By, Compaction, DiskUse, End, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo, World,
+};

@@ -124,12 +124,35 @@ pub fn open_at(windows: &[Window], now: Moment) -> bool {
 #[must_use]
 pub fn next_change(windows: &[Window], now: Moment) -> Option<Moment> {
     let open = open_at(windows, now);
+    edges_after(windows, now).into_iter().find(|at| open_at(windows, *at) != open)
+}
+
+/// Since when the answer of [`open_at`] is what it is: the last opening or closing. `None`
+/// when it was the same for a week and more.
+#[must_use]
+pub fn last_change(windows: &[Window], now: Moment) -> Option<Moment> {
+    // Edges are looked for from there on, today's and those of a day made longer by daylight
+    // saving included.
+    let horizon = Moment::from_unix(now.unix().saturating_sub(86_400 * (HORIZON_DAYS - 2)));
+    let mut open = open_at(windows, horizon);
+    let mut last = None;
+    for at in edges_after(windows, horizon).into_iter().take_while(|at| *at <= now) {
+        if open_at(windows, at) != open {
+            open = !open;
+            last = Some(at);
+        }
+    }
+    last
+}
+
+/// Every moment at which the answer may change, in order.
+fn edges_after(windows: &[Window], now: Moment) -> Vec<Moment> {
     let mut edges = Vec::new();
     for window in windows {
         window.edges(now, &mut edges);
     }
     edges.sort_unstable();
-    edges.into_iter().find(|at| open_at(windows, *at) != open)
+    edges
 }
 
 #[cfg(test)]

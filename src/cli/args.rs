@@ -3,6 +3,7 @@
 #![expect(clippy::doc_markdown, reason = "they are printed, not rendered")]
 
 use super::service_client::{ServiceArgs, ServiceLogin};
+use crate::memory::{ParseScopeError, Scope};
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -31,7 +32,22 @@ pub(super) enum Command {
     /// Print CouchDB's own compaction settings as a recliner.yml of the same effect.
     Import(ImportArgs),
     /// Say everything that is wrong with a configuration, or print it as it is in force.
-    CheckConfig(SourceArgs),
+    CheckConfig(CheckArgs),
+    /// Tell a running recliner to start nothing, until resume.
+    ///
+    /// It outlives a restart. What runs goes on to its end: CouchDB has no verb to stop a running
+    /// compaction over HTTP.
+    Suspend(SuspendArgs),
+    /// Tell a running recliner to start compactions again.
+    Resume(ResumeArgs),
+    /// Tell a running recliner to compact one target now, if its gates and limits let it.
+    Compact(CompactArgs),
+    /// Tell a running recliner to take targets out of quarantine.
+    Release(ReleaseArgs),
+    /// Tell a running recliner to look at everything again now.
+    Rescan(OrderArgs),
+    /// Tell a running recliner to empty queues, until targets change or the next sweep.
+    Flush(FlushArgs),
 }
 
 /// How CouchDB is reached and what is asked of it.
@@ -85,8 +101,12 @@ pub(super) struct WebArgs {
     /// Allow POST /-/reload and POST /-/quit; anyone who reaches the port may then use them
     #[arg(long = "web.enable-lifecycle")]
     pub(super) lifecycle: bool,
-    /// Users and certificates; refused by this version, which has neither
-    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
+    /// Allow orders over HTTP, such as POST /api/v1/compact; who may give them: --web.config.file
+    #[arg(long = "web.enable-admin-api")]
+    pub(super) admin: bool,
+    /// Users, certificates and headers, in the format that Prometheus's exporters share; read
+    /// again when it changes
+    #[arg(long = "web.config.file", value_name = "FILE")]
     pub(super) web_config: Option<PathBuf>,
 }
 
@@ -102,6 +122,17 @@ pub(super) struct ServeArgs {
     /// The directory of the memory; made where only it is missing [default: data/]
     #[arg(long = "storage.path", value_name = "DIR")]
     pub(super) storage: Option<PathBuf>,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    #[command(flatten)]
+    pub(super) web: WebArgs,
+    /// advise or enforce [default: advise]
+    #[arg(long = "mode", value_name = "MODE")]
+    pub(super) mode: Option<String>,
 }
 
 #[derive(Debug, Flags)]
@@ -228,4 +259,76 @@ pub(super) struct ImportArgs {
     pub(super) zone: String,
     #[command(flatten)]
     pub(super) source: SourceArgs,
+}
+
+/// What every order has.
+#[derive(Debug, Flags)]
+pub(super) struct OrderArgs {
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// The answer in words, or in JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct SuspendArgs {
+    /// What to suspend: all, node:NAME or channel:NAME
+    #[arg(default_value = "all", value_parser = scope)]
+    pub(super) scope: String,
+    /// The reason, for whoever finds it suspended
+    #[arg(long, value_name = "TEXT")]
+    pub(super) why: Option<String>,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct ResumeArgs {
+    /// What to resume: node:NAME, channel:NAME, or all, which is all that is suspended
+    #[arg(default_value = "all", value_parser = scope)]
+    pub(super) scope: String,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct CompactArgs {
+    /// An id as scan --format json prints it, or a name that means one target alone
+    pub(super) target: String,
+    /// Start it even where no channel takes it or it failed before; never more than the limits
+    /// allow, nor without the space
+    #[arg(long)]
+    pub(super) force: bool,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct ReleaseArgs {
+    /// An id as scan --format json prints it, or a name that means one target alone
+    #[arg(required_unless_present = "all")]
+    pub(super) target: Option<String>,
+    /// Every target in quarantine
+    #[arg(long, conflicts_with = "target")]
+    pub(super) all: bool,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct FlushArgs {
+    /// Only queues of this node, by CouchDB's name for it, or _cluster
+    #[arg(long = "node", value_name = "NODE")]
+    pub(super) node: Option<String>,
+    /// Only queues of this channel
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    pub(super) channel: Option<String>,
+    #[command(flatten)]
+    pub(super) order: OrderArgs,
+}
+
+/// A scope, checked before anything is sent.
+fn scope(text: &str) -> Result<String, ParseScopeError> {
+    text.parse::<Scope>().map(|scope| scope.to_string())
 }

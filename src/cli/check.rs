@@ -1,10 +1,24 @@
 //! `recliner check-config`: everything that is wrong, and what is in force.
 
-use super::{Exit, Failure, args::SourceArgs, once, print};
-use crate::config;
+use super::{Exit, Failure, args::CheckArgs, once, print};
+use crate::{
+    config::{self, Flags},
+    http::Web,
+};
 
-pub(super) fn run(args: &SourceArgs) -> Result<Exit, Failure> {
-    let loaded = once::load(&args.flags(), args.config_file.as_deref())?;
+pub(super) fn run(args: &CheckArgs) -> Result<Exit, Failure> {
+    let flags = Flags { mode: args.mode.clone(), ..args.web.over(args.source.flags()) };
+    let loaded = once::load(&flags, args.source.config_file.as_deref());
+    let web = Web::open(flags.web_config_file.as_deref()).map_err(Failure::usage);
+    // Whoever repairs one file wants to know of the other.
+    let (loaded, web) = match (loaded, web) {
+        (Ok(loaded), Ok(web)) => (loaded, web),
+        (Err(one), Err(other)) => return Err(Failure::usage([one.why, other.why].join("\n"))),
+        (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => return Err(failure),
+    };
+    if let Some(problem) = config::open_to_strangers(&loaded.settings, web.has_users()) {
+        return Err(Failure::usage(problem));
+    }
     let mut text = String::new();
     for finding in &loaded.findings {
         text.push_str(&format!("# {finding}\n"));

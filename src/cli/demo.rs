@@ -5,6 +5,7 @@ use crate::{
     clock::Clock,
     config::{self, Flags},
     couch::Transport,
+    journal,
     service::{Reload, Service},
     sim::{Cluster, demo_config},
 };
@@ -43,7 +44,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     once::start_log(&loaded.settings)?;
     let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
     let transport = Transport::InProcess(cluster.by_host());
-    let service = Service::start(loaded.settings, transport, serve::about(true), Clock::System)
+    let (about, place) = (serve::about(true), journal::InMemory);
+    let service = Service::start(loaded.settings, transport, about, Clock::System, place)
         .await
         .map_err(serve::unstarted)?;
     let mut servers = JoinSet::new();

@@ -12,7 +12,7 @@ use crate::{
     log,
     plan::Plan,
     scanner::{Progress, Status},
-    service::{Tasks, Watch},
+    service::{Surroundings, Tasks, Watch},
     settings::Settings,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -56,7 +56,10 @@ impl SourceArgs {
 
 /// Reads the configuration, from a file where one is named.
 pub(super) fn load(flags: &Flags, file: Option<&Path>) -> Result<Loaded, Failure> {
-    let bytes = file.map(config::read_file).transpose().map_err(Failure::usage)?;
+    let bytes = file
+        .map(|file| config::read_file(file, "--config.file"))
+        .transpose()
+        .map_err(Failure::usage)?;
     let file = file.zip(bytes.as_deref()).map(|(name, bytes)| config::File { name, bytes });
     config::load(flags, file).map_err(Failure::usage)
 }
@@ -77,7 +80,9 @@ pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
     let registry = prometheus::Registry::new();
     let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
-    let mut watch = Watch::start(settings, transport, Clock::System, &registry, &mut tasks, &stop)
+    let clock = Clock::System;
+    let around = |_: &_| Surroundings::none();
+    let mut watch = Watch::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
         .map_err(Failure::usage)?;
     let bar = progress_bar();
     let seen = one_sweep(&mut watch, &bar).await;

@@ -10,6 +10,7 @@ use crate::{
     config::{Finding, Flags},
     couch::Transport,
     http::About,
+    journal,
     service::{Ended, Reload, Service, StartError},
 };
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ impl WebArgs {
         Flags {
             web_listen_address: self.listen.map(|address| address.to_string()),
             web_enable_lifecycle: self.lifecycle,
+            web_enable_admin_api: self.admin,
             web_config_file: self.web_config.clone(),
             ..flags
         }
@@ -47,7 +49,8 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
     tell(&loaded.findings);
     let settings = loaded.settings;
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
-    let service = Service::start(settings, transport, about(false), Clock::System)
+    let place = journal::Directory::new(&settings.storage_path);
+    let service = Service::start(settings, transport, about(false), Clock::System, place)
         .await
         .map_err(unstarted)?;
     tracing::info!(address = %service.address(), "serving");
@@ -72,8 +75,10 @@ fn tell(findings: &[Finding]) {
 /// Why the service does not start: a flag it cannot honour is bad usage.
 pub(super) fn unstarted(why: StartError) -> Failure {
     match why {
-        StartError::WebConfig(_) => Failure::usage(why),
+        StartError::Web(_) => Failure::usage(why),
         StartError::Listen { .. }
+        | StartError::Journal(_)
+        | StartError::Instruments(_)
         | StartError::Signals(_)
         | StartError::Connect(_)
         | StartError::Metrics(_) => Failure::failed(why),

@@ -53,6 +53,24 @@ pub struct Flags {
     pub log_format: Option<String>,
 }
 
+/// Why nobody should be able to reach what would run with these settings, if so:
+/// compactions would be started for anyone who asks.
+#[must_use]
+pub fn open_to_strangers(settings: &Settings, has_users: bool) -> Option<Problem> {
+    let web = &settings.web;
+    let closed = settings.mode == Mode::Advise
+        || !web.enable_admin_api
+        || web.listen_address.ip().to_canonical().is_loopback()
+        || has_users;
+    let says = || {
+        format!(
+            "anyone who reaches {} could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce",
+            web.listen_address
+        )
+    };
+    (!closed).then(|| Problem { place: Place::Flag("--web.enable-admin-api"), text: says() })
+}
+
 impl Report {
     /// Reads what a flag says; what is wrong with it is a problem of the flag.
     fn flag<T>(
@@ -145,16 +163,9 @@ impl Flags {
         web.config_file.clone_from(web_config_file);
         web.enable_lifecycle = *web_enable_lifecycle;
         web.enable_admin_api = *web_enable_admin_api;
-        if settings.mode == Mode::Enforce
-            && web.enable_admin_api
-            && !web.listen_address.ip().is_loopback()
-            && web.config_file.is_none()
-        {
-            let says = format!(
-                "anyone who reaches {} could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce",
-                web.listen_address
-            );
-            report.refuse_flag("--web.enable-admin-api", says);
+        // Of a file that is named, only whoever opens it knows whether it has users.
+        if web.config_file.is_none() {
+            report.problems.extend(open_to_strangers(&settings, false));
         }
         let log = &mut settings.log;
         if let Some(level) = log_level

@@ -57,7 +57,8 @@ pub struct Problems(Vec<Problem>);
 
 impl Problems {
     /// These problems, sorted, each once.
-    pub(super) fn new(mut problems: Vec<Problem>) -> Self {
+    #[must_use]
+    pub fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort();
         problems.dedup();
         Self(problems)

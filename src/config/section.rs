@@ -29,7 +29,7 @@ pub(super) struct Spanned<T> {
 }
 
 impl Report {
-    fn place(&self, at: At, path: &str) -> Place {
+    pub(super) fn place(&self, at: At, path: &str) -> Place {
         let At { line, column } = at;
         Place::At { file: self.file.clone(), line, column, key: path.to_owned() }
     }
@@ -77,6 +77,11 @@ impl<'r, 'n> Section<'r, 'n> {
         let section =
             Self { report, at: node.at, path: path.to_owned(), entries, known: Vec::new() };
         (section, is_mapping)
+    }
+
+    /// Whether nothing is written in it, or no key is left to take.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// The path of a key of this section.

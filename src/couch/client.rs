@@ -1,16 +1,19 @@
 //! One request from its route to its answer: whom to ask, when, how often.
 
 mod addresses;
+mod doors;
 mod reads;
+mod writes;
 
 pub use reads::MapPage;
+pub use writes::Written;
 
 use super::{
     Address, Error, Metrics, Route, Settings, Transport, TransportError,
+    credential::Credential,
     directory::{Directory, Way},
-    door::Door,
-    gate::{Gate, Pass, Verdict, keeper::Keeper},
-    sender::{Answer, Sender, refused_why, words},
+    gate::{Gate, Said, Verdict, keeper::Keeper, speaks_of_login},
+    sender::{Answer, Sender, words},
 };
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
@@ -88,6 +91,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// How often a request is sent once more.
 const RETRIES: usize = 2;
+/// How often a request that was refused is sent once more: after a login, after another
+/// one because the session did not last, and with the password.
+const LOOKS: u32 = 3;
 
 impl Client {
     /// A client and the task that has to run beside it. Nothing is sent before the task
@@ -135,9 +141,6 @@ impl Client {
     }
 
     /// Asks and reads; `check` says whether the answer is about what was asked.
-    ///
-    /// What any server can answer is asked of another one where the first talks nonsense:
-    /// that says nothing of the cluster.
     async fn get_checked<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -145,13 +148,29 @@ impl Client {
         cold: bool,
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Result<T, Error> {
+        self.get_timed(route, whom, cold, check).await.map(|(read, _)| read)
+    }
+
+    /// The same, with how long the server took for the answer; what waited here for its
+    /// turn is no part of that.
+    ///
+    /// What any server can answer is asked of another one where the first talks nonsense:
+    /// that says nothing of the cluster.
+    async fn get_timed<T: DeserializeOwned + Send + 'static>(
+        &self,
+        route: Route<'_>,
+        whom: Whom<'_>,
+        cold: bool,
+        check: impl Fn(&T) -> Result<(), String>,
+    ) -> Result<(T, Duration), Error> {
         let path = route.path()?;
         let mut tried = Vec::new();
         loop {
             let error = match self.ask(route, &path, whom, cold, &mut tried).await {
                 Ok((way, answer)) => {
+                    let took = answer.2;
                     match self.shared.sender.read(route, &path, &way, answer, &check).await {
-                        Ok(read) => return Ok(read),
+                        Ok(read) => return Ok((read, took)),
                         Err(error) => {
                             tried.push(way.server.address.clone());
                             error
@@ -258,78 +277,46 @@ impl Client {
     ) -> Result<(Bytes, u16, Duration), Error> {
         let shared = &self.shared;
         let _through = way.server.in_flight.acquire().await.map_err(|_| Error::Stopped)?;
-        let mut second_look = false;
+        let mut looks = 0;
         loop {
             let pass = shared.gate.pass().await?;
+            let credential = if pass.is_login() {
+                match way.credential(pass.generation) {
+                    Some(credential) => credential,
+                    None => {
+                        self.prove_doors(way, &pass).await?;
+                        continue;
+                    }
+                }
+            } else {
+                Credential::Basic
+            };
+            let few = &way.server.door.with_password;
+            let _few = if pass.is_login() && matches!(credential, Credential::Basic) {
+                Some(few.acquire().await.map_err(|_| Error::Stopped)?)
+            } else {
+                None
+            };
             // Nothing waits between this look at the gate and the sending.
-            if pass.header.is_some() && self.prove_doors(way, &pass).await? {
+            if !shared.gate.is_current(&pass) {
                 continue;
             }
-            let (status, refusal) = match shared.sender.send(route, path, way, &pass).await? {
-                Answer::Whole { body, status, took } => return Ok((body, status, took)),
+            let sent = shared.sender.send(route, path, way, &pass, &credential).await?;
+            let (status, refusal) = match sent {
+                Answer::Whole { body, status, took, .. } => return Ok((body, status, took)),
                 Answer::Refused { status, refusal } => (status, refusal),
             };
-            let reason = pass.scrub(&words(&refusal));
-            match shared.gate.refused(way, &pass, &refusal, &reason).await {
-                Verdict::Again if !second_look => second_look = true,
+            let reason = pass.scrub(&credential, &words(&refusal));
+            let of_login = speaks_of_login(&refusal);
+            let said = Said { status, reason: reason.as_str().into(), of_login };
+            match shared.gate.refused(way, &pass, &credential, said).await {
+                Verdict::Again if looks < LOOKS => looks += 1,
                 Verdict::Again | Verdict::Forbidden => {
                     let asked = super::Asked::new(&route, path, &way.server.address);
                     return Err(Error::Forbidden { asked, status, reason });
                 }
                 Verdict::Failed(error) => return Err(error),
             }
-        }
-    }
-
-    /// Proves the login at the next door of `way` that has not accepted it; `false` when
-    /// all have.
-    async fn prove_doors(&self, way: &Way, pass: &Arc<Pass>) -> Result<bool, Error> {
-        if !way.server.door.is_open(pass.generation) {
-            let alone = Way::direct(Arc::clone(&way.server));
-            self.prove_door(&way.server.door, Route::Session, &alone, pass).await?;
-            return Ok(true);
-        }
-        if let Some(node) = &way.on_to
-            && !node.door.is_open(pass.generation)
-        {
-            let route = Route::NodeSession { node: &node.name };
-            self.prove_door(&node.door, route, way, pass).await?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    async fn prove_door(
-        &self,
-        door: &Door,
-        route: Route<'_>,
-        way: &Way,
-        pass: &Arc<Pass>,
-    ) -> Result<(), Error> {
-        let _alone = door.proof.acquire().await.map_err(|_| Error::Stopped)?;
-        if door.is_open(pass.generation) || !self.shared.gate.is_current(pass) {
-            return Ok(());
-        }
-        if let Some(why) = door.refusal(pass.generation) {
-            return Err(Error::LoginClosed { why });
-        }
-        match self.shared.sender.session(route, way, pass).await {
-            // A server that does not know the question has refused nothing.
-            Ok(Ok(())) | Err(Error::NotFound { .. } | Error::Status { status: 400..=499, .. }) => {
-                door.open(pass.generation);
-                Ok(())
-            }
-            Ok(Err(said)) => {
-                let user = self.shared.settings.login.username().unwrap_or_default();
-                let why = match &way.on_to {
-                    Some(node) => refused_why(&format_args!("node {}", node.name), user, &said),
-                    None => refused_why(&way.server.address, user, &said),
-                };
-                tracing::warn!(%why, "nothing is sent there");
-                door.refuse(pass.generation, Arc::clone(&why));
-                Err(Error::LoginClosed { why })
-            }
-            Err(error) => Err(error),
         }
     }
 }

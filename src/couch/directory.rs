@@ -3,7 +3,9 @@
 //! Owns the limits on what is in flight, the rest of what does not answer, and the map
 //! from a node's name to its own address. Asks nothing itself.
 
-use super::{Address, Error, Settings, breaker::Breaker, door::Door, pace::Pace};
+use super::{
+    Address, Error, Settings, breaker::Breaker, credential::Credential, door::Door, pace::Pace,
+};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::{
     collections::HashMap,
@@ -66,6 +68,19 @@ impl Way {
     /// To a server that answers by itself.
     pub(super) const fn direct(server: Arc<Server>) -> Self {
         Self { server, on_to: None }
+    }
+
+    /// How the login of `generation` is shown this way; `None` where a door has to be
+    /// proved first.
+    pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
+        let at_entry = self.server.door.credential(generation)?;
+        match &self.on_to {
+            None => Some(at_entry),
+            Some(node) => match node.door.credential(generation)? {
+                Credential::OfEntry => Some(at_entry),
+                own @ (Credential::Basic | Credential::Cookie(_)) => Some(own),
+            },
+        }
     }
 
     /// An answer came, whatever it says.

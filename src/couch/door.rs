@@ -5,11 +5,12 @@
 //! one request before others follow, and one that refuses is left alone for longer than
 //! an account stays locked.
 
+use super::credential::{Cookie, Credential};
 use arc_swap::ArcSwapOption;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,14 +21,37 @@ use tokio::{sync::Semaphore, time::Instant};
 /// one would keep it locked.
 pub(super) const LOCKOUT: Duration = Duration::from_secs(6 * 60);
 
+/// Requests in flight at a server that carry a password, where no session is to be had:
+/// when the password has just changed, they and the one that asks again stay below the
+/// five that lock the account.
+pub(super) const WITH_PASSWORD: usize = 3;
+
+/// A session that ends sooner was not ended by its age.
+const YOUNG: Duration = Duration::from_secs(60);
+/// After so many that end young, one after the other, no further one is begun: servers
+/// behind one address may not know each other's. CouchDB itself may end the first, where
+/// it hashes a password anew after a login.
+const YOUNG_ENDS: u32 = 2;
+
 /// A way in.
 #[derive(Debug)]
 pub(super) struct Door {
-    /// The generation of the login that was accepted here; 0 for none.
-    proved: AtomicU64,
+    /// The login that was accepted here.
+    open: ArcSwapOption<Open>,
     /// Lets one proof run at a time.
     pub(super) proof: Semaphore,
+    /// Limits what carries a password.
+    pub(super) with_password: Semaphore,
     refusal: ArcSwapOption<Refusal>,
+    /// The generation of the login whose sessions are of no use here; 0 for none.
+    no_sessions: AtomicU64,
+    young_ends: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Open {
+    generation: u64,
+    credential: Credential,
 }
 
 #[derive(Debug)]
@@ -40,15 +64,26 @@ struct Refusal {
 impl Door {
     pub(super) fn new() -> Self {
         Self {
-            proved: AtomicU64::new(0),
+            open: ArcSwapOption::empty(),
             proof: Semaphore::new(1),
+            with_password: Semaphore::new(WITH_PASSWORD),
             refusal: ArcSwapOption::empty(),
+            no_sessions: AtomicU64::new(0),
+            young_ends: AtomicU32::new(0),
         }
+    }
+
+    /// How the login of `generation` is shown here; `None` where it has to be proved.
+    pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
+        let open = self.open.load();
+        let open = open.as_ref().filter(|open| open.generation == generation)?;
+        let over = open.credential.cookie().is_some_and(|cookie| cookie.is_over());
+        (!over).then(|| open.credential.clone())
     }
 
     /// Whether the login of `generation` was accepted here.
     pub(super) fn is_open(&self, generation: u64) -> bool {
-        self.proved.load(Ordering::Acquire) == generation
+        self.credential(generation).is_some()
     }
 
     /// Why the login of `generation` is not tried here now.
@@ -59,15 +94,28 @@ impl Door {
             .then(|| Arc::clone(&refusal.why))
     }
 
-    /// The login of `generation` was accepted.
-    pub(super) fn open(&self, generation: u64) {
+    /// The login of `generation` was accepted, and is shown by `credential` from now on.
+    pub(super) fn open(&self, generation: u64, credential: Credential) {
         self.refusal.store(None);
-        self.proved.store(generation, Ordering::Release);
+        self.open.store(Some(Arc::new(Open { generation, credential })));
+    }
+
+    /// The session of the login of `generation` goes on with this cookie.
+    pub(super) fn renew(&self, generation: u64, cookie: Cookie) {
+        let credential = Credential::Cookie(Arc::new(cookie));
+        let renewed = Arc::new(Open { generation, credential });
+        self.open.rcu(|open| {
+            let same = open.as_ref().filter(|open| open.generation == generation);
+            match same.map(|open| &open.credential) {
+                Some(Credential::Cookie(_)) => Some(Arc::clone(&renewed)),
+                Some(Credential::Basic | Credential::OfEntry) | None => open.clone(),
+            }
+        });
     }
 
     /// It has to be tried again before others follow.
     pub(super) fn doubt(&self) {
-        self.proved.store(0, Ordering::Release);
+        self.open.store(None);
     }
 
     /// The login of `generation` was refused.
@@ -75,11 +123,44 @@ impl Door {
         self.doubt();
         self.refusal.store(Some(Arc::new(Refusal { generation, at: Instant::now(), why })));
     }
+
+    /// The session of this cookie, of the login of `generation`, has ended.
+    pub(super) fn session_ended(&self, generation: u64, cookie: &Cookie) {
+        self.doubt();
+        if cookie.age() >= YOUNG {
+            self.young_ends.store(0, Ordering::Relaxed);
+        } else if self.young_ends.fetch_add(1, Ordering::Relaxed).saturating_add(1) >= YOUNG_ENDS {
+            self.without_sessions(generation);
+        }
+    }
+
+    /// Sessions are of no use here for the login of `generation`.
+    pub(super) fn without_sessions(&self, generation: u64) {
+        self.doubt();
+        self.no_sessions.store(generation, Ordering::Release);
+    }
+
+    /// Whether a session is worth a try.
+    pub(super) fn takes_sessions(&self, generation: u64) -> bool {
+        self.no_sessions.load(Ordering::Acquire) != generation
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn cookie(value: &str) -> Cookie {
+        let mut headers = http::HeaderMap::new();
+        let set = format!("AuthSession={value}; Max-Age=600").parse().unwrap();
+        headers.insert(http::header::SET_COOKIE, set);
+        Cookie::read(&headers).unwrap()
+    }
+
+    fn sent(door: &Door, generation: u64) -> Option<String> {
+        let credential = door.credential(generation)?;
+        Some(credential.cookie()?.header.to_str().unwrap().to_owned())
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_lasts_longer_than_a_lockout_or_until_the_login_changes() {
@@ -90,7 +171,41 @@ mod tests {
         assert_eq!(door.refusal(2), None);
         tokio::time::advance(LOCKOUT).await;
         assert_eq!(door.refusal(1), None);
-        door.open(1);
+        door.open(1, Credential::Basic);
         assert!(door.is_open(1) && !door.is_open(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_is_renewed_while_it_lasts_and_not_brought_back() {
+        let door = Door::new();
+        door.renew(1, cookie("early"));
+        assert_eq!(sent(&door, 1), None);
+        door.open(1, Credential::Cookie(Arc::new(cookie("a"))));
+        tokio::time::advance(Duration::from_secs(500)).await;
+        door.renew(2, cookie("other"));
+        door.renew(1, cookie("b"));
+        tokio::time::advance(Duration::from_secs(500)).await;
+        assert_eq!(sent(&door, 1).as_deref(), Some("AuthSession=b"));
+        tokio::time::advance(Duration::from_secs(50)).await;
+        assert_eq!(sent(&door, 1), None);
+        door.doubt();
+        door.renew(1, cookie("late"));
+        assert_eq!(sent(&door, 1), None);
+        door.open(1, Credential::Basic);
+        door.renew(1, cookie("stray"));
+        assert!(matches!(door.credential(1), Some(Credential::Basic)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_that_end_young_twice_are_given_up() {
+        let door = Door::new();
+        let young = cookie("a");
+        door.session_ended(1, &young);
+        tokio::time::advance(YOUNG).await;
+        door.session_ended(1, &young);
+        door.session_ended(1, &cookie("b"));
+        assert!(door.takes_sessions(1));
+        door.session_ended(1, &cookie("c"));
+        assert!(!door.takes_sessions(1) && door.takes_sessions(2));
     }
 }

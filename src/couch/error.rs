@@ -86,6 +86,8 @@ impl Kind {
 pub struct Asked {
     /// The route's label.
     pub route: &'static str,
+    /// The verb.
+    pub method: http::Method,
     /// Path and query as sent.
     pub path: String,
     /// The server.
@@ -94,13 +96,14 @@ pub struct Asked {
 
 impl Asked {
     pub(super) fn new(route: &Route<'_>, path: &str, at: &Address) -> Arc<Self> {
-        Arc::new(Self { route: route.label(), path: path.to_owned(), at: at.clone() })
+        let (route, method) = (route.label(), route.method());
+        Arc::new(Self { route, method, path: path.to_owned(), at: at.clone() })
     }
 }
 
 impl fmt::Display for Asked {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "GET {}{}", self.at, self.path)
+        write!(out, "{} {}{}", self.method, self.at, self.path)
     }
 }
 

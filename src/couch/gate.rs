@@ -2,16 +2,17 @@
 //!
 //! Owns whether the login may be used. Nothing goes out before one request has proved
 //! it. A 401 or 403 closes the gate at once for all that has not been sent; then one
-//! request decides whether the login or only its privileges fell short. A login that is
-//! refused stays unused until its password changes, or for longer than CouchDB locks an
-//! account. [`Task`](keeper::Keeper) decides; requests wait here or fail here.
+//! request decides whether the login, its session or only its privileges fell short. A
+//! session that ended is begun again once. A login that is refused stays unused until its
+//! password changes, or for longer than CouchDB locks an account.
+//! [`Task`](keeper::Keeper) decides; requests wait here or fail here.
 
 pub(super) mod keeper;
 mod pass;
 
 pub(super) use pass::Pass;
 
-use super::{Error, directory::Way, wire};
+use super::{Error, credential::Credential, directory::Way, wire};
 use std::sync::Arc;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -76,13 +77,24 @@ pub(super) enum Command {
         way: Way,
         /// The pass it had.
         pass: Arc<Pass>,
-        /// Whether the words speak of the login itself.
-        of_login: bool,
-        /// What was said.
-        reason: Arc<str>,
+        /// How it showed it.
+        credential: Credential,
+        /// What was answered.
+        said: Said,
         /// For the verdict.
         verdict: oneshot::Sender<Verdict>,
     },
+}
+
+/// A refusal.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    /// 401 or 403.
+    pub(super) status: u16,
+    /// The words, without the login.
+    pub(super) reason: Arc<str>,
+    /// Whether the words speak of the login itself.
+    pub(super) of_login: bool,
 }
 
 /// The side of the gate that requests see.
@@ -158,11 +170,10 @@ impl Gate {
         &self,
         way: &Way,
         pass: &Arc<Pass>,
-        refusal: &wire::Refusal,
-        reason: &str,
+        credential: &Credential,
+        said: Said,
     ) -> Verdict {
-        let of_login = speaks_of_login(refusal);
-        if pass.header.is_none() || (!of_login && pass.excuses(reason)) {
+        if !pass.is_login() || (!said.of_login && pass.excuses(&said.reason)) {
             return Verdict::Forbidden;
         }
         self.state.send_if_modified(|state| {
@@ -173,13 +184,8 @@ impl Gate {
             current
         });
         let (verdict, answer) = oneshot::channel();
-        let command = Command::Refused {
-            way: way.clone(),
-            pass: Arc::clone(pass),
-            of_login,
-            reason: reason.into(),
-            verdict,
-        };
+        let (pass, credential) = (Arc::clone(pass), credential.clone());
+        let command = Command::Refused { way: way.clone(), pass, credential, said, verdict };
         if self.commands.send(command).await.is_err() {
             return Verdict::Failed(Error::Stopped);
         }

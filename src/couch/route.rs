@@ -1,5 +1,8 @@
 //! Every URL this program can send, from typed parts.
 //!
+//! What changes something is here too, because one place builds paths; it is POSTed, and
+//! only by what starts compactions.
+//!
 //! A name reaches the server as one percent-encoded segment, or it is refused here: a
 //! URL library folds `.` and `..`, even percent-encoded, into another path.
 
@@ -7,7 +10,7 @@ mod path;
 
 use path::Path;
 
-/// One thing to read from CouchDB.
+/// One thing to ask of CouchDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// `/`: version, uuid, vendor of the server that is asked.
@@ -21,6 +24,8 @@ pub enum Route<'a> {
     Up,
     /// `/_session`: who the login is.
     Session,
+    /// `POST /_session`: begins a session.
+    Login,
     /// `/_node/{node}/_session`: who the login is on the node behind the entry.
     NodeSession {
         /// The node.
@@ -132,6 +137,36 @@ pub enum Route<'a> {
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
+    /// POST `/_node/{node}/{shard}/_compact`: compacts one shard copy.
+    NodeCompact {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name, or that of a node-local database.
+        shard: &'a str,
+    },
+    /// POST `/_node/{node}/{shard}/_compact/{name}`: compacts one copy of a view index;
+    /// answered only on the range that holds the design document.
+    NodeCompactView {
+        /// The node.
+        node: &'a str,
+        /// The shard file's name.
+        shard: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// POST `/{db}/_compact/{name}`: compacts every copy of a view index on every node at
+    /// once.
+    CompactView {
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+    },
+    /// POST `/{db}/_view_cleanup`: deletes stale index files on every node.
+    ViewCleanup {
+        /// The database.
+        db: &'a str,
+    },
 }
 
 /// A name that no request can carry safely.
@@ -165,11 +200,12 @@ const MIB: usize = 1 << 20;
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 23] = [
+    pub const LABELS: [&'static str; 28] = [
         "welcome",
         "node_welcome",
         "up",
         "session",
+        "login",
         "node_session",
         "membership",
         "local_name",
@@ -189,6 +225,10 @@ impl<'a> Route<'a> {
         "active_tasks",
         "system",
         "reshard_jobs",
+        "node_compact",
+        "node_compact_view",
+        "compact_view",
+        "view_cleanup",
     ];
 
     /// The metric label: closed, see [`Self::LABELS`].
@@ -199,6 +239,7 @@ impl<'a> Route<'a> {
             Self::NodeWelcome { .. } => "node_welcome",
             Self::Up => "up",
             Self::Session => "session",
+            Self::Login => "login",
             Self::NodeSession { .. } => "node_session",
             Self::Membership => "membership",
             Self::LocalName => "local_name",
@@ -218,7 +259,30 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { .. } => "active_tasks",
             Self::System { .. } => "system",
             Self::ReshardJobs => "reshard_jobs",
+            Self::NodeCompact { .. } => "node_compact",
+            Self::NodeCompactView { .. } => "node_compact_view",
+            Self::CompactView { .. } => "compact_view",
+            Self::ViewCleanup { .. } => "view_cleanup",
         }
+    }
+
+    /// The verb it is sent with.
+    #[must_use]
+    pub const fn method(&self) -> http::Method {
+        let posts = self.changes_something() || matches!(self, Self::Login);
+        if posts { http::Method::POST } else { http::Method::GET }
+    }
+
+    /// Whether it starts work, rather than reads.
+    #[must_use]
+    pub const fn changes_something(&self) -> bool {
+        matches!(
+            self,
+            Self::NodeCompact { .. }
+                | Self::NodeCompactView { .. }
+                | Self::CompactView { .. }
+                | Self::ViewCleanup { .. }
+        )
     }
 
     /// The largest body to accept, in bytes, after decompression.
@@ -240,6 +304,7 @@ impl<'a> Route<'a> {
             | Self::NodeWelcome { .. }
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::NodeSession { .. }
             | Self::LocalName
             | Self::NodeVersions { .. }
@@ -247,7 +312,11 @@ impl<'a> Route<'a> {
             | Self::ShardViewInfo { .. }
             | Self::Database { .. }
             | Self::ViewInfo { .. }
-            | Self::DocShards { .. } => MIB,
+            | Self::DocShards { .. }
+            | Self::NodeCompact { .. }
+            | Self::NodeCompactView { .. }
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. } => MIB,
         }
     }
 
@@ -259,6 +328,7 @@ impl<'a> Route<'a> {
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             // Role `_metrics` suffices since 3.0.
             | Self::System { .. }
             // Where `[chttpd] admin_only_all_dbs` is false.
@@ -281,7 +351,12 @@ impl<'a> Route<'a> {
             | Self::ConfigSection { .. }
             | Self::Config { .. }
             | Self::ActiveTasks { .. }
-            | Self::ReshardJobs => true,
+            | Self::ReshardJobs
+            | Self::NodeCompact { .. }
+            | Self::NodeCompactView { .. }
+            // Admins of the database suffice.
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. } => true,
         }
     }
 
@@ -296,6 +371,10 @@ impl<'a> Route<'a> {
                 | Self::Database { .. }
                 | Self::ViewInfo { .. }
                 | Self::DesignDocs { .. }
+                | Self::NodeCompact { .. }
+                | Self::NodeCompactView { .. }
+                | Self::CompactView { .. }
+                | Self::ViewCleanup { .. }
         )
     }
 
@@ -313,10 +392,13 @@ impl<'a> Route<'a> {
             | Self::ConfigSection { node, .. }
             | Self::Config { node }
             | Self::ActiveTasks { node }
-            | Self::System { node } => Some(node),
+            | Self::System { node }
+            | Self::NodeCompact { node, .. }
+            | Self::NodeCompactView { node, .. } => Some(node),
             Self::Welcome
             | Self::Up
             | Self::Session
+            | Self::Login
             | Self::Membership
             | Self::LocalName
             | Self::ShardMap { .. }
@@ -327,7 +409,9 @@ impl<'a> Route<'a> {
             | Self::ViewInfo { .. }
             | Self::DocShards { .. }
             | Self::SmooshStatus
-            | Self::ReshardJobs => None,
+            | Self::ReshardJobs
+            | Self::CompactView { .. }
+            | Self::ViewCleanup { .. } => None,
         }
     }
 
@@ -341,7 +425,7 @@ impl<'a> Route<'a> {
             Self::Welcome => fixed("/"),
             Self::NodeWelcome { node } => Path::node(node),
             Self::Up => fixed("/_up"),
-            Self::Session => fixed("/_session"),
+            Self::Session | Self::Login => fixed("/_session"),
             Self::NodeSession { node } => Ok(Path::node(node)?.fixed("/_session")),
             Self::Membership => fixed("/_membership"),
             Self::LocalName => fixed("/_node/_local"),
@@ -370,6 +454,14 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
+            Self::NodeCompact { node, shard } => {
+                Ok(Path::node(node)?.and(shard)?.fixed("/_compact"))
+            }
+            Self::NodeCompactView { node, shard, ddoc } => {
+                Path::node(node)?.and(shard)?.fixed("/_compact").design_name(ddoc)
+            }
+            Self::CompactView { db, ddoc } => Path::db(db)?.fixed("/_compact").design_name(ddoc),
+            Self::ViewCleanup { db } => Ok(Path::db(db)?.fixed("/_view_cleanup")),
         };
         path.map(Path::into_text)
     }

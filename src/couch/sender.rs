@@ -2,10 +2,11 @@
 
 use super::{
     Asked, Error, Metrics, Route,
-    directory::Way,
-    gate::Pass,
+    credential::{Cookie, Credential},
+    directory::{Server, Way},
+    gate::{Pass, speaks_of_login},
     metrics,
-    transport::{Failure, Reply, Transport},
+    transport::{Failure, Outgoing, Reply, Transport},
     wire,
 };
 use bytes::Bytes;
@@ -27,8 +28,8 @@ pub(super) struct Sender {
 /// What a server answered.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The body, and how long it took.
-    Whole { body: Bytes, status: u16, took: Duration },
+    /// The body, and how long it took; a session that begins with it.
+    Whole { body: Bytes, status: u16, took: Duration, cookie: Option<Cookie> },
     /// 401 or 403.
     Refused { status: u16, refusal: wire::Refusal },
 }
@@ -42,13 +43,27 @@ impl Sender {
         path: &str,
         way: &Way,
         pass: &Pass,
+        credential: &Credential,
     ) -> Result<Answer, Error> {
         let start = Instant::now();
         let at = &way.server.address;
-        let sending = self.transport.get(at, path, pass.header.as_ref(), route.body_limit());
+        let begins = matches!(route, Route::Login);
+        let form = match route {
+            Route::Login => pass.form(),
+            // CouchDB looks at the type alone.
+            _ if route.changes_something() => Some(Bytes::from_static(b"{}")),
+            _ => None,
+        };
+        let out = Outgoing {
+            path,
+            login: if begins { None } else { pass.header(credential) },
+            form,
+            limit: route.body_limit(),
+        };
+        let sending = self.transport.send(at, out);
         let outcome = tokio::time::timeout(self.timeout, sending).await;
         let took = start.elapsed();
-        let reply = match outcome {
+        let mut reply = match outcome {
             Ok(Ok(reply)) => reply,
             Ok(Err(failure)) => {
                 let error = self.failed(route, path, way, failure);
@@ -67,13 +82,17 @@ impl Sender {
         };
         way.heal();
         let status = reply.status;
+        let mut cookie = reply.cookie.take();
+        if !begins && let Some(cookie) = cookie.take() {
+            way.server.door.renew(pass.generation, cookie);
+        }
         // A server in maintenance says so with a 404.
         let says_so = status == 404 && matches!(route, Route::Up);
         if (200..300).contains(&status) || says_so {
-            return Ok(Answer::Whole { body: reply.body, status, took });
+            return Ok(Answer::Whole { body: reply.body, status, took, cookie });
         }
         self.metrics.count(route.label(), metrics::code(status), took);
-        self.refused(route, path, way, pass, reply)
+        self.refused(route, path, way, |text| pass.scrub(credential, text), reply)
     }
 
     fn failed(&self, route: Route<'_>, path: &str, way: &Way, failure: Failure) -> Error {
@@ -99,7 +118,7 @@ impl Sender {
         route: Route<'_>,
         path: &str,
         way: &Way,
-        pass: &Pass,
+        scrub: impl Fn(&str) -> String,
         reply: Reply,
     ) -> Result<Answer, Error> {
         let status = reply.status;
@@ -108,12 +127,12 @@ impl Sender {
             return Ok(Answer::Refused { status, refusal });
         }
         let asked = Asked::new(&route, path, &way.server.address);
-        let reason = pass.scrub(&words(&refusal));
+        let reason = scrub(&words(&refusal));
         let down = refusal.error.as_deref() == Some("nodedown");
         Err(match (status, route.node()) {
             (300..=399, _) => {
                 let to = reply.location.map_or_else(|| "nowhere".to_owned(), |to| bare(&to));
-                Error::Redirect { asked, status, to: pass.scrub(&to) }
+                Error::Redirect { asked, status, to: scrub(&to) }
             }
             (412, Some(node)) if down => Error::NodeDown { asked, node: node.to_owned() },
             (404, Some(_)) if reason.contains("no such node") => {
@@ -164,13 +183,14 @@ impl Sender {
         route: Route<'_>,
         way: &Way,
         pass: &Pass,
-    ) -> Result<Result<(), String>, Error> {
+        credential: &Credential,
+    ) -> Result<Result<wire::Session, String>, Error> {
         let path = route.path()?;
-        match self.send(route, &path, way, pass).await? {
+        match self.send(route, &path, way, pass, credential).await? {
             Answer::Refused { status, refusal } => {
-                Ok(Err(format!("HTTP {status}, {}", pass.scrub(&words(&refusal)))))
+                Ok(Err(format!("HTTP {status}, {}", pass.scrub(credential, &words(&refusal)))))
             }
-            Answer::Whole { body, status, took } => {
+            Answer::Whole { body, status, took, .. } => {
                 let has_user = |session: &wire::Session| match session.user {
                     Some(_) => Ok(()),
                     None => Err("it has no userCtx".to_owned()),
@@ -178,10 +198,82 @@ impl Sender {
                 let session: wire::Session =
                     self.read(route, &path, way, (body, status, took), has_user).await?;
                 let known = session.name().is_some() || session.is_admin();
-                Ok(if known { Ok(()) } else { Err("taken for an anonymous client".to_owned()) })
+                Ok(if known {
+                    Ok(session)
+                } else {
+                    Err("taken for an anonymous client".to_owned())
+                })
             }
         }
     }
+
+    /// Logs in: by a session where the server has them and knows its own again, else by
+    /// name and password. `Ok(Err(_))` says in words how the login was refused.
+    pub(super) async fn log_in(
+        &self,
+        server: &Arc<Server>,
+        pass: &Pass,
+    ) -> Result<Result<Credential, String>, Error> {
+        let way = Way::direct(Arc::clone(server));
+        if server.door.takes_sessions(pass.generation) {
+            match self.begin_session(&way, pass).await? {
+                Begun::Session(cookie) => return Ok(Ok(Credential::Cookie(cookie))),
+                Begun::Refused(said) => return Ok(Err(said)),
+                Begun::NoSession => {
+                    tracing::warn!(
+                        address = %server.address,
+                        "no session can be had there, so that the password goes with each request, a few at a time: is the cookie handler among [chttpd] authentication_handlers, and are POST /_session and its cookie let through?"
+                    );
+                    server.door.without_sessions(pass.generation);
+                }
+            }
+        }
+        match self.session(Route::Session, &way, pass, &Credential::Basic).await {
+            // A server that does not know the question has refused nothing.
+            Ok(Ok(_)) => Ok(Ok(Credential::Basic)),
+            Err(error) if is_unknown_there(&error) => Ok(Ok(Credential::Basic)),
+            Ok(Err(said)) => Ok(Err(said)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn begin_session(&self, way: &Way, pass: &Pass) -> Result<Begun, Error> {
+        let path = Route::Login.path()?;
+        let answer = self.send(Route::Login, &path, way, pass, &Credential::Basic).await;
+        let cookie = match answer {
+            Ok(Answer::Whole { status, took, cookie, .. }) => {
+                self.metrics.count(Route::Login.label(), metrics::code(status), took);
+                cookie
+            }
+            Ok(Answer::Refused { status, refusal }) if speaks_of_login(&refusal) => {
+                let said = pass.scrub(&Credential::Basic, &words(&refusal));
+                return Ok(Begun::Refused(format!("HTTP {status}, {said}")));
+            }
+            // A proxy that lets no POST through.
+            Ok(Answer::Refused { .. }) => None,
+            Err(error) if is_unknown_there(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(cookie) = cookie else { return Ok(Begun::NoSession) };
+        let credential = Credential::Cookie(Arc::new(cookie));
+        let known = self.session(Route::Session, way, pass, &credential).await?;
+        match (known, credential) {
+            (Ok(_), Credential::Cookie(cookie)) => Ok(Begun::Session(cookie)),
+            (Ok(_) | Err(_), _) => Ok(Begun::NoSession),
+        }
+    }
+}
+
+/// What came of the try to begin a session.
+enum Begun {
+    Session(Arc<Cookie>),
+    Refused(String),
+    NoSession,
+}
+
+/// Whether a server refuses a question about logins because it does not know it.
+pub(super) const fn is_unknown_there(error: &Error) -> bool {
+    matches!(error, Error::NotFound { .. } | Error::Status { status: 400..=499 | 501, .. })
 }
 
 /// A refusal in words.

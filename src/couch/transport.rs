@@ -4,10 +4,10 @@ mod tls;
 
 pub use tls::TlsError;
 
-use super::{Address, Settings, Unaddressable};
+use super::{Address, Settings, Unaddressable, credential::Cookie};
 use axum::{Router, body::Body};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use http_body_util::BodyExt as _;
 use std::{error::Error as StdError, time::Duration};
 use tower::ServiceExt as _;
@@ -55,11 +55,40 @@ impl Transport {
     }
 }
 
+/// What goes out.
+#[derive(Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) path: &'a str,
+    /// The header that shows the login.
+    pub(super) login: Option<(HeaderName, HeaderValue)>,
+    /// What is posted, in JSON; nothing is asked for with GET.
+    pub(super) form: Option<Bytes>,
+    /// The largest body to accept, in bytes.
+    pub(super) limit: usize,
+}
+
+impl Outgoing<'_> {
+    fn method(&self) -> Method {
+        if self.form.is_some() { Method::POST } else { Method::GET }
+    }
+
+    fn write_headers(&self, headers: &mut HeaderMap) {
+        if let Some((name, value)) = &self.login {
+            headers.insert(name.clone(), value.clone());
+        }
+        if self.form.is_some() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+    }
+}
+
 /// What came back.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) location: Option<String>,
+    /// A session that begins or goes on.
+    pub(super) cookie: Option<Cookie>,
     pub(super) body: Bytes,
 }
 
@@ -80,17 +109,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(60);
 
 impl Transport {
-    /// Sends one GET and reads its whole body, of `limit` bytes at most.
-    pub(super) async fn get(
-        &self,
-        at: &Address,
-        path: &str,
-        login: Option<&HeaderValue>,
-        limit: usize,
-    ) -> Result<Reply, Failure> {
+    /// Sends one request and reads the whole body that comes back.
+    pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
         match self {
-            Self::Http(client) => over_the_network(client, at, path, login, limit).await,
-            Self::InProcess(router) => in_process(router, at, path, login, limit).await,
+            Self::Http(client) => over_the_network(client, at, out).await,
+            Self::InProcess(router) => in_process(router, at, out).await,
         }
     }
 }
@@ -150,19 +173,17 @@ impl Collected {
 async fn over_the_network(
     client: &reqwest::Client,
     at: &Address,
-    path: &str,
-    login: Option<&HeaderValue>,
-    limit: usize,
+    out: Outgoing<'_>,
 ) -> Result<Reply, Failure> {
-    let url = reqwest::Url::parse(&[at.as_str(), path].concat())
+    let url = reqwest::Url::parse(&[at.as_str(), out.path].concat())
         .map_err(|error| Failure::Connect(error.to_string()))?;
-    let (only_path, query) = split(path);
+    let (only_path, query) = split(out.path);
     same(only_path, url.path().strip_prefix(at.prefix()).unwrap_or_default())?;
     same(query.unwrap_or_default(), url.query().unwrap_or_default())?;
-    let mut request = reqwest::Request::new(http::Method::GET, url);
-    if let Some(login) = login {
-        request.headers_mut().insert(header::AUTHORIZATION, login.clone());
-    }
+    let mut request = reqwest::Request::new(out.method(), url);
+    out.write_headers(request.headers_mut());
+    let limit = out.limit;
+    *request.body_mut() = out.form.map(reqwest::Body::from);
     let mut response = client.execute(request).await.map_err(Failure::of)?;
     let expected = response
         .content_length()
@@ -180,6 +201,7 @@ async fn over_the_network(
     Ok(Reply {
         status: response.status().as_u16(),
         location: location(response.headers()),
+        cookie: Cookie::read(response.headers()),
         body: body.whole(),
     })
 }
@@ -187,28 +209,27 @@ async fn over_the_network(
 async fn in_process(
     router: &Router,
     at: &Address,
-    path: &str,
-    login: Option<&HeaderValue>,
-    limit: usize,
+    mut out: Outgoing<'_>,
 ) -> Result<Reply, Failure> {
     let refused = |error: http::Error| Failure::Connect(error.to_string());
-    let mut request = http::Request::get([at.prefix(), path].concat())
+    let mut request = http::Request::builder()
+        .method(out.method())
+        .uri([at.prefix(), out.path].concat())
         .header(header::HOST, at.authority())
         .body(Body::empty())
         .map_err(refused)?;
-    let (only_path, query) = split(path);
+    let (only_path, query) = split(out.path);
     same(only_path, request.uri().path().strip_prefix(at.prefix()).unwrap_or_default())?;
     same(query.unwrap_or_default(), request.uri().query().unwrap_or_default())?;
-    if let Some(login) = login {
-        request.headers_mut().insert(header::AUTHORIZATION, login.clone());
-    }
+    out.write_headers(request.headers_mut());
+    *request.body_mut() = out.form.take().map_or_else(Body::empty, Body::from);
     let Ok(response) = router.clone().oneshot(request).await;
     let (head, mut stream) = response.into_parts();
     let mut body = Collected::default();
     while let Some(frame) = stream.frame().await {
         let frame = frame.map_err(|error| Failure::Connect(error.to_string()))?;
         if let Ok(piece) = frame.into_data()
-            && !body.add(piece, 0, limit)
+            && !body.add(piece, 0, out.limit)
         {
             return Err(Failure::TooLarge);
         }
@@ -216,6 +237,7 @@ async fn in_process(
     Ok(Reply {
         status: head.status.as_u16(),
         location: location(&head.headers),
+        cookie: Cookie::read(&head.headers),
         body: body.whole(),
     })
 }

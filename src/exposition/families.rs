@@ -124,4 +124,14 @@ families! {
     SMOOSH_WAITING_PRIORITY_MAX: Gauge None
         "recliner_smoosh_waiting_priority_max" ["node", "channel"]
         "Highest priority in CouchDB's smoosh channel, in the unit of that channel.";
+
+    PRESSURE: Gauge None "recliner_pressure" ["node", "signal"]
+        "What the signal reads, the median of the last looks; latency in seconds, else a count.";
+
+    DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
+        "Size of the volume, where it is known; one that nodes share is shown with its first node.";
+    DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
+        "Bytes that may still be written to the volume, as last measured; absent when too old.";
+    DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
+        "Bytes that running compactions may still take on the volume, whoever started them.";
 }

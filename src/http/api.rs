@@ -25,35 +25,51 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A refusal: a bad question, or something that is not there.
-struct Refused {
-    code: StatusCode,
-    kind: &'static str,
-    why: String,
+pub(super) struct Refused {
+    pub(super) code: StatusCode,
+    pub(super) kind: &'static str,
+    pub(super) why: String,
+    /// What goes with it, such as targets to choose from.
+    pub(super) data: Option<Value>,
 }
 
 impl Refused {
-    fn bad(why: impl ToString) -> Self {
-        Self { code: StatusCode::BAD_REQUEST, kind: "bad_data", why: why.to_string() }
+    fn new(code: StatusCode, kind: &'static str, why: impl ToString) -> Self {
+        Self { code, kind, why: why.to_string(), data: None }
     }
 
-    fn absent(why: impl ToString) -> Self {
-        Self { code: StatusCode::NOT_FOUND, kind: "not_found", why: why.to_string() }
+    pub(super) fn bad(why: impl ToString) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_data", why)
     }
 
-    fn stopping() -> Self {
-        let why = "recliner is stopping".to_owned();
-        Self { code: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", why }
+    pub(super) fn absent(why: impl ToString) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", why)
+    }
+
+    pub(super) fn conflict(why: impl ToString, data: Value) -> Self {
+        Self { data: Some(data), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
+    }
+
+    pub(super) fn unavailable(why: impl ToString) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
+    }
+
+    pub(super) fn stopping() -> Self {
+        Self::unavailable("recliner is stopping")
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let body = json!({ "status": "error", "errorType": self.kind, "error": self.why });
+        let mut body = json!({ "status": "error", "errorType": self.kind, "error": self.why });
+        if let Some(data) = self.data {
+            body["data"] = data;
+        }
         (self.code, Json(body)).into_response()
     }
 }
 
-fn success(data: &Value) -> Response {
+pub(super) fn success(data: &Value) -> Response {
     Json(json!({ "status": "success", "data": data })).into_response()
 }
 
@@ -98,19 +114,19 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     Refused::absent(format!(
-        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, explain, history, events or config"
+        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
     ))
     .into_response()
 }
 
-/// The API only reads.
+/// The path is there, but not for this method: what reads takes GET and HEAD, orders POST.
 pub(super) async fn wrong_method(method: Method) -> Response {
-    Refused {
-        code: StatusCode::METHOD_NOT_ALLOWED,
-        kind: "method_not_allowed",
-        why: format!("{method} changes nothing here: use GET or HEAD"),
-    }
-    .into_response()
+    let why = if method == Method::GET || method == Method::HEAD {
+        "this is an order: it is given by POST, with a body in JSON".to_owned()
+    } else {
+        format!("{method} changes nothing here: use GET or HEAD, and POST for orders alone")
+    };
+    Refused::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", why).into_response()
 }
 
 /// What recliner is, sees, and cannot see.
@@ -155,6 +171,7 @@ pub(super) async fn status(
             "loaded_at": config.loaded_at.rfc3339(),
             "last_reload_successful": config.reload_successful,
             "needs_restart": config.needs_restart,
+            "web_problem": state.web.problem().as_deref(),
         },
     }))
 }

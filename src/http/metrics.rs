@@ -1,7 +1,9 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
+mod disks;
 mod journal;
 mod present;
+mod pressures;
 
 use super::{State, guard::Turns};
 use crate::exposition::{self, Format, Writer, accepts_gzip, negotiate};
@@ -10,6 +12,7 @@ use axum::{
     http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use std::sync::Arc;
 
 /// What a scrape of the default configuration takes, so that most need not grow.
 const ROOM: usize = 256 << 10;
@@ -62,6 +65,10 @@ pub(super) fn render(state: &State, format: Format) -> String {
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);
     }
+    let plan = Arc::clone(&state.plan.borrow());
+    let now = &plan.conditions;
+    pressures::write(&mut writer, &now.pressures, &plan.snapshot);
+    disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()
 }

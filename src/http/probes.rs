@@ -2,11 +2,11 @@
 
 use super::{
     Order, State,
-    guard::{self, Foreign},
+    guard::{self, NotTaken, Permit},
 };
 use axum::{
-    extract,
-    http::{HeaderMap, Method, StatusCode},
+    extract::{self, Request},
+    http::{Method, StatusCode},
     response::{IntoResponse, Response},
 };
 use std::sync::Arc;
@@ -36,9 +36,9 @@ pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answe
 /// Reads the configuration again; a bad one leaves the old one in force.
 pub(super) async fn reload(
     extract::State(state): extract::State<State>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Response {
-    let orders = match allowed(&state, &headers) {
+    let orders = match allowed(&state, &request) {
         Ok(orders) => orders,
         Err(refused) => return refused.into_response(),
     };
@@ -60,9 +60,9 @@ pub(super) async fn reload(
 /// Stops the program.
 pub(super) async fn quit(
     extract::State(state): extract::State<State>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Response {
-    let sent = allowed(&state, &headers)
+    let sent = allowed(&state, &request)
         .and_then(|orders| orders.try_send(Order::Quit).map_err(Refused::from));
     match sent {
         Ok(()) => "recliner is stopping\n".into_response(),
@@ -82,15 +82,14 @@ pub(super) async fn wrong_method(method: Method) -> Answer {
 
 /// Why an order is not taken.
 enum Refused {
-    Off,
-    Foreign(Foreign),
+    NotTaken(NotTaken),
     Busy,
     Stopping,
 }
 
-impl From<Foreign> for Refused {
-    fn from(foreign: Foreign) -> Self {
-        Self::Foreign(foreign)
+impl From<NotTaken> for Refused {
+    fn from(why: NotTaken) -> Self {
+        Self::NotTaken(why)
     }
 }
 
@@ -106,11 +105,7 @@ impl<T> From<TrySendError<T>> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let (code, why) = match self {
-            Self::Off => (
-                StatusCode::FORBIDDEN,
-                "orders over HTTP are off; start recliner with --web.enable-lifecycle".to_owned(),
-            ),
-            Self::Foreign(foreign) => (StatusCode::FORBIDDEN, foreign.to_string()),
+            Self::NotTaken(why) => (why.status(), why.to_string()),
             Self::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "another order is under way; try again".to_owned(),
@@ -121,9 +116,9 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Where orders go, if they are taken at all and this one is the operator's own.
-fn allowed<'a>(state: &'a State, headers: &HeaderMap) -> Result<&'a Sender<Order>, Refused> {
-    let orders = state.orders.as_ref().ok_or(Refused::Off)?;
-    guard::own(headers)?;
-    Ok(orders)
+/// Where orders go, if this one is taken.
+fn allowed<'a>(state: &'a State, request: &Request) -> Result<&'a Sender<Order>, Refused> {
+    let by = guard::may_order(&state.allow, Permit::Lifecycle, request)?;
+    tracing::info!(order = request.uri().path(), by, "an operator ordered");
+    Ok(&state.orders)
 }

@@ -4,25 +4,31 @@
 //! request's head and takes any number of connections: a few clients that never finish a
 //! request could then hold every file descriptor, CouchDB's connections included.
 
-use axum::Router;
-use hyper::server::conn::http1;
+use super::web::Web;
+use axum::{Router, body::Body, extract::ConnectInfo};
+use hyper::{Request, body::Incoming, server::conn::http1};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
+    server::graceful::{GracefulShutdown, Watcher},
 };
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
     time,
 };
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 /// How long a request's head may take, the wait for it on an idle connection included:
 /// longer than scrapes usually lie apart.
 const HEAD: Duration = Duration::from_secs(75);
+
+/// How long the two sides may take to agree on encryption.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Connections at a time; more wait in the system's backlog.
 const CONNECTIONS: usize = 512;
@@ -30,27 +36,29 @@ const CONNECTIONS: usize = 512;
 /// The pause after a connection could not be accepted, for want of file descriptors.
 const REST: Duration = Duration::from_millis(100);
 
-/// Serves until `stop`, then until the requests under way are answered.
-pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    serve_with(listener, router, stop, HEAD, CONNECTIONS).await;
+/// Serves until `stop`, then until the requests under way are answered. Each request brings
+/// along whose it is, as [`ConnectInfo`].
+pub async fn serve(listener: TcpListener, router: Router, web: Web, stop: CancellationToken) {
+    serve_with(listener, router, web, stop, HEAD, CONNECTIONS).await;
 }
 
 async fn serve_with(
     listener: TcpListener,
     router: Router,
+    web: Web,
     stop: CancellationToken,
     head: Duration,
     at_a_time: usize,
 ) {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(head);
-    let service = TowerToHyperService::new(router);
+    let door = Arc::new(Door { server, router, web, stop: stop.clone() });
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(at_a_time));
     let mut connections = JoinSet::new();
     loop {
         // Every arm is cancel-safe, and no arm's body awaits.
-        let (stream, place) = tokio::select! {
+        let (stream, peer, place) = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             Some(_ended) = connections.join_next() => continue,
@@ -59,13 +67,9 @@ async fn serve_with(
                 None => break,
             },
         };
-        // Small answers should not wait for more; one that cannot be told so still works.
-        let _slower = stream.set_nodelay(true);
-        let connection = server.serve_connection(TokioIo::new(stream), service.clone());
-        let connection = graceful.watch(connection);
+        let (door, watcher) = (Arc::clone(&door), graceful.watcher());
         connections.spawn(async move {
-            // The client learns of an error, if it is still there; nobody else can act.
-            let _ended = connection.await;
+            door.let_in(stream, peer, watcher).await;
             drop(place);
         });
     }
@@ -73,15 +77,59 @@ async fn serve_with(
     graceful.shutdown().await;
 }
 
+/// What every connection passes.
+struct Door {
+    server: http1::Builder,
+    router: Router,
+    web: Web,
+    stop: CancellationToken,
+}
+
+impl Door {
+    /// Serves one connection to its end.
+    async fn let_in(&self, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
+        // Small answers should not wait for more; one that cannot be told so still works.
+        let _slower = stream.set_nodelay(true);
+        let Some(config) = self.web.in_force().await.tls() else {
+            return self.serve(stream, peer, watcher).await;
+        };
+        let agreed = time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream));
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            agreed = agreed => match agreed {
+                Ok(Ok(stream)) => self.serve(stream, peer, watcher).await,
+                Ok(Err(why)) => tracing::debug!(%peer, %why, "a connection was not encrypted"),
+                Err(_) => tracing::debug!(%peer, "a connection was not encrypted in time"),
+            },
+        }
+    }
+
+    async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: SocketAddr,
+        watcher: Watcher,
+    ) {
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            self.router.clone().oneshot(request)
+        });
+        let connection = self.server.serve_connection(TokioIo::new(stream), service);
+        // The client learns of an error, if it is still there; nobody else can act.
+        let _ended = watcher.watch(connection).await;
+    }
+}
+
 /// The next connection and its place; `None` never, as nothing closes the semaphore.
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
     let place = Arc::clone(room).acquire_owned().await.ok()?;
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return Some((stream, place)),
+            Ok((stream, peer)) => return Some((stream, peer, place)),
             Err(why) => {
                 tracing::warn!(%why, "a connection was not accepted");
                 time::sleep(REST).await;
@@ -99,7 +147,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     struct Served {
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         stop: CancellationToken,
         tasks: JoinSet<()>,
     }
@@ -110,12 +158,12 @@ mod tests {
         let stop = CancellationToken::new();
         let router = Router::new().route("/", get(|| async { "hello" }));
         let mut tasks = JoinSet::new();
-        tasks.spawn(serve_with(listener, router, stop.clone(), head, at_a_time));
+        tasks.spawn(serve_with(listener, router, Web::default(), stop.clone(), head, at_a_time));
         Served { address, stop, tasks }
     }
 
     /// Sends bytes and reads until the other side closes.
-    async fn said(address: std::net::SocketAddr, bytes: &str) -> String {
+    async fn said(address: SocketAddr, bytes: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
         let mut text = String::new();

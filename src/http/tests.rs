@@ -1,5 +1,6 @@
 //! The web surface as a whole, asked through the router without a socket.
 
+mod admin;
 mod answers;
 mod journal;
 mod orders;
@@ -12,7 +13,7 @@ use crate::{
     clock::Moment,
     couch,
     facts::{Facts, Flags, Known, Measured, Source},
-    plan::Queues,
+    plan::{Conditions, Queues},
     scanner::{Progress, Status},
     snapshot::{
         DbMap, DbName, Draft, Ix, SmooshChannel, SmooshSeen, Snapshot, View, WaitingPriority,
@@ -111,7 +112,7 @@ fn snapshot() -> Arc<Snapshot> {
 fn planned(snapshot: &Arc<Snapshot>) -> Plan {
     let mut queues = Queues::new(Arc::new(Channels::default()));
     queues.follow(snapshot, NOW);
-    queues.publish(snapshot, NOW, Duration::from_secs(1_200))
+    queues.publish(snapshot, &Conditions::default(), &Arc::default(), NOW)
 }
 
 /// A surface and the other ends of what it reads.
@@ -154,7 +155,9 @@ impl Surface {
             config: config_rx,
             registry: prometheus::Registry::new(),
             journal: None,
-            orders: Some(orders_tx),
+            orders: orders_tx,
+            allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
+            web: Web::default(),
         };
         Self { state, plan, status, config, orders }
     }

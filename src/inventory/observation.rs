@@ -137,25 +137,59 @@ pub struct IndexSeen {
 }
 
 /// One running task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSeen {
+    /// What it does.
+    pub doing: Doing,
+    /// The shard file's name.
+    pub shard: String,
+    /// The phase of a compaction; what is done is counted anew in each of a database's.
+    pub phase: Option<String>,
+    /// Percent of the phase, as CouchDB says it; above 100 where more came than it expected.
+    pub progress: Option<f64>,
+    /// What is done of the phase.
+    pub changes_done: Option<u64>,
+    /// What there is to do in the phase.
+    pub total_changes: Option<u64>,
+    /// When this process of it began, in seconds since 1970 by the node's clock.
+    pub started_on: Option<u64>,
+    /// When it last said how far it is, in seconds since 1970 by the node's clock.
+    pub updated_on: Option<u64>,
+    /// The Erlang process; each pass of a compaction has another.
+    pub pid: Option<String>,
+    /// Of an indexer, the process it works for: a compaction's, where that one builds anew.
+    pub indexer_pid: Option<String>,
+    /// `running`, `waiting`, `suspended`, … (3.2+).
+    pub process_status: Option<String>,
+}
+
+impl TaskSeen {
+    /// A task of which nothing is known but what it does.
+    #[must_use]
+    pub const fn bare(doing: Doing, shard: String) -> Self {
+        Self {
+            doing,
+            shard,
+            phase: None,
+            progress: None,
+            changes_done: None,
+            total_changes: None,
+            started_on: None,
+            updated_on: None,
+            pid: None,
+            indexer_pid: None,
+            process_status: None,
+        }
+    }
+}
+
+/// What a task does with its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TaskSeen {
-    /// A database shard is compacted.
-    Compaction {
-        /// The shard file's name.
-        shard: String,
-    },
-    /// A view shard is compacted.
-    ViewCompaction {
-        /// The shard file's name.
-        shard: String,
-        /// The design document.
-        design: String,
-    },
-    /// A view shard is built.
-    Indexer {
-        /// The shard file's name.
-        shard: String,
-        /// The design document.
-        design: String,
-    },
+pub enum Doing {
+    /// Compacts the shard.
+    Compacts,
+    /// Compacts the index of this design document.
+    CompactsView(String),
+    /// Builds the index of this design document.
+    Builds(String),
 }

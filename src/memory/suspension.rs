@@ -27,6 +27,24 @@ impl std::fmt::Display for Scope {
     }
 }
 
+impl std::str::FromStr for Scope {
+    type Err = ParseScopeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "all" => Ok(Self::All),
+            Some(("node", name)) if !name.is_empty() => Ok(Self::Node(name.to_owned())),
+            Some(("channel", name)) if !name.is_empty() => Ok(Self::Channel(name.to_owned())),
+            _ => Err(ParseScopeError(text.to_owned())),
+        }
+    }
+}
+
+/// A text that names no scope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no scope: write all, node:<name> or channel:<name>")]
+pub struct ParseScopeError(String);
+
 /// An order to start nothing, until it is taken back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspension {

@@ -88,6 +88,11 @@ pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) ->
     }
 }
 
+/// Whether a channel takes a target of its kind, were it not for its size.
+pub(super) fn may_take(channels: &Channels, channel: &Channel, target: TargetRef<'_>) -> bool {
+    waits_at_all(target.state()) && !ignored(channels, target) && takes_names(channel, target)
+}
+
 /// A stray file wants deleting, a missing one has nothing to compact, and what cannot be
 /// addressed cannot be started.
 const fn waits_at_all(state: State) -> bool {

@@ -1,6 +1,6 @@
 //! The queues of all channels on all nodes.
 
-use super::{Placement, Plan, QueueView, refusal};
+use super::{Conditions, Placement, Plan, QueueView, Rules, brief::Brief};
 use crate::{
     channel::Channels,
     clock::Moment,
@@ -12,7 +12,6 @@ use ordered_float::OrderedFloat;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 type Place = (NodeIx, usize);
@@ -24,6 +23,16 @@ pub struct Queues {
     placements: Chunked<Placement>,
     queues: BTreeMap<Place, Lane>,
     seen: u64,
+}
+
+/// The queues as they are published, and what of it a plan is made from.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) channels: Arc<Channels>,
+    pub(super) queues: Arc<[Arc<QueueView>]>,
+    pub(super) placements: Chunked<Placement>,
+    /// Targets whose facts say that they are compacted, and the queues that have them.
+    pub(super) active: Vec<(Place, Ix)>,
 }
 
 /// One queue and what was last published of it.
@@ -73,34 +82,34 @@ impl Queues {
         self.queues.retain(|(node, _), lane| belongs(snapshot, *node) || !lane.queue.is_empty());
     }
 
-    /// Publishes the queues as they stand, deciding what would start at `now`.
+    /// Publishes the queues as they stand, and what follows from them at `now`.
     #[must_use]
-    pub fn publish(&mut self, snapshot: &Arc<Snapshot>, now: Moment, fresh_for: Duration) -> Plan {
+    pub fn publish(
+        &mut self,
+        snapshot: &Arc<Snapshot>,
+        conditions: &Conditions,
+        rules: &Arc<Rules>,
+        now: Moment,
+    ) -> Plan {
         let mut queues = Vec::with_capacity(self.queues.len());
+        let mut active = Vec::new();
         for (&(node, channel), lane) in &mut self.queues {
-            let concurrency = self.channels.list.get(channel).map_or(0, |it| it.concurrency);
             let view = match lane.published.take() {
                 Some(view) if !lane.changed => view,
                 _ => Arc::new(view_of(node, channel, lane, snapshot, &self.placements)),
             };
             lane.changed = false;
-            let starts = starts(&view, concurrency, snapshot, now, fresh_for);
-            let view = if *view.starts == *starts {
-                view
-            } else {
-                Arc::new(QueueView { starts: starts.into(), ..(*view).clone() })
-            };
             lane.published = Some(Arc::clone(&view));
+            active.extend(lane.active.iter().map(|ix| ((node, channel), *ix)));
             queues.push(view);
         }
-        Plan {
-            snapshot: Arc::clone(snapshot),
+        let queues = Waiting {
             channels: Arc::clone(&self.channels),
             queues: queues.into(),
-            made_at: now,
-            fresh_for,
             placements: self.placements.clone(),
-        }
+            active,
+        };
+        Plan::of(queues, snapshot, conditions, rules, now)
     }
 
     /// Takes the best waiting target of a queue out of it.
@@ -231,9 +240,15 @@ fn view_of(
 ) -> QueueView {
     let queue = &lane.queue;
     let waiting: Arc<[Ix]> = queue.iter().map(|entry| entry.ix).collect();
-    let reclaimable = waiting
+    let briefs: Arc<[Brief]> =
+        waiting.iter().filter_map(|ix| snapshot.target(*ix)).map(Brief::of).collect();
+    let copies = |brief: &Brief| snapshot.target(brief.ix).map_or(1, |target| target.copies());
+    let reclaimable = briefs
         .iter()
-        .filter_map(|ix| snapshot.target(*ix)?.reclaimable())
+        .filter_map(|brief| {
+            let copies = if node == NodeIx::CLUSTER { copies(brief) } else { 1 };
+            Some(brief.reclaimable()?.saturating_mul(u64::from(copies)))
+        })
         .fold(0, u64::saturating_add);
     let oldest = waiting
         .iter()
@@ -252,28 +267,7 @@ fn view_of(
         oldest,
         reclaimable,
         active: lane.active.len(),
-        starts: Arc::default(),
         waiting,
+        briefs,
     }
-}
-
-/// The best waiting targets that nothing of their own keeps back, as many as have room.
-fn starts(
-    view: &QueueView,
-    concurrency: usize,
-    snapshot: &Snapshot,
-    now: Moment,
-    fresh_for: Duration,
-) -> Vec<Ix> {
-    let room = concurrency.saturating_sub(view.active);
-    view.waiting
-        .iter()
-        .copied()
-        .filter(|ix| {
-            snapshot
-                .target(*ix)
-                .is_some_and(|target| refusal::own(target, now, fresh_for).is_none())
-        })
-        .take(room)
-        .collect()
 }

@@ -1,8 +1,6 @@
 //! Why a waiting target does not start.
 
-use super::QueueView;
-use crate::{channel::Channel, clock::Moment, snapshot::TargetRef, target::State};
-use std::time::Duration;
+use crate::clock::Moment;
 
 /// Why a waiting target does not start: a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,7 +125,7 @@ pub struct Refusal {
     pub value: Option<f64>,
     /// What it was compared with.
     pub limit: Option<f64>,
-    /// Since when it waits.
+    /// Since when that keeps it, where something says so; else since when it waits.
     pub since: Option<Moment>,
 }
 
@@ -138,38 +136,8 @@ impl Refusal {
         Self { reason, value: None, limit: None, since: None }
     }
 
-    fn compared(reason: RefusalReason, value: f64, limit: f64) -> Self {
+    /// A refusal that compares two numbers.
+    pub(super) const fn compared(reason: RefusalReason, value: f64, limit: f64) -> Self {
         Self { value: Some(value), limit: Some(limit), ..Self::plain(reason) }
     }
-}
-
-/// What keeps this target from starting, whatever else waits.
-pub(super) fn own(target: TargetRef<'_>, now: Moment, fresh_for: Duration) -> Option<Refusal> {
-    let facts = target.facts();
-    if facts.flags.compact_running {
-        return Some(Refusal::plain(RefusalReason::Running));
-    }
-    if target.state() == State::Resharding {
-        return Some(Refusal::plain(RefusalReason::Resharding));
-    }
-    // A view compacted while it is built is mapped twice and stays bloated.
-    if facts.flags.updater_running {
-        return Some(Refusal::plain(RefusalReason::Building));
-    }
-    match facts.measured_at {
-        None => Some(Refusal::plain(RefusalReason::Stale)),
-        Some(measured) if measured.at.age(now) > fresh_for => Some(Refusal::compared(
-            RefusalReason::Stale,
-            measured.at.age(now).as_secs_f64(),
-            fresh_for.as_secs_f64(),
-        )),
-        Some(_) => None,
-    }
-}
-
-/// What keeps a target from starting where nothing of its own does: those that run and those
-/// that start before it take the channel's room.
-pub(super) fn no_room(channel: &Channel, queue: &QueueView) -> Refusal {
-    let taken = queue.active + queue.starts.len();
-    Refusal::compared(RefusalReason::ChannelLimit, taken as f64, channel.concurrency as f64)
 }

@@ -5,14 +5,19 @@ use crate::{
     facts::{Facts, Flags, Known, Measured, Source},
     pattern::Patterns,
     score::MissReason,
+    settings::limits::Headroom,
     snapshot::{DbName, Draft},
     target::State,
 };
 use proptest::prelude::*;
-use std::time::Duration;
 
-const FRESH: Duration = Duration::from_secs(1_200);
 const MIB: u64 = 1 << 20;
+
+/// The defaults, save that unknown space holds nothing back.
+fn rules() -> Arc<Rules> {
+    let headroom = Headroom { blind_limit: u64::MAX, ..Headroom::default() };
+    Arc::new(Rules { headroom, ..Rules::default() })
+}
 
 fn at(seconds: u64) -> Moment {
     Moment::from_unix(seconds)
@@ -51,11 +56,15 @@ fn planned(draft: &mut Draft, channels: Channels, now: u64) -> Plan {
     let snapshot = draft.publish(at(now));
     let mut queues = Queues::new(Arc::new(channels));
     queues.follow(&snapshot, at(now));
-    queues.publish(&snapshot, at(now), FRESH)
+    queues.publish(&snapshot, &Conditions::default(), &rules(), at(now))
 }
 
 fn names(plan: &Plan, ids: &[Ix]) -> Vec<String> {
     ids.iter().map(|ix| plan.snapshot.target(*ix).unwrap().db_name().db.to_owned()).collect()
+}
+
+fn starts(plan: &Plan) -> Vec<Ix> {
+    plan.starts.iter().map(|start| start.ix).collect()
 }
 
 #[test]
@@ -72,7 +81,7 @@ fn the_first_channel_that_takes_a_target_has_it() {
         (ratio.active, ratio.overflow, ratio.capacity, ratio.oldest),
         (0, 0, 9_999, Some(at(200)))
     );
-    assert_eq!(names(&plan, &ratio.starts), ["a"]);
+    assert_eq!(names(&plan, &starts(&plan)), ["a"]);
     assert_eq!(names(&plan, &plan.queue(node, 1).unwrap().waiting), ["c"]);
     assert_eq!(plan.queue(node, 2).unwrap().waiting.len(), 0, "known to be empty");
     assert!(plan.queue(node, 3).is_none(), "views wait on the pseudo node");
@@ -132,7 +141,7 @@ fn what_runs_is_stale_or_is_split_leaves_its_room_to_the_next() {
     let plan = planned(&mut draft, channels, 2_000);
     let queue = plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap();
     assert_eq!(queue.active, 1);
-    assert_eq!(names(&plan, &queue.starts), ["next"]);
+    assert_eq!(names(&plan, &starts(&plan)), ["next"]);
     let reasons: Vec<_> = ids
         .iter()
         .map(|ix| match plan.decision(plan.snapshot.target(*ix).unwrap()) {
@@ -172,7 +181,7 @@ fn a_node_that_left_takes_its_queues_with_it() {
     draft.remove(ids[0]);
     let snapshot = draft.publish(at(2));
     queues.follow(&snapshot, at(2));
-    let plan = queues.publish(&snapshot, at(2), FRESH);
+    let plan = queues.publish(&snapshot, &Conditions::default(), &rules(), at(2));
     assert_eq!(plan.queue(node, 0), None);
     assert!(plan.queues.iter().all(|queue| queue.node == NodeIx::CLUSTER));
 }
@@ -221,10 +230,10 @@ proptest! {
             }
             let snapshot = draft.publish(at(1));
             queues.follow(&snapshot, at(1));
-            let followed = queues.publish(&snapshot, at(1), FRESH);
+            let followed = queues.publish(&snapshot, &Conditions::default(), &rules(), at(1));
             let mut anew = Queues::new(Arc::clone(&channels));
             anew.follow(&snapshot, at(1));
-            let anew = anew.publish(&snapshot, at(1), FRESH);
+            let anew = anew.publish(&snapshot, &Conditions::default(), &rules(), at(1));
             prop_assert_eq!(&followed.queues, &anew.queues, "round {}", round);
             last = Some(followed);
         }

@@ -4,11 +4,11 @@ use super::*;
 use crate::{
     channel::Channels,
     facts::{Flags, Known, Measured, Source},
-    plan::Queues,
+    plan::{Conditions, Queues},
     snapshot::{DbMap, DbName, Draft, Ix, View},
     target::{Range, Signature},
 };
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
@@ -43,8 +43,12 @@ fn plan() -> (Plan, Vec<Ix>) {
     let snapshot = draft.publish(Moment::from_unix(1_795_222_440));
     let mut queues = Queues::new(Arc::new(Channels::default()));
     queues.follow(&snapshot, Moment::from_unix(1_795_222_440));
-    let plan =
-        queues.publish(&snapshot, Moment::from_unix(1_795_222_440), Duration::from_secs(1_200));
+    let plan = queues.publish(
+        &snapshot,
+        &Conditions::default(),
+        &Arc::default(),
+        Moment::from_unix(1_795_222_440),
+    );
     (plan, vec![shard, view, odd])
 }
 

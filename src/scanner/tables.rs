@@ -11,6 +11,7 @@ use crate::{
     clock::Moment,
     facts::Facts,
     inventory::{Databases, Lane, MapRead, Members, NodeSeen, Observation, Stage, Unread},
+    job,
     snapshot::{DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
     target::{Kind, State as TargetState},
 };
@@ -128,10 +129,13 @@ impl Tables {
                 let at = self.draft.node(&node);
                 match tasks {
                     Ok(tasks) => {
-                        let ended = self.running.seen(&mut self.draft, &self.views, at, &tasks);
+                        let ended = self.running.seen(&mut self.draft, &self.views, at, tasks);
                         self.reread.extend(ended);
                     }
-                    Err(unread) => self.count(at, &unread),
+                    Err(unread) => {
+                        self.running.unseen(at);
+                        self.count(at, &unread);
+                    }
                 }
             }
             Observation::StageEnded => return self.next(stage, settings, now),
@@ -394,6 +398,28 @@ impl Tables {
     const fn progressed(&mut self) {
         if let Some(progress) = &mut self.status.progress {
             progress.done += 1;
+        }
+    }
+
+    /// A poll of these nodes begins.
+    pub(super) fn begin_poll(&mut self, now: Moment, nodes: &[String]) {
+        let asked: Vec<NodeIx> =
+            nodes.iter().filter_map(|name| self.draft.find_node(name)).collect();
+        self.running.begin(now, &asked);
+    }
+
+    /// A poll ended; answers with what it showed.
+    pub(super) fn end_poll(&mut self) -> job::Running {
+        self.running.ended()
+    }
+
+    /// What `_view_cleanup` was asked to remove is evidence no more.
+    pub(super) fn cleaned(&mut self, ix: Ix) {
+        let Some(target) = self.draft.now().target(ix) else { return };
+        if target.kind() == Kind::Cleanup {
+            let mut facts = target.facts();
+            facts.flags.evidence = false;
+            self.draft.set_facts(ix, facts);
         }
     }
 

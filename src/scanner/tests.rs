@@ -5,8 +5,9 @@ use crate::{
     clock::Moment,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
     inventory::{
-        CopyAt, IndexSeen, MapEntry, MapRead, Members, NodeSeen, TaskSeen, Unread, ViewSeen,
+        CopyAt, Doing, IndexSeen, MapEntry, MapRead, Members, NodeSeen, TaskSeen, Unread, ViewSeen,
     },
+    job,
     snapshot::SmooshSeen,
     target::{Range, Signature, State},
 };
@@ -30,6 +31,8 @@ struct Cluster {
     signature: u8,
     views_fail: bool,
     compacting: Vec<&'static str>,
+    /// Whether the second node does not say what it runs.
+    tasks_fail: bool,
 }
 
 const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
@@ -47,6 +50,7 @@ impl Default for Cluster {
             signature: 1,
             views_fail: false,
             compacting: vec![],
+            tasks_fail: false,
         }
     }
 }
@@ -153,10 +157,13 @@ impl Cluster {
             Stage::Poll { nodes } => nodes
                 .into_iter()
                 .map(|node| {
+                    if self.tasks_fail && node == NODES[1] {
+                        return Observation::Tasks { node, tasks: Err(unread("timeout")) };
+                    }
                     let shards = if node == NODES[0] { &*self.compacting } else { &[] };
                     let tasks = shards
                         .iter()
-                        .map(|shard| TaskSeen::Compaction { shard: (*shard).into() })
+                        .map(|shard| TaskSeen::bare(Doing::Compacts, (*shard).into()))
                         .collect();
                     Observation::Tasks { node, tasks: Ok(tasks) }
                 })
@@ -405,5 +412,50 @@ async fn a_target_is_read_again_when_a_job_on_it_ends() {
     let sweeps = harness.handle.status.borrow().sweeps;
     harness.snapshot_where(|snapshot| of(snapshot) == Some((false, Some(99)))).await;
     assert_eq!(harness.handle.status.borrow().sweeps, sweeps, "no sweep was needed");
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nodes_run_is_told_after_each_poll_and_silence_is_not_nothing() {
+    let compacting = vec!["shards/00000000-ffffffff/orders.1"];
+    let cluster = Cluster { compacting, tasks_fail: true, ..Cluster::default() };
+    let mut harness = Harness::after_one_sweep(cluster).await;
+    let tasks = |running: &Running, node: usize| {
+        let node = NodeIx::from_usize(node).unwrap();
+        running.nodes.get(&node).and_then(|polled| Some(polled.tasks.as_ref()?.len()))
+    };
+    let polled = harness.handle.running.wait_for(|running| tasks(running, 1) == Some(1));
+    let running = time::timeout(Duration::from_secs(60), polled).await.unwrap().unwrap().clone();
+    assert_eq!(tasks(&running, 2), None, "{running:?}");
+    let [task] = running.nodes[&NodeIx::from_usize(1).unwrap()].tasks.as_deref().unwrap() else {
+        panic!("{running:?}")
+    };
+    assert_eq!(
+        (&*task.key.shard, &task.key.work),
+        ("shards/00000000-ffffffff/orders.1", &job::Work::Db)
+    );
+    assert!(task.target.is_some());
+    harness.cluster.send_modify(|cluster| cluster.tasks_fail = false);
+    let polled = harness.handle.running.wait_for(|running| tasks(running, 2) == Some(0));
+    drop(time::timeout(Duration::from_secs(60), polled).await.unwrap().unwrap());
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_is_read_again_when_asked_and_a_cleanup_that_was_asked_for_is_evidence_no_more() {
+    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
+    harness.cluster.send_modify(|cluster| cluster.signature = 2);
+    let snapshot = harness.sweep(2).await;
+    let cleanup = snapshot.targets().find(|target| target.facts().flags.evidence).unwrap().ix();
+    let db = snapshot.targets().find(|target| target.kind() == Kind::Db).unwrap().ix();
+    assert_eq!(harness.handle.send(Command::Cleaned(cleanup)), None);
+    harness.cluster.send_modify(|cluster| cluster.active = 77);
+    assert_eq!(harness.handle.send(Command::Reread(vec![db])), None);
+    harness
+        .snapshot_where(|snapshot| {
+            let facts = |ix| snapshot.target(ix).map(crate::snapshot::TargetRef::facts).unwrap();
+            !facts(cleanup).flags.evidence && facts(db).active.get() == Some(77)
+        })
+        .await;
     harness.shut_down().await;
 }

@@ -1,7 +1,19 @@
-//! Signals.
+//! Signals, and by what names orders may call this machine.
 
 use std::io;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+/// The machine's host name, whole and without its domain; none where the system does not
+/// tell.
+pub(super) fn own_names() -> Vec<String> {
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let whole = told.trim();
+    let short = whole.split('.').next().unwrap_or_default();
+    let mut names = vec![whole.to_owned(), short.to_owned()];
+    names.dedup();
+    names.retain(|name| !name.is_empty());
+    names
+}
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,7 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::InProcess(cluster.by_host());
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
-    Service::start(settings, transport, about, Clock::System).await
+    Service::start(settings, transport, about, Clock::System, journal::InMemory).await
 }
 
 /// A service that runs, and what a test asks it with.
@@ -132,7 +132,7 @@ async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
     drop(time::timeout(PATIENCE, planned).await.expect("the planner follows").unwrap());
     assert!(running.has("recliner_channel_concurrency_limit{channel=\"big_dbs\"} 1").await);
     assert!(!running.get("/metrics").await.contains("ratio_dbs\"} 1\n# HELP recliner_node_up"));
-    let nothing = serde_json::json!({"last_reload_successful": true, "needs_restart": []});
+    let nothing = serde_json::json!({"last_reload_successful": true, "needs_restart": [], "web_problem": null});
     assert_eq!(config_status(&running.get("/api/v1/status").await), nothing);
 
     // What waits for a restart is named until the restart, and no longer when it is undone.
@@ -142,6 +142,7 @@ async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
             config_status(&running.get("/api/v1/status").await),
             serde_json::json!({
                 "last_reload_successful": true, "needs_restart": ["--log.format"],
+                "web_problem": null,
             })
         );
     }
@@ -178,10 +179,24 @@ async fn a_taken_port_and_a_file_of_users_stop_the_start_with_a_sentence() {
 
     let users = Flags { web_config_file: Some("web.yml".into()), ..flags() };
     let refused = start(loaded(&users, FILE).unwrap().settings).await.unwrap_err();
-    assert!(matches!(refused, StartError::WebConfig(_)));
-    assert_eq!(
-        refused.to_string(),
-        "--web.config.file=web.yml: this version has no users and no TLS of its own; \
-            leave the flag out and put a proxy in front"
-    );
+    assert!(matches!(refused, StartError::Web(_)));
+    let said = refused.to_string();
+    assert!(said.starts_with("web.yml: the configuration cannot be read: "), "{said}");
+    assert!(said.ends_with("; --web.config.file names it"), "{said}");
+
+    // A file that has no users lets in everybody.
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("web.yml");
+    std::fs::write(&empty, "http_server_config: {http2: false}\n").unwrap();
+    let open = Flags {
+        mode: Some("enforce".to_owned()),
+        web_listen_address: Some("0.0.0.0:0".to_owned()),
+        web_enable_admin_api: true,
+        web_config_file: Some(empty),
+        ..flags()
+    };
+    let refused = start(loaded(&open, FILE).unwrap().settings).await.unwrap_err();
+    assert!(matches!(refused, StartError::Web(_)));
+    let said = refused.to_string();
+    assert!(said.contains("anyone who reaches 0.0.0.0:0 could start compactions"), "{said}");
 }

@@ -1,14 +1,27 @@
-//! What sees a cluster: client, scanner and planner.
+//! What sees a cluster: client, scanner, follower and planner.
+//!
+//! A service also has them measure the surroundings: free space and pressure.
 
 use super::StartError;
 use crate::{
+    channel::Mode,
     clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
+    disk,
+    enforcer::{self, Hands},
+    follower,
     inventory::{HttpSettings, HttpSource, Source},
-    planner, scanner,
+    memory::{Fleeting, Keeper, Recovered},
+    plan::Rules,
+    planner, pressure, scanner,
     settings::{Nodes, ScanViews, Settings},
 };
-use std::{collections::BTreeSet, future::Future, sync::Arc};
+use futures::{FutureExt as _, future::BoxFuture};
+use std::{
+    collections::BTreeSet,
+    future::{Future, ready},
+    sync::Arc,
+};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::watch as latest,
@@ -63,11 +76,47 @@ impl Tasks {
     }
 }
 
-/// Client, scanner and planner of one cluster.
+/// What a watch remembers by, and whether it looks around.
+pub struct Surroundings {
+    /// Where what must survive is kept.
+    pub keeper: Arc<dyn Keeper>,
+    /// What an earlier process left; none where it cannot be used, which ends the watch.
+    pub recovering: BoxFuture<'static, Option<Recovered>>,
+    /// Whether free space and pressure are measured.
+    pub measured: bool,
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Surroundings").field("keeper", &self.keeper).finish_non_exhaustive()
+    }
+}
+
+impl Surroundings {
+    /// For a command that looks once: nothing is remembered, nothing measured.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            keeper: Arc::new(Fleeting::default()),
+            recovering: ready(Some(Recovered::default())).boxed(),
+            measured: false,
+        }
+    }
+
+    /// Measures, and remembers until the process ends.
+    #[must_use]
+    pub fn fleeting() -> Self {
+        Self { measured: true, ..Self::none() }
+    }
+}
+
+/// Client, scanner, follower and planner of one cluster.
 #[derive(Debug)]
 pub struct Watch {
     /// What is seen.
     pub scanner: scanner::Handle,
+    /// What runs, and what is remembered.
+    pub follower: follower::Handle,
     /// What follows from it.
     pub planner: planner::Handle,
     /// How CouchDB is asked.
@@ -79,13 +128,41 @@ pub struct Watch {
     _ends: DropGuard,
     /// Ends the task of the client in use.
     client_stop: CancellationToken,
-    source: latest::Sender<Arc<dyn Source>>,
+    reach: Reach,
     scan: latest::Sender<Arc<scanner::Settings>>,
     plan: latest::Sender<Arc<planner::Settings>>,
+    follow: latest::Sender<Arc<follower::Settings>>,
+    disk: latest::Sender<Arc<disk::Settings>>,
+    pressure: latest::Sender<Arc<pressure::Settings>>,
+}
+
+/// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
+/// of them.
+#[derive(Debug)]
+struct Reach {
+    source: latest::Sender<Arc<dyn Source>>,
+    probe: latest::Sender<Arc<dyn pressure::Probe>>,
+    hands: latest::Sender<Arc<dyn Hands>>,
+}
+
+impl Reach {
+    fn new(client: &Client, settings: &Settings, clock: Clock) -> Self {
+        Self {
+            source: latest::channel(source_of(client, settings, clock)).0,
+            probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
+            hands: latest::channel(Arc::new(client.clone()) as Arc<dyn Hands>).0,
+        }
+    }
+
+    fn replace(&self, client: &Client, settings: &Settings, clock: Clock) {
+        self.source.send_replace(source_of(client, settings, clock));
+        self.probe.send_replace(Arc::new(client.clone()));
+        self.hands.send_replace(Arc::new(client.clone()));
+    }
 }
 
 impl Watch {
-    /// Starts the three.
+    /// Starts them.
     ///
     /// # Errors
     /// When the client cannot be set up.
@@ -96,30 +173,82 @@ impl Watch {
         registry: &prometheus::Registry,
         tasks: &mut Tasks,
         stop: &CancellationToken,
+        around: impl FnOnce(&Client) -> Surroundings,
     ) -> Result<Self, StartError> {
         let metrics = Metrics::register(registry)?;
         let couchdb = settings.couchdb.clone();
         let (client, client_task) = Client::connect(couchdb, transport, metrics.clone())?;
         let client_stop = stop.child_token();
         spawn_client(client_task, client_stop.clone(), stop.clone(), tasks);
-        let (source, source_rx) = latest::channel(source_of(&client, settings, clock));
-        let (scan, scan_rx) = latest::channel(Arc::new(scan_settings(settings)));
-        let (plan, plan_rx) = latest::channel(Arc::new(plan_settings(settings)));
-        let (scanner_task, scanner) = scanner::Task::new(clock, source_rx, scan_rx);
-        let (planner_task, planner) = planner::Task::new(clock, scanner.snapshots.clone(), plan_rx);
+        let Surroundings { keeper, recovering, measured } = around(&client);
+        let reach = Reach::new(&client, settings, clock);
+        let scan = sender(scan_settings(settings));
+        let plan = sender(plan_settings(settings));
+        let follow = sender(follow_settings(settings));
+        let disk = sender(disk::Settings::from(settings));
+        let pressure = sender(pressure_settings(settings));
+
+        let (task, scanner) = scanner::Task::new(clock, reach.source.subscribe(), scan.subscribe());
         let ended = stop.clone();
         tasks.spawn_alone(async move {
-            scanner_task.run(ended).await;
+            task.run(ended).await;
             "scanner"
         });
+
+        let (task, follower) = follower::Task::new(
+            clock,
+            scanner.clone(),
+            follow.subscribe(),
+            keeper,
+            Recovered::default(),
+        );
+        let ended = stop.clone();
+        tasks.spawn(async move {
+            task.run_after(recovering, ended).await;
+            "follower"
+        });
+
+        let mut inputs = planner::Inputs {
+            jobs: follower.jobs.clone(),
+            history: follower.history.clone(),
+            ..planner::Inputs::facts_only(scanner.snapshots.clone())
+        };
+        if measured {
+            let meter = Arc::new(disk::Instruments::new()?);
+            let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
+            let (task, disks) = disk::Task::new(clock, meter, disk.subscribe(), snapshots, jobs);
+            inputs.disks = disks.disks;
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                task.run(ended).await;
+                "measuring of disks"
+            });
+            let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
+            let (task, pressures) = pressure::Task::new(
+                clock,
+                reach.probe.subscribe(),
+                pressure.subscribe(),
+                snapshots,
+                jobs,
+            );
+            inputs.pressures = pressures.pressures;
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                task.run(ended).await;
+                "measuring of pressure"
+            });
+        }
+
+        let (task, planner) = planner::Task::new(clock, inputs, plan.subscribe());
         let ended = stop.clone();
         tasks.spawn_alone(async move {
-            planner_task.run(ended).await;
+            task.run(ended).await;
             "planner"
         });
         let (stop, ends) = (stop.clone(), stop.clone().drop_guard());
         Ok(Self {
             scanner,
+            follower,
             planner,
             client,
             clock,
@@ -127,10 +256,29 @@ impl Watch {
             stop,
             _ends: ends,
             client_stop,
-            source,
+            reach,
             scan,
             plan,
+            follow,
+            disk,
+            pressure,
         })
+    }
+
+    /// What starts compactions where the settings say so; nothing else in the program does.
+    pub fn enforce(&self, tasks: &mut Tasks) {
+        let inputs = enforcer::Inputs {
+            plans: self.planner.plan.clone(),
+            source: self.reach.source.subscribe(),
+            hands: self.reach.hands.subscribe(),
+            follower: self.follower.clone(),
+            scanner: self.scanner.clone(),
+        };
+        let (task, ended) = (enforcer::Task::new(self.clock, inputs), self.stop.clone());
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "enforcer"
+        });
     }
 
     /// Takes over other settings. Where CouchDB is reached differently, a new client takes
@@ -153,9 +301,12 @@ impl Watch {
             spawn_client(task, self.client_stop.clone(), self.stop.clone(), tasks);
             self.client = client;
         }
-        self.source.send_replace(source_of(&self.client, new, self.clock));
+        self.reach.replace(&self.client, new, self.clock);
         self.scan.send_replace(Arc::new(scan_settings(new)));
         self.plan.send_replace(Arc::new(plan_settings(new)));
+        self.follow.send_replace(Arc::new(follow_settings(new)));
+        self.disk.send_replace(Arc::new(disk::Settings::from(new)));
+        self.pressure.send_replace(Arc::new(pressure_settings(new)));
         Ok(())
     }
 }
@@ -192,6 +343,23 @@ fn named(settings: &Settings) -> Vec<String> {
     whole.cloned().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+fn sender<T>(settings: T) -> latest::Sender<Arc<T>> {
+    latest::channel(Arc::new(settings)).0
+}
+
+fn follow_settings(settings: &Settings) -> follower::Settings {
+    follower::Settings {
+        failure: settings.failure,
+        headroom_factor: settings.headroom.factor,
+        channels: Arc::new(settings.channels.clone()),
+        acting: settings.mode == Mode::Enforce,
+    }
+}
+
+const fn pressure_settings(settings: &Settings) -> pressure::Settings {
+    pressure::Settings { pressure: settings.pressure }
+}
+
 fn scan_settings(settings: &Settings) -> scanner::Settings {
     scanner::Settings {
         interval: settings.scan.interval,
@@ -208,6 +376,12 @@ fn scan_settings(settings: &Settings) -> scanner::Settings {
 fn plan_settings(settings: &Settings) -> planner::Settings {
     planner::Settings {
         channels: Arc::new(settings.channels.clone()),
-        fresh_for: settings.scan.fresh_for,
+        rules: Rules {
+            mode: settings.mode,
+            limits: settings.limits,
+            headroom: settings.headroom.clone(),
+            views: settings.views.enforce,
+            fresh_for: settings.scan.fresh_for,
+        },
     }
 }

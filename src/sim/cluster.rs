@@ -110,6 +110,12 @@ impl Cluster {
         self.locked(|inner| inner.log.seen())
     }
 
+    /// How many failed logins of `user` this node counts: at five it locks the name.
+    #[must_use]
+    pub fn failed_logins(&self, node: &str, user: &str) -> u32 {
+        self.locked(|inner| inner.access.failures(node, user))
+    }
+
     /// Forgets the exchanges so far.
     pub fn clear_wire(&self) {
         self.locked(|inner| inner.log.clear());

@@ -17,13 +17,16 @@ mod system;
 
 use super::{
     Cluster, Exchange, Refused,
-    access::{Login, basic},
+    access::{Checks, Login, Shown},
     cluster::Inner,
     config::Version,
     fault::Effect,
+    session,
+    session::Keeping,
 };
 use answer::{Answer, error};
 use ask::Ask;
+pub(super) use ask::query;
 use axum::{Router, body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::StatusCode;
@@ -102,10 +105,16 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
             }
         }
     };
-    let credentials = parts
-        .headers
-        .get(http::header::AUTHORIZATION)
-        .map(|header| header.to_str().ok().and_then(basic).unwrap_or_default());
+    let mut shown = Shown::read(&parts.headers);
+    let begins = parts.method == http::Method::POST && parts.uri.path() == "/_session";
+    if begins {
+        let kind = parts.headers.get(http::header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok());
+        shown = match session::form(kind, &body) {
+            Ok(given) => Shown { password: Some(given), session: None },
+            Err(_) => Shown::default(),
+        };
+    }
     let (up, effect) = cluster.locked(|inner| {
         let up = inner.world.node_up(&node) == Some(true);
         let target =
@@ -115,36 +124,45 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         (up, inner.planned.strike(&node, target.as_deref(), &parts.method, path))
     });
     if !up {
-        note(&cluster, &parts, &node, credentials.as_ref(), 0);
+        note(&cluster, &parts, &node, &shown, 0);
         return refused();
     }
     if let Some(Effect::Delay(span)) = effect {
         tokio::time::sleep(span).await;
     }
     if effect == Some(Effect::Hang) {
-        note(&cluster, &parts, &node, credentials.as_ref(), 0);
+        note(&cluster, &parts, &node, &shown, 0);
         return std::future::pending().await;
     }
     let wall_start = cluster.wall().unix().saturating_sub(cluster.elapsed().as_secs());
-    let (routed, version, request) = cluster.locked(|inner| {
+    let (routed, version, request, set_cookie) = cluster.locked(|inner| {
         let version = inner.world.node_version(&node).unwrap_or(Version::V3_5_0);
-        let lockout = version >= Version { major: 3, minor: 4, patch: 0 };
+        let checks = checks(inner, &node, wall_start, false);
         let now = inner.world.now();
-        let named = credentials.as_ref().map(|(name, password)| (name.as_str(), password.as_str()));
-        let login = inner.access.login(&node, named, lockout, now);
-        let ask = Ask::new(&parts, node.clone(), login, body, wall_start);
-        (routed(inner, ask), version, inner.log.seen())
+        let mut login = inner.access.login(&node, &shown, &checks, now);
+        let set_cookie = if !begins {
+            login.take_renewal()
+        } else if login == Login::Wrong {
+            Some(session::ENDED.to_owned())
+        } else {
+            inner.access.begin_session(&login, &checks)
+        };
+        let ask = Ask::new(&parts, node.clone(), (login, shown.clone()), body, wall_start);
+        (routed(inner, ask), version, inner.log.seen(), set_cookie)
     });
     let version = version.to_string();
     let answer = match routed {
         Routed::Answer(answer) => answer,
         Routed::Feed(feed) => feed.answer(cluster.clone()).await,
         Routed::Hang => {
-            note(&cluster, &parts, &node, credentials.as_ref(), 0);
+            note(&cluster, &parts, &node, &shown, 0);
             return std::future::pending().await;
         }
     };
     let mut response = answer.response(&version, request);
+    if let Some(set) = set_cookie.and_then(|set| http::HeaderValue::try_from(set).ok()) {
+        response.headers_mut().insert(http::header::SET_COOKIE, set);
+    }
     if parts.method == http::Method::HEAD {
         *response.body_mut() = Body::empty();
     }
@@ -155,18 +173,12 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
             (response, status)
         }
     };
-    note(&cluster, &parts, &node, credentials.as_ref(), status);
+    note(&cluster, &parts, &node, &shown, status);
     response
 }
 
 /// Writes one exchange to the wire log.
-fn note(
-    cluster: &Cluster,
-    parts: &http::request::Parts,
-    node: &str,
-    credentials: Option<&(String, String)>,
-    status: u16,
-) {
+fn note(cluster: &Cluster, parts: &http::request::Parts, node: &str, shown: &Shown, status: u16) {
     let path = parts.uri.path_and_query().map_or_else(String::new, ToString::to_string);
     cluster.locked(|inner| {
         inner.log.note(Exchange {
@@ -174,23 +186,58 @@ fn note(
             node: node.to_owned(),
             method: parts.method.clone(),
             path,
-            user: credentials.map(|(name, _)| name.clone()),
+            user: shown.user().map(str::to_owned),
             status,
         });
     });
 }
 
-/// Logs in and routes.
-fn routed(inner: &mut Inner, ask: Ask) -> Routed {
+/// How a node checks a login; `behind`: of a request that another node passes on.
+fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
+    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let set = |section: &str, key: &str| inner.world.setting(node, section, key);
+    let usual = Keeping::default();
+    let handlers = set(if behind { "httpd" } else { "chttpd" }, "authentication_handlers");
+    let sessions = Keeping {
+        secret: set("chttpd_auth", "secret").map_or(usual.secret, str::to_owned),
+        timeout: set("chttpd_auth", "timeout")
+            .and_then(|seconds| seconds.parse().ok())
+            .unwrap_or(usual.timeout),
+        reads_cookies: handlers.is_none_or(|all| all.contains("cookie_authentication_handler")),
+    };
+    let lockout = !behind && version >= Version { major: 3, minor: 4, patch: 0 };
+    Checks { lockout, sessions, wall: wall_start.saturating_add(inner.world.now().as_secs()) }
+}
+
+/// What a login that is none gets; `None`: it may go on.
+fn turned_away(inner: &Inner, ask: &Ask) -> Option<Answer> {
     match ask.login {
-        Login::Wrong => {
-            return error(401, "unauthorized", "Name or password is incorrect.").into();
-        }
+        Login::Wrong => Some(error(401, "unauthorized", "Name or password is incorrect.")),
         Login::Locked => {
             let reason = "Account is temporarily locked due to multiple authentication failures";
-            return error(403, "forbidden", reason).into();
+            Some(error(403, "forbidden", reason))
         }
-        Login::Anonymous | Login::As(_) => {}
+        Login::Anonymous => {
+            let asked = |key| inner.world.setting(&ask.node, "chttpd", key) == Some("true");
+            let but_up = asked("require_valid_user_except_for_up");
+            let strict = asked("require_valid_user");
+            // Anyone may try to log in.
+            let open = match ask.segments.as_slice() {
+                [first] if first == "_session" => ask.method == http::Method::POST,
+                [first] if first == "_up" => but_up,
+                _ => false,
+            };
+            ((strict || but_up) && !open)
+                .then(|| error(401, "unauthorized", "Authentication required."))
+        }
+        Login::As { .. } => None,
+    }
+}
+
+/// Logs in and routes.
+fn routed(inner: &mut Inner, ask: Ask) -> Routed {
+    if let Some(refused) = turned_away(inner, &ask) {
+        return refused.into();
     }
     let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
     match segments.as_slice() {

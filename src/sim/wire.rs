@@ -26,6 +26,15 @@ pub struct Exchange {
     pub status: u16,
 }
 
+impl Exchange {
+    /// Whether it changes nothing: it reads, or begins a session.
+    #[must_use]
+    pub fn is_reading(&self) -> bool {
+        self.method == http::Method::GET
+            || (self.method == http::Method::POST && self.path == "/_session")
+    }
+}
+
 /// The latest exchanges, and how many there ever were.
 #[derive(Debug, Default)]
 pub(super) struct Log {

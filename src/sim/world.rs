@@ -6,6 +6,7 @@
 //! clock, never does I/O. Moved by [`World::advance`]; asked and changed by the routes
 //! in `http` and by tests.
 
+mod chronicle;
 mod database;
 mod files;
 mod index;
@@ -15,6 +16,7 @@ mod smoosh;
 mod truth;
 mod updates;
 
+pub use chronicle::{By, Compaction, End};
 pub(super) use database::{Gone, Known, Mapped};
 pub use truth::{DiskUse, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
 pub(super) use updates::{Happened, Type, Update, WRITE_DELAY};
@@ -63,6 +65,7 @@ pub struct World {
     extra: Vec<Option<Extra>>,
     jobs: BTreeMap<JobKey, Job>,
     ends: BTreeSet<(Duration, JobKey)>,
+    chronicle: chronicle::Chronicle,
     /// Numbers processes.
     processes: u64,
     /// Documents that callers wrote, by database: when, and how many.
@@ -92,6 +95,7 @@ impl World {
             extra: Vec::new(),
             jobs: BTreeMap::new(),
             ends: BTreeSet::new(),
+            chronicle: chronicle::Chronicle::default(),
             processes: 1_000,
             written: BTreeMap::new(),
             happened: Vec::new(),

@@ -149,6 +149,13 @@ proptest! {
             .map(|step| Moment::from_unix(start / 1_800 * 1_800 + step * 1_800))
             .find(|moment| open_at(&windows, *moment) != open);
         prop_assert_eq!(next_change(&windows, now), walked);
+        // The next change is the last one of the moment after it, and of all until the next.
+        if let Some(next) = walked {
+            prop_assert_eq!(last_change(&windows, next), Some(next));
+            prop_assert_eq!(last_change(&windows, next.plus(std::time::Duration::from_secs(30))), Some(next));
+            let before = Moment::from_unix(next.unix() - 1);
+            prop_assert!(last_change(&windows, before) < Some(next));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod service;
 use base64::Engine as _;
 use recliner::{
     clock::Clock,
-    sim::{Cluster, Config, Database, Design, Effect, Fault, Orphan, Role, User},
+    sim::{Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User},
 };
 use serde_json::Value;
 use std::{
@@ -300,7 +300,7 @@ async fn import_writes_the_settings_that_equal_smooshs() {
     let checked = recliner(&["check-config", "--config.file", &file], &[]).await;
     assert_eq!((checked.code, checked.err.as_str()), (0, ""), "{checked:?}");
     assert!(checked.out.contains("big_dbs"), "{}", checked.out);
-    assert!(site.cluster.wire().iter().all(|it| it.method == http::Method::GET));
+    assert!(site.cluster.wire().iter().all(Exchange::is_reading));
 }
 
 #[tokio::test]

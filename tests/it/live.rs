@@ -14,7 +14,7 @@
 mod couch;
 
 use crate::support::{Db, ViewLine, db_id, dbs_seen, node, queue, target, targets, views_seen};
-use couch::{Couch, PATIENCE, encoded};
+use couch::{Couch, PATIENCE, agrees, encoded};
 use futures::FutureExt as _;
 use recliner::{
     clock::Clock,
@@ -157,7 +157,7 @@ async fn the_simulator_keeps_the_contract() {
     let couch = Couch::new(urls, "admin", "secret");
     let (plan, status) = couch.sweep("").await;
     assert_eq!(status.errors, BTreeMap::new());
-    couch.agrees(&plan, "recliner-test-sim").await;
+    agrees(&plan, "recliner-test-sim", &couch.there("recliner-test-sim").await);
     let mut there = BTreeMap::new();
     for designs in [&["_design/one", "_design/two"][..], &["_design/per%cent \"quote\"\nline"]] {
         let key = ("recliner-test-sim/a+b".to_owned(), designs[0].to_owned());
@@ -234,21 +234,25 @@ async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
         }
         quiet(&couch, &prefix).await;
 
-        let (plan, status) = couch.still_sweep("", &prefix).await;
-        assert_eq!(status.errors, BTreeMap::new());
-        couch.agrees(&plan, &prefix).await;
-        let mut there = BTreeMap::new();
-        for db in [&odd, &like_a_design, &long] {
-            there
-                .insert((db.clone(), "_design/x".to_owned()), couch.view(db, &["_design/x"]).await);
-        }
-        for name in names {
-            let id = format!("_design/{name}");
-            there.insert((plain.clone(), id.clone()), couch.view(&plain, &[&id]).await);
-        }
         let twins = ["_design/twin_a", "_design/twin_b"];
-        there.insert((plain.clone(), twins[0].to_owned()), couch.view(&plain, &twins).await);
-        let copies = there[&(plain.clone(), twins[0].to_owned())].copies;
+        let look = async || {
+            let mut views = BTreeMap::new();
+            for db in [&odd, &like_a_design, &long] {
+                let id = "_design/x".to_owned();
+                views.insert((db.clone(), id), couch.view(db, &["_design/x"]).await);
+            }
+            for name in names {
+                let id = format!("_design/{name}");
+                views.insert((plain.clone(), id.clone()), couch.view(&plain, &[&id]).await);
+            }
+            let first = twins[0].to_owned();
+            views.insert((plain.clone(), first), couch.view(&plain, &twins).await);
+            (couch.there(&prefix).await, views)
+        };
+        let (plan, status, (files, mut views)) = couch.still_sweep("", look).await;
+        assert_eq!(status.errors, BTreeMap::new());
+        agrees(&plan, &prefix, &files);
+        let copies = views[&(plain.clone(), twins[0].to_owned())].copies;
         let dots = ViewLine {
             state: State::Unaddressable,
             designs: vec!["_design/..".to_owned()],
@@ -257,8 +261,8 @@ async fn files_and_views_with_odd_names_are_seen_as_couchdb_tells_of_them() {
             sizes: None,
             pending: None,
         };
-        there.insert((plain.clone(), "_design/..".to_owned()), dots);
-        assert_eq!(views_of(&plan, &prefix), there);
+        views.insert((plain.clone(), "_design/..".to_owned()), dots);
+        assert_eq!(views_of(&plan, &prefix), views);
     })
     .await;
 }
@@ -273,23 +277,24 @@ async fn a_compaction_and_a_second_life_are_seen() {
         make(&couch, &prefix, 12, &[]).await;
         quiet(&couch, &prefix).await;
         let eager = format!("channels:\n  - {{name: eager, kind: db, priority: ratio, min_priority: 1.5, min_size: 1KiB, databases: {{include: ['{prefix}']}}}}\n");
-        let (before, _) = couch.still_sweep(&eager, &prefix).await;
-        couch.agrees(&before, &prefix).await;
+        let look = async || couch.there(&prefix).await;
+        let (before, _, files) = couch.still_sweep(&eager, look).await;
+        agrees(&before, &prefix, &files);
         let waiting = queue(&before, "eager").0;
         assert!(waiting > 0, "what was written twelve times over waits");
 
         couch.change(Method::POST, &format!("{path}/_compact"), Some(json!({}))).await;
         quiet(&couch, &prefix).await;
-        let (after, _) = couch.still_sweep(&eager, &prefix).await;
-        couch.agrees(&after, &prefix).await;
+        let (after, _, files) = couch.still_sweep(&eager, look).await;
+        agrees(&after, &prefix, &files);
         assert!(queue(&after, "eager").0 < waiting, "what was compacted waits no more");
 
         couch.change(Method::DELETE, &path, None).await;
         time::sleep(Duration::from_secs(2)).await;
         make(&couch, &prefix, 1, &[]).await;
         quiet(&couch, &prefix).await;
-        let (again, _) = couch.still_sweep("", &prefix).await;
-        couch.agrees(&again, &prefix).await;
+        let (again, _, files) = couch.still_sweep("", look).await;
+        agrees(&again, &prefix, &files);
         let ids = |plan: &Plan| -> BTreeSet<String> {
             targets(plan, Kind::Db)
                 .filter(|target| target.db_name().db == prefix)

@@ -185,7 +185,7 @@ fn files_that_are_no_text_are_refused() {
     );
     assert!(load(&vec![b'#'; MAX_FILE]).is_ok());
     assert_eq!(load("\u{feff}poll: 9s".as_bytes()).unwrap().settings.poll.as_secs(), 9);
-    let says = read_file(&data().join("nowhere.yml")).unwrap_err().to_string();
+    let says = read_file(&data().join("nowhere.yml"), "--config.file").unwrap_err().to_string();
     assert!(says.contains("nowhere.yml: the configuration cannot be read: "), "{says}");
 }
 

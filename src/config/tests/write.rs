@@ -85,15 +85,15 @@ fn the_whole_example_says_what_is_not_in_force() {
     let expected: Vec<String> = [
         ("peers", not_yet),
         ("scan.interval_followed", not_yet),
-        ("files", not_yet),
+        (
+            "files",
+            "checked, but not in force, save for the free space there: nothing else is read of the files",
+        ),
         ("channels[0].designs", "no effect in a channel of kind db and priority ratio"),
         ("channels[0].windows", not_yet),
         ("limits", not_yet),
-        ("headroom", not_yet),
-        ("pressure", not_yet),
         ("failure", not_yet),
         ("views", not_yet),
-        ("smoosh", not_yet),
         ("follow", not_yet),
         ("warmer", "checked, but not in force, save languages: views in others are not read"),
     ]

@@ -2,6 +2,7 @@
 
 use super::{Client, Whom};
 use crate::couch::{Error, Kind, Route, wire};
+use std::time::Duration;
 
 /// Design documents asked for at once; halved where a page is too large.
 const DESIGN_PAGE: usize = 200;
@@ -62,11 +63,19 @@ impl Client {
     /// # Errors
     /// As [`Error`] says; [`Kind::NoOwnAddress`] where the address is not known.
     pub async fn up(&self, node: &str) -> Result<wire::Up, Error> {
+        self.up_timed(node).await.map(|(up, _)| up)
+    }
+
+    /// The same, with how long `node` took for its answer.
+    ///
+    /// # Errors
+    /// As for [`Self::up`].
+    pub async fn up_timed(&self, node: &str) -> Result<(wire::Up, Duration), Error> {
         let says = |up: &wire::Up| match up.status {
             Some(_) => Ok(()),
             None => Err("it has no status".to_owned()),
         };
-        self.get_checked(Route::Up, Whom::Own(node), false, says).await
+        self.get_timed(Route::Up, Whom::Own(node), false, says).await
     }
 
     /// Versions of what `node` is built of, since 3.2; [`Kind::NotFound`] before.
@@ -256,7 +265,20 @@ impl Client {
         node: &str,
         section: &str,
     ) -> Result<wire::ConfigSection, Error> {
-        self.get(Route::ConfigSection { node, section }, Whom::Node(node), false).await
+        self.config_section_timed(node, section).await.map(|(section, _)| section)
+    }
+
+    /// The same, with how long it took.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub async fn config_section_timed(
+        &self,
+        node: &str,
+        section: &str,
+    ) -> Result<(wire::ConfigSection, Duration), Error> {
+        let route = Route::ConfigSection { node, section };
+        self.get_timed(route, Whom::Node(node), false, |_| Ok(())).await
     }
 
     /// `node`'s whole configuration.

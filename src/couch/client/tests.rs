@@ -5,4 +5,5 @@ mod faults;
 mod limits;
 mod login;
 mod network;
+mod session;
 mod ways;

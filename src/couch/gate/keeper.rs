@@ -1,11 +1,12 @@
 //! The task that decides whether a login may be used.
 
-use super::{Command, EXCUSED_FOR, Excuse, Gate, Pass, State, Verdict};
+use super::{Command, EXCUSED_FOR, Excuse, Gate, Pass, Said, State, Verdict};
 use crate::couch::{
     Error, Login, LoginError, Route,
+    credential::{Cookie, Credential},
     directory::{Directory, Server, Way},
     door::LOCKOUT,
-    sender::{Sender, refused_why},
+    sender::{Sender, is_unknown_there, refused_why},
     settings::Settings,
 };
 use secrecy::{ExposeSecret as _, SecretString};
@@ -46,8 +47,21 @@ pub(in crate::couch) struct Keeper {
 
 /// How one proof ended.
 enum Proof {
-    Accepted,
+    Accepted(Credential),
     Refused(Arc<str>),
+    Unreachable(Error),
+}
+
+/// What became of a session.
+enum Session {
+    /// It goes on: the refusal is about privileges.
+    GoesOn,
+    /// It ended, or is not the one to use any more.
+    Ended,
+    /// The server knows it, the node behind does not.
+    UnknownBehind,
+    /// The server knows it for an administrator's at one time and not at another.
+    ComesAndGoes,
     Unreachable(Error),
 }
 
@@ -102,8 +116,11 @@ impl Keeper {
                     self.prove(&order).await;
                 }
             }
-            Command::Refused { way, pass, of_login, reason, verdict } => {
-                let judged = self.judge(&way, &pass, of_login, &reason).await;
+            Command::Refused { way, pass, credential, said, verdict } => {
+                let judged = match credential.cookie() {
+                    Some(cookie) => self.judge_session(&way, &pass, cookie, &said).await,
+                    None => self.judge(&way, &pass, &said).await,
+                };
                 // Whoever asked may have given up.
                 let _gone = verdict.send(judged);
             }
@@ -136,31 +153,113 @@ impl Keeper {
         live
     }
 
-    async fn judge(
-        &mut self,
-        way: &Way,
-        pass: &Arc<Pass>,
-        of_login: bool,
-        reason: &Arc<str>,
-    ) -> Verdict {
+    /// Judges the refusal of a request that carried the password.
+    async fn judge(&mut self, way: &Way, pass: &Arc<Pass>, said: &Said) -> Verdict {
+        let of_login = said.of_login;
         if of_login && pass.generation == self.pass.generation {
             way.server.door.doubt();
             way.on_to.iter().for_each(|node| node.door.doubt());
         }
         if pass.epoch == self.pass.epoch && !matches!(*self.state.borrow(), State::Closed { .. }) {
-            let others = self.entries_but(Some(&way.server));
-            // A server that has just refused the login is not given a second bad one
-            // where another can tell as well.
-            let order = match (of_login, others.is_empty()) {
-                (true, false) => others,
-                (true, true) => vec![Arc::clone(&way.server)],
-                (false, _) => std::iter::once(Arc::clone(&way.server)).chain(others).collect(),
-            };
-            self.prove(&order).await;
+            self.prove(&self.order_after(&way.server, of_login)).await;
             if !of_login {
-                self.excuse(pass, reason);
+                self.excuse(pass, &said.reason);
             }
         }
+        self.verdict(pass, of_login)
+    }
+
+    /// Whom to ask after a refusal. A server that has just refused the login is not given
+    /// a second bad one where another can tell as well.
+    fn order_after(&self, server: &Arc<Server>, of_login: bool) -> Vec<Arc<Server>> {
+        let others = self.entries_but(Some(server));
+        match (of_login, others.is_empty()) {
+            (true, false) => others,
+            (true, true) => vec![Arc::clone(server)],
+            (false, _) => std::iter::once(Arc::clone(server)).chain(others).collect(),
+        }
+    }
+
+    /// Judges the refusal of a request that carried a session's cookie. It costs no bad
+    /// login to ask whether the session goes on.
+    async fn judge_session(
+        &mut self,
+        way: &Way,
+        pass: &Arc<Pass>,
+        cookie: &Arc<Cookie>,
+        said: &Said,
+    ) -> Verdict {
+        let generation = self.pass.generation;
+        let door = &way.server.door;
+        let in_use = || {
+            let now = door.credential(generation);
+            now.is_some_and(|now| now.cookie().is_some_and(|now| Arc::ptr_eq(now, cookie)))
+        };
+        if pass.generation != generation || matches!(*self.state.borrow(), State::Closed { .. }) {
+            return self.verdict(pass, true);
+        }
+        if !in_use() || self.pass.excuses(&said.reason) {
+            self.reopen(pass);
+            return self.verdict(pass, !in_use());
+        }
+        match self.look_at_session(way, cookie, said).await {
+            Session::Ended => {
+                if in_use() {
+                    door.session_ended(generation, cookie);
+                }
+                if pass.epoch == self.pass.epoch {
+                    // Its password may have changed there.
+                    self.prove(&self.order_after(&way.server, true)).await;
+                }
+                return self.verdict(pass, true);
+            }
+            Session::UnknownBehind => {
+                way.on_to.iter().for_each(|node| node.door.without_sessions(generation));
+            }
+            Session::ComesAndGoes => door.without_sessions(generation),
+            Session::GoesOn => {
+                self.reopen(pass);
+                self.excuse(pass, &said.reason);
+                return self.verdict(pass, false);
+            }
+            Session::Unreachable(error) => {
+                self.reopen(pass);
+                return Verdict::Failed(error);
+            }
+        }
+        self.reopen(pass);
+        self.verdict(pass, true)
+    }
+
+    async fn look_at_session(&self, way: &Way, cookie: &Arc<Cookie>, said: &Said) -> Session {
+        let credential = Credential::Cookie(Arc::clone(cookie));
+        let direct = Way::direct(Arc::clone(&way.server));
+        let asked = self.sender.session(Route::Session, &direct, &self.pass, &credential).await;
+        let session = match asked {
+            Ok(Ok(session)) => session,
+            Ok(Err(_)) => return Session::Ended,
+            Err(error) => return Session::Unreachable(error),
+        };
+        if let Some(node) = &way.on_to {
+            let route = Route::NodeSession { node: &node.name };
+            match self.sender.session(route, way, &self.pass, &credential).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Session::UnknownBehind,
+                Err(error) if is_unknown_there(&error) => {}
+                Err(error) => return Session::Unreachable(error),
+            }
+        }
+        // To an administrator CouchDB never answers 401: those who know the session and
+        // those who do not may stand behind one address.
+        if said.status == 401 && session.is_admin() {
+            return Session::ComesAndGoes;
+        }
+        Session::GoesOn
+    }
+
+    /// What a refused request has to do, as things stand; `again`, where the refusal was
+    /// not about its privileges.
+    fn verdict(&self, pass: &Pass, again: bool) -> Verdict {
         match &*self.state.borrow() {
             State::Closed { why } => Verdict::Failed(Error::LoginClosed { why: Arc::clone(why) }),
             State::Unproved { why, .. } => {
@@ -168,7 +267,7 @@ impl Keeper {
                 Verdict::Failed(Error::Unproved(Arc::new(why)))
             }
             State::Proving { .. } => Verdict::Again,
-            State::Open(open) if open.generation != pass.generation || of_login => Verdict::Again,
+            State::Open(open) if open.generation != pass.generation || again => Verdict::Again,
             State::Open(_) => Verdict::Forbidden,
         }
     }
@@ -227,11 +326,11 @@ impl Keeper {
         pass.generation = self.pass.generation.saturating_add(1);
         for server in self.entries_but(None) {
             match self.canary(&server, &pass).await {
-                Proof::Accepted => {
+                Proof::Accepted(credential) => {
                     self.attempt = self.attempt.saturating_add(1);
                     self.pass = pass;
                     self.password = Some(password);
-                    return self.open(Some(&server));
+                    return self.open(Some((&server, credential)));
                 }
                 Proof::Refused(why) => {
                     tracing::warn!(%why, "the password file has changed, the old password stays in use");
@@ -274,13 +373,22 @@ impl Keeper {
             self.close(error.to_string().into());
             return;
         }
-        if self.pass.header.is_none() {
+        if !self.pass.is_login() {
             return self.open(None);
+        }
+        // Whoever refused the last password has not seen this one.
+        let all = (self.pass.generation != generation).then(|| self.entries_but(None));
+        let order = all.as_deref().unwrap_or(order);
+        // No server is given twice what it has refused.
+        if let [only] = order
+            && let Some(why) = only.door.refusal(self.pass.generation)
+        {
+            return self.close(why);
         }
         let mut last = None;
         for server in order {
             match self.canary(server, &self.pass).await {
-                Proof::Accepted => return self.open(Some(server)),
+                Proof::Accepted(credential) => return self.open(Some((server, credential))),
                 Proof::Refused(why) => return self.close(why),
                 Proof::Unreachable(error) => last = Some(error),
             }
@@ -291,15 +399,25 @@ impl Keeper {
         self.state.send_replace(State::Unproved { attempt: self.attempt, why: Some(why) });
     }
 
-    /// Opens the gate; `server` is the one that has just accepted the login.
-    fn open(&mut self, server: Option<&Arc<Server>>) {
+    /// Opens the gate again that the refusal of a request with `pass` closed, where it
+    /// turned out that the login is not to blame.
+    fn reopen(&mut self, pass: &Pass) {
+        let closed = matches!(*self.state.borrow(), State::Proving { .. });
+        if closed && pass.epoch == self.pass.epoch {
+            self.attempt = self.attempt.saturating_add(1);
+            self.open(None);
+        }
+    }
+
+    /// Opens the gate; the server is the one that has just accepted the login.
+    fn open(&mut self, accepted: Option<(&Arc<Server>, Credential)>) {
         self.pass.epoch = self.attempt;
-        self.pass.excuse = None;
         self.declined = None;
         self.closed_until = None;
         self.unanswered = None;
-        if let Some(server) = server {
-            server.door.open(self.pass.generation);
+        if let Some((server, credential)) = accepted {
+            self.pass.excuse = None;
+            server.door.open(self.pass.generation, credential);
         }
         self.state.send_replace(State::Open(Arc::new(self.pass.clone())));
     }
@@ -310,12 +428,11 @@ impl Keeper {
         self.state.send_replace(State::Closed { why });
     }
 
-    /// The one request.
+    /// The one request that may carry a wrong password.
     async fn canary(&self, server: &Arc<Server>, pass: &Pass) -> Proof {
-        let way = Way::direct(Arc::clone(server));
         let user = self.login.username().unwrap_or_default();
-        match self.sender.session(Route::Session, &way, pass).await {
-            Ok(Ok(())) => Proof::Accepted,
+        match self.sender.log_in(server, pass).await {
+            Ok(Ok(credential)) => Proof::Accepted(credential),
             Ok(Err(said)) => Proof::Refused(refused_why(&server.address, user, &said)),
             Err(error) => Proof::Unreachable(error),
         }

@@ -1,17 +1,21 @@
 //! A proved login, ready to be sent.
 
 use super::Excuse;
+use crate::couch::credential::Credential;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::HeaderValue;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 /// A login as requests carry it.
 #[derive(Clone, Debug)]
 pub(in crate::couch) struct Pass {
-    /// The header; `None` without a login. It is marked as sensitive, so that no `Debug`
-    /// shows it.
-    pub(in crate::couch) header: Option<HeaderValue>,
+    /// Basic authentication; `None` without a login. It is marked as sensitive, so that no
+    /// `Debug` shows it.
+    basic: Option<HeaderValue>,
+    /// What begins a session, in JSON.
+    form: Option<SecretString>,
     /// Counts passwords, from 1.
     pub(in crate::couch) generation: u64,
     /// The number of the proof it passed, from 1.
@@ -25,17 +29,49 @@ pub(in crate::couch) struct Pass {
 impl Pass {
     /// A pass for this login that has not been proved yet.
     pub(super) fn new(username: Option<&str>, password: Option<&SecretString>) -> Self {
-        let mut pass =
-            Self { header: None, generation: 1, epoch: 0, excuse: None, secrets: Vec::new() };
+        let mut pass = Self {
+            basic: None,
+            form: None,
+            generation: 1,
+            epoch: 0,
+            excuse: None,
+            secrets: Vec::new(),
+        };
         let Some((username, password)) = username.zip(password) else { return pass };
         let token = STANDARD.encode(format!("{username}:{}", password.expose_secret()));
         // Base64 is always a valid header.
-        pass.header = HeaderValue::from_str(&format!("Basic {token}")).ok().map(|mut header| {
+        pass.basic = HeaderValue::from_str(&format!("Basic {token}")).ok().map(|mut header| {
             header.set_sensitive(true);
             header
         });
+        let form = serde_json::json!({"name": username, "password": password.expose_secret()});
+        pass.form = Some(form.to_string().into());
         pass.secrets = vec![password.clone(), token.into()];
         pass
+    }
+
+    /// Whether there is a login at all.
+    pub(in crate::couch) const fn is_login(&self) -> bool {
+        self.basic.is_some()
+    }
+
+    /// The header that shows the login by `credential`.
+    pub(in crate::couch) fn header(
+        &self,
+        credential: &Credential,
+    ) -> Option<(HeaderName, HeaderValue)> {
+        match credential {
+            Credential::Cookie(cookie) => Some((header::COOKIE, cookie.header.clone())),
+            Credential::Basic | Credential::OfEntry => {
+                Some((header::AUTHORIZATION, self.basic.clone()?))
+            }
+        }
+    }
+
+    /// The body of the request that begins a session.
+    pub(in crate::couch) fn form(&self) -> Option<Bytes> {
+        let form = self.form.as_ref()?;
+        Some(Bytes::copy_from_slice(form.expose_secret().as_bytes()))
     }
 
     /// Whether `reason` was looked into lately and found to be about privileges.
@@ -44,12 +80,13 @@ impl Pass {
         excuse.is_some_and(|excuse| *excuse.reason == *reason && Instant::now() < excuse.until)
     }
 
-    /// A server's text, short, on one line, without the login.
-    pub(in crate::couch) fn scrub(&self, text: &str) -> String {
+    /// A server's text, short, on one line, without the login and what showed it.
+    pub(in crate::couch) fn scrub(&self, credential: &Credential, text: &str) -> String {
         const LONGEST: usize = 200;
         let mut text = text.to_owned();
-        for secret in &self.secrets {
-            text = text.replace(secret.expose_secret(), "[hidden]");
+        let cookie = credential.cookie().map(|cookie| cookie.secret());
+        for secret in self.secrets.iter().map(SecretString::expose_secret).chain(cookie) {
+            text = text.replace(secret, "[hidden]");
         }
         let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
         let short: String = text.chars().take(LONGEST).map(plain).collect();
@@ -65,8 +102,16 @@ mod tests {
     #[test]
     fn the_header_is_basic_authentication() {
         let pass = Pass::new(Some("adm"), Some(&"pass:wörd".into()));
-        assert_eq!(pass.header.unwrap(), "Basic YWRtOnBhc3M6d8O2cmQ=");
-        assert!(Pass::new(None, None).header.is_none());
+        let (name, value) = pass.header(&Credential::Basic).unwrap();
+        assert_eq!(
+            (name, value),
+            (header::AUTHORIZATION, "Basic YWRtOnBhc3M6d8O2cmQ=".parse().unwrap())
+        );
+        assert_eq!(pass.form().unwrap(), r#"{"name":"adm","password":"pass:wörd"}"#);
+        let none = Pass::new(None, None);
+        assert!(
+            !none.is_login() && none.header(&Credential::Basic).is_none() && none.form().is_none()
+        );
     }
 
     proptest! {
@@ -81,7 +126,7 @@ mod tests {
             let shown = format!("{pass:?}");
             prop_assert!(!shown.contains(&password) && !shown.contains(&token), "{shown}");
             for secret in [&password, &token] {
-                let shown = pass.scrub(&format!("{before}{secret}{after}"));
+                let shown = pass.scrub(&Credential::Basic, &format!("{before}{secret}{after}"));
                 prop_assert!(!shown.contains(secret.as_str()), "{shown}");
             }
         }

@@ -60,11 +60,15 @@ impl Path {
     }
 
     /// Adds `_design` and the name of the design document as one segment.
-    pub(super) fn design(mut self, ddoc: &str) -> Result<Self, Unaddressable> {
+    pub(super) fn design(self, ddoc: &str) -> Result<Self, Unaddressable> {
+        self.fixed("/_design").design_name(ddoc)
+    }
+
+    /// Adds the name of the design document, without `_design/`, as one segment.
+    pub(super) fn design_name(mut self, ddoc: &str) -> Result<Self, Unaddressable> {
         let name = ddoc
             .strip_prefix("_design/")
             .ok_or_else(|| Unaddressable::NotADesignDocument(ddoc.to_owned()))?;
-        self.0.push_str("/_design");
         self.push(name, ddoc)?;
         Ok(self)
     }

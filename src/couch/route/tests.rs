@@ -9,6 +9,7 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::NodeWelcome { node },
         Route::Up,
         Route::Session,
+        Route::Login,
         Route::NodeSession { node },
         Route::Membership,
         Route::LocalName,
@@ -28,6 +29,10 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::ActiveTasks { node },
         Route::System { node },
         Route::ReshardJobs,
+        Route::NodeCompact { node, shard: db },
+        Route::NodeCompactView { node, shard: db, ddoc },
+        Route::CompactView { db, ddoc },
+        Route::ViewCleanup { db },
         Route::Config { node },
     ]
 }
@@ -47,6 +52,7 @@ fn paths_are_those_couchdb_answers() {
             "/",
             "/_node/couchdb@a",
             "/_up",
+            "/_session",
             "/_session",
             "/_node/couchdb@a/_session",
             "/_membership",
@@ -69,6 +75,10 @@ fn paths_are_those_couchdb_answers() {
             "/_node/couchdb@a/_active_tasks",
             "/_node/couchdb@a/_system",
             "/_reshard/jobs",
+            &format!("/_node/couchdb@a/{encoded}/_compact"),
+            &format!("/_node/couchdb@a/{encoded}/_compact/x%2Fy"),
+            &format!("/{encoded}/_compact/x%2Fy"),
+            &format!("/{encoded}/_view_cleanup"),
             "/_node/couchdb@a/_config",
         ]
     );
@@ -93,6 +103,11 @@ fn dots_and_empty_names_are_refused_by_name() {
             (Route::ViewInfo { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ShardViewInfo { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::ConfigSection { node: "n", section: name }, name),
+            // Folded, these would reach the compaction of a whole database.
+            (Route::NodeCompact { node: "n", shard: name }, name),
+            (Route::NodeCompactView { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
+            (Route::CompactView { db: "app", ddoc: &ddoc }, &ddoc),
+            (Route::ViewCleanup { db: name }, name),
         ] {
             let refused =
                 Unaddressable::Segment { segment: name.to_owned(), whole: whole.to_owned() };

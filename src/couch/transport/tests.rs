@@ -75,8 +75,10 @@ async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {
     let mut settings = Settings::new(vec![address.clone()]);
     settings.tls = tls;
     let transport = Transport::http(&settings).unwrap();
-    let reply =
-        tokio::time::timeout(Duration::from_secs(20), transport.get(&address, "/", None, 100));
+    let reply = tokio::time::timeout(
+        Duration::from_secs(20),
+        transport.send(&address, Outgoing { path: "/", login: None, form: None, limit: 100 }),
+    );
     reply.await.unwrap().map(|reply| reply.status)
 }
 

@@ -266,6 +266,7 @@ async fn status_and_config_say_what_is_in_force() {
                 "loaded_at": "2026-11-21T00:46:40Z",
                 "last_reload_successful": false,
                 "needs_restart": ["--log.format"],
+                "web_problem": null,
             },
         })
     );

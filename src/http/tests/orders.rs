@@ -2,6 +2,18 @@
 
 use super::*;
 
+const HOST: (&str, &str) = ("host", "127.0.0.1:10984");
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+const ORDERS: [&str; 6] = [
+    "/api/v1/suspend",
+    "/api/v1/resume",
+    "/api/v1/compact",
+    "/api/v1/release",
+    "/api/v1/rescan",
+    "/api/v1/flush",
+];
+
 #[tokio::test]
 async fn a_process_that_has_not_looked_yet_says_why() {
     let surface = Surface::new();
@@ -48,13 +60,13 @@ async fn a_reload_answers_with_how_it_went() {
                 other => panic!("{other:?}"),
             }
         };
-        let (answer, ()) = tokio::join!(ask(router, Method::POST, "/-/reload", &[]), service);
+        let (answer, ()) = tokio::join!(ask(router, Method::POST, "/-/reload", &[HOST]), service);
         assert_eq!((answer.status, answer.text()), (status, text));
     }
     // The service ends before it answers.
     let router = surface.router();
     let service = async { drop(surface.orders.recv().await) };
-    let (answer, ()) = tokio::join!(ask(router, Method::POST, "/-/reload", &[]), service);
+    let (answer, ()) = tokio::join!(ask(router, Method::POST, "/-/reload", &[HOST]), service);
     assert_eq!(
         (answer.status, answer.text()),
         (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n")
@@ -64,16 +76,16 @@ async fn a_reload_answers_with_how_it_went() {
 #[tokio::test]
 async fn quit_is_told_on_and_one_order_waits_at_most() {
     let mut surface = Surface::new();
-    let quit = surface.ask(Method::POST, "/-/quit", &[]).await;
+    let quit = surface.ask(Method::POST, "/-/quit", &[HOST]).await;
     assert_eq!((quit.status, quit.text()), (StatusCode::OK, "recliner is stopping\n"));
     for path in ["/-/quit", "/-/reload"] {
-        let second = surface.ask(Method::POST, path, &[]).await;
+        let second = surface.ask(Method::POST, path, &[HOST]).await;
         assert_eq!(second.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(second.text(), "another order is under way; try again\n", "{path}");
     }
     assert!(matches!(surface.orders.recv().await, Some(Order::Quit)));
     surface.orders.close();
-    let late = surface.ask(Method::POST, "/-/quit", &[]).await;
+    let late = surface.ask(Method::POST, "/-/quit", &[HOST]).await;
     assert_eq!(
         (late.status, late.text()),
         (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n")
@@ -83,20 +95,29 @@ async fn quit_is_told_on_and_one_order_waits_at_most() {
 #[tokio::test]
 async fn orders_need_the_flag_and_the_operator() {
     let mut surface = Surface::new();
-    for headers in [
-        [("host", "127.0.0.1:10984"), ("origin", "https://evil.example")],
-        [("host", "evil.example:10984"), ("origin", "http://evil.example:10984")],
-        [("host", "127.0.0.1:10984"), ("content-type", "text/plain")],
+    for (headers, status) in [
+        ([("host", "127.0.0.1:10984"), ("origin", "https://evil.example")], StatusCode::FORBIDDEN),
+        (
+            [("host", "evil.example:10984"), ("origin", "http://evil.example:10984")],
+            StatusCode::FORBIDDEN,
+        ),
+        (
+            [("host", "127.0.0.1:10984"), ("content-type", "text/plain")],
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ),
     ] {
-        for path in ["/-/reload", "/-/quit"] {
+        for path in ["/-/reload", "/-/quit", "/api/v1/rescan", "/api/v1/suspend"] {
+            let mut headers = headers.to_vec();
+            if path.starts_with("/api/") && status == StatusCode::FORBIDDEN {
+                headers.push(("content-type", "application/json"));
+            }
             let answer = surface.ask(Method::POST, path, &headers).await;
-            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path} {headers:?}");
+            assert_eq!(answer.status, status, "{path} {headers:?}");
         }
     }
-    assert!(surface.orders.try_recv().is_err(), "none came through");
-    surface.state.orders = None;
+    surface.state.allow = Allow::default();
     for path in ["/-/reload", "/-/quit"] {
-        let answer = surface.ask(Method::POST, path, &[]).await;
+        let answer = surface.ask(Method::POST, path, &[HOST]).await;
         assert_eq!(
             (answer.status, answer.text()),
             (
@@ -105,4 +126,14 @@ async fn orders_need_the_flag_and_the_operator() {
             )
         );
     }
+    for path in ORDERS {
+        let answer = surface.ask(Method::POST, path, &[HOST, JSON]).await;
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(
+            (answer.status, &body["errorType"]),
+            (StatusCode::FORBIDDEN, &json!("forbidden"))
+        );
+        assert!(body["error"].as_str().unwrap().ends_with("with --web.enable-admin-api"), "{body}");
+    }
+    assert!(surface.orders.try_recv().is_err(), "none came through");
 }

@@ -1,6 +1,6 @@
 //! From CouchDB's words to ours. Pure.
 
-use super::super::{MapEntry, Members, TaskSeen};
+use super::super::{Doing, MapEntry, Members, TaskSeen};
 use crate::{
     clock::Moment,
     couch::wire,
@@ -48,14 +48,24 @@ impl TaskSeen {
     /// A task that works on a target; others (replications, resharding) do not.
     pub(super) fn of(task: &wire::ActiveTask) -> Option<Self> {
         let shard = task.database.clone()?;
-        match task.kind.as_deref()? {
-            "database_compaction" => Some(Self::Compaction { shard }),
-            "view_compaction" => {
-                Some(Self::ViewCompaction { shard, design: task.design_document.clone()? })
-            }
-            "indexer" => Some(Self::Indexer { shard, design: task.design_document.clone()? }),
-            _ => None,
-        }
+        let doing = match task.kind.as_deref()? {
+            "database_compaction" => Doing::Compacts,
+            "view_compaction" => Doing::CompactsView(task.design_document.clone()?),
+            "indexer" => Doing::Builds(task.design_document.clone()?),
+            _ => return None,
+        };
+        Some(Self {
+            phase: task.phase.clone(),
+            progress: task.progress,
+            changes_done: task.changes_done,
+            total_changes: task.total_changes,
+            started_on: task.started_on,
+            updated_on: task.updated_on,
+            pid: task.pid.clone(),
+            indexer_pid: task.indexer_pid.clone(),
+            process_status: task.process_status.clone(),
+            ..Self::bare(doing, shard)
+        })
     }
 }
 

@@ -2,21 +2,47 @@
 
 use super::views::Views;
 use crate::{
+    clock::Moment,
     facts::Flags,
-    inventory::TaskSeen,
+    inventory::{Doing, TaskSeen},
+    job::{self, Polled, Task},
     snapshot::{DbName, Draft, Ix, NodeIx, TargetRef},
     target::ShardName,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The targets each node was seen working on.
+/// What each node was seen running, and the targets of it.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     compacting: BTreeMap<NodeIx, BTreeSet<Ix>>,
     building: BTreeMap<NodeIx, BTreeSet<Ix>>,
+    /// What the last poll saw so far.
+    pub(super) shown: job::Running,
+    polled_at: Moment,
 }
 
 impl Running {
+    /// A poll begins: of nodes that are not asked, nothing is known.
+    pub(super) fn begin(&mut self, now: Moment, asked: &[NodeIx]) {
+        self.polled_at = now;
+        for (node, polled) in &mut self.shown.nodes {
+            if !asked.contains(node) {
+                *polled = Polled { asked_at: now, tasks: None };
+            }
+        }
+    }
+
+    /// A poll ended.
+    pub(super) fn ended(&mut self) -> job::Running {
+        self.shown.polls += 1;
+        self.shown.clone()
+    }
+
+    /// A node did not say what it runs.
+    pub(super) fn unseen(&mut self, node: NodeIx) {
+        self.shown.nodes.insert(node, Polled { asked_at: self.polled_at, tasks: None });
+    }
+
     /// Takes in what a node runs; answers with the targets on which nothing runs any more:
     /// what was measured of them before no longer holds.
     pub(super) fn seen(
@@ -24,20 +50,25 @@ impl Running {
         draft: &mut Draft,
         views: &Views,
         node: NodeIx,
-        tasks: &[TaskSeen],
+        tasks: Vec<TaskSeen>,
     ) -> Vec<Ix> {
         let (mut compacting, mut building) = (BTreeSet::new(), BTreeSet::new());
+        let mut shown = Vec::with_capacity(tasks.len());
         for task in tasks {
-            match task {
-                TaskSeen::Compaction { shard } => compacting.extend(db_target(draft, node, shard)),
-                TaskSeen::ViewCompaction { shard, design } => {
-                    compacting.extend(view_target(draft, views, shard, design));
+            let target = match &task.doing {
+                Doing::Compacts => db_target(draft, node, &task.shard),
+                Doing::CompactsView(design) | Doing::Builds(design) => {
+                    view_target(draft, views, &task.shard, design)
                 }
-                TaskSeen::Indexer { shard, design } => {
-                    building.extend(view_target(draft, views, shard, design));
-                }
+            };
+            match &task.doing {
+                Doing::Compacts | Doing::CompactsView(_) => compacting.extend(target),
+                Doing::Builds(_) => building.extend(target),
             }
+            shown.push(Task::new(node, target, task));
         }
+        let polled = Polled { asked_at: self.polled_at, tasks: Some(shown) };
+        self.shown.nodes.insert(node, polled);
         let mut ended = exchange(&mut self.compacting, node, compacting);
         ended.extend(exchange(&mut self.building, node, building));
         let runs = |nodes: &BTreeMap<NodeIx, BTreeSet<Ix>>, ix: Ix| {

@@ -2,14 +2,14 @@
 //!
 //! Owns the reading of paths and query strings. Never routes.
 
-use crate::sim::access::Login;
+use crate::sim::access::{Login, Shown};
 use bytes::Bytes;
 use http::Method;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// One request, at one node's address.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::sim) struct Ask {
     pub(in crate::sim) method: Method,
     /// The path's segments, each percent-decoded once; empty ones are dropped.
@@ -18,6 +18,8 @@ pub(in crate::sim) struct Ask {
     /// The node at whose address it came.
     pub(in crate::sim) node: String,
     pub(in crate::sim) login: Login,
+    /// What it showed of it, for a node it is passed on to.
+    pub(in crate::sim) shown: Shown,
     pub(in crate::sim) content_type: Option<String>,
     pub(in crate::sim) body: Bytes,
     /// Seconds since 1970 at the world's start.
@@ -34,7 +36,7 @@ fn decoded(part: &str) -> String {
 }
 
 /// The keys and values of a query string.
-pub(super) fn query(query: Option<&str>) -> Vec<(String, String)> {
+pub(in crate::sim) fn query(query: Option<&str>) -> Vec<(String, String)> {
     let pairs = query.unwrap_or("").split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| {
@@ -46,10 +48,16 @@ pub(super) fn query(query: Option<&str>) -> Vec<(String, String)> {
 }
 
 impl Ask {
+    /// The same, as the node `to` gets it from the one that was asked, which finds this
+    /// `login` in it.
+    pub(super) fn passed_on(&self, to: &str, login: Login) -> Self {
+        Self { login, node: to.to_owned(), ..self.clone() }
+    }
+
     pub(super) fn new(
         parts: &http::request::Parts,
         node: String,
-        login: Login,
+        (login, shown): (Login, Shown),
         body: Bytes,
         wall_start: u64,
     ) -> Self {
@@ -61,6 +69,7 @@ impl Ask {
             query: query(parts.uri.query()),
             node,
             login,
+            shown,
             content_type: content_type.and_then(|value| value.to_str().ok()).map(str::to_owned),
             body,
             wall_start,

@@ -40,7 +40,26 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> 
             inner.world.start_node(&node);
             accepted().into()
         }
-        rest => backend::route(inner, ask, &node, rest),
+        rest => behind(inner, ask, &node, rest),
+    }
+}
+
+/// Routes that go through the node's older interface, which checks the login once more, by
+/// cookie or password.
+fn behind(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
+    let checks = super::checks(inner, node, ask.wall_start, true);
+    let now = inner.world.now();
+    let login = inner.access.login(node, &ask.shown, &checks, now);
+    match rest {
+        ["_session"] if ask.method == Method::GET => {
+            super::server::session(inner, &ask.passed_on(node, login)).behind().into()
+        }
+        // Open in the older interface.
+        ["_all_dbs"] => backend::route(inner, ask, node, rest),
+        _ if !login.is_admin() => {
+            error(401, "unauthorized", "You are not a server admin.").behind().into()
+        }
+        rest => backend::route(inner, ask, node, rest),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::sim::{
     cluster::Inner,
     config::{Version, legal_name},
     growth::mix,
+    session::{self, Refusal},
     world::{Task, TaskKind},
 };
 use http::Method;
@@ -53,8 +54,10 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, segments: &[&str]) -> Answer {
     let get = ask.method == Method::GET;
     match segments {
         ["_up"] if get => up(inner, ask),
-        ["_session"] if get => session(ask),
-        ["_up" | "_session"] => wrong_method("GET,HEAD"),
+        ["_session"] if get => session(inner, ask),
+        ["_session"] if ask.method == Method::POST => begin_session(ask),
+        ["_session"] => wrong_method("GET,HEAD,POST,DELETE"),
+        ["_up"] => wrong_method("GET,HEAD"),
         ["_all_dbs"] if get && lists_for_all(inner, ask) => all_dbs(inner, ask),
         ["_membership" | "_all_dbs" | "_dbs_info" | "_active_tasks" | "_reshard", ..]
             if !ask.login.is_admin() =>
@@ -104,14 +107,32 @@ fn up(inner: &Inner, ask: &Ask) -> Answer {
     }
 }
 
-fn session(ask: &Ask) -> Answer {
+/// Who the login is. `_session` of a node behind another says the same.
+pub(super) fn session(inner: &Inner, ask: &Ask) -> Answer {
     let name = ask.login.user().map(|user| user.name.as_str());
-    let mut info = value!({"authentication_handlers": ["cookie", "default"]});
-    if let (Some(info), Some(_)) = (info.as_object_mut(), name) {
-        info.insert("authenticated".to_owned(), "default".into());
+    let handlers = inner.world.setting(&ask.node, "chttpd", "authentication_handlers");
+    let cookie = handlers.is_none_or(|all| all.contains("cookie_authentication_handler"));
+    let handlers = if cookie { value!(["cookie", "default"]) } else { value!(["default"]) };
+    let mut info = value!({"authentication_handlers": handlers});
+    if let (Some(info), Some(handler)) = (info.as_object_mut(), ask.login.handler()) {
+        info.insert("authenticated".to_owned(), handler.into());
     }
     let context = value!({"name": name, "roles": ask.login.roles()});
     json(200, &value!({"ok": true, "userCtx": context, "info": info}))
+}
+
+/// Whoever gets here has given the right password, or none.
+fn begin_session(ask: &Ask) -> Answer {
+    match session::form(ask.content_type.as_deref(), &ask.body) {
+        Ok((name, _)) => json(200, &value!({"ok": true, "name": name, "roles": ask.login.roles()})),
+        Err(Refusal::ContentType) => {
+            let reason =
+                "Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'";
+            error(415, "bad_content_type", reason)
+        }
+        Err(Refusal::Json) => error(400, "bad_request", "invalid UTF-8 JSON"),
+        Err(Refusal::NoName) => error(400, "bad_request", "request body must contain a username"),
+    }
 }
 
 fn membership(inner: &Inner) -> Answer {

@@ -299,3 +299,90 @@ async fn dots_for_a_design_document_never_reach_the_whole_database() {
     assert_eq!(post(&cluster, "/big/_compact/%2e%2e").await.0, 404);
     assert_eq!(cluster.world(|world| world.tasks()).len(), 0);
 }
+
+/// Status, body and cookie of a request with these headers.
+async fn with(
+    router: Router,
+    method: Method,
+    path: &str,
+    headers: &[(header::HeaderName, &str)],
+    body: &str,
+) -> (u16, Value, Option<String>) {
+    let mut request = http::Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(name, *value);
+    }
+    let response =
+        router.oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
+    let set = response.headers().get(header::SET_COOKIE);
+    let set = set.map(|set| set.to_str().unwrap().split(';').next().unwrap().to_owned());
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or(Value::Null), set)
+}
+
+const LOGIN: &str = r#"{"name":"admin","password":"secret"}"#;
+
+async fn begin(cluster: &Cluster, node: &str) -> String {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let begun = with(cluster.router(node), Method::POST, "/_session", &json, LOGIN).await;
+    assert_eq!(
+        (begun.0, begun.1),
+        (200, json!({"ok": true, "name": "admin", "roles": ["_admin"]}))
+    );
+    begun.2.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_lets_in_until_it_is_old_or_the_password_changes() {
+    let cluster = cluster();
+    let cookie = begin(&cluster, A).await;
+    let look = async |node: &str, path: &str, cookie: &str| {
+        with(cluster.router(node), Method::GET, path, &[(header::COOKIE, cookie)], "").await
+    };
+    let (status, session, set) = look(A, "/_session", &cookie).await;
+    assert_eq!((status, set), (200, None));
+    assert_eq!(session.pointer("/info/authenticated"), Some(&json!("cookie")));
+    assert_eq!(look(B, "/_all_dbs", &cookie).await.0, 200, "one secret");
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let renewed = look(A, "/_all_dbs", &cookie).await.2.unwrap();
+    tokio::time::sleep(Duration::from_secs(540)).await;
+    let (status, refusal, _) = look(A, "/_all_dbs", &cookie).await;
+    assert_eq!((status, refusal["reason"].as_str()), (401, Some("You are not a server admin.")));
+    assert_eq!(look(A, "/_all_dbs", &renewed).await.0, 200);
+    cluster.faults().password("admin", "other");
+    assert_eq!(look(A, "/_all_dbs", &renewed).await.0, 401);
+    assert_eq!(cluster.failed_logins(A, "admin"), 0, "a session is never counted");
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let (status, refusal, set) =
+        with(cluster.router(A), Method::POST, "/_session", &json, LOGIN).await;
+    let wrong = Some("Name or password is incorrect.");
+    assert_eq!((status, refusal["reason"].as_str()), (401, wrong));
+    assert_eq!((set.as_deref(), cluster.failed_logins(A, "admin")), (Some("AuthSession="), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_another_secret_does_not_know_a_session_that_is_passed_on() {
+    let cluster = cluster();
+    cluster.world(|world| world.set(B, "chttpd_auth", "secret", "its own"));
+    let cookie = begin(&cluster, A).await;
+    let look = async |path: String| {
+        with(cluster.router(A), Method::GET, &path, &[(header::COOKIE, &cookie)], "").await
+    };
+    let behind = look(format!("/_node/{B}/_session")).await;
+    assert_eq!((behind.0, behind.1.pointer("/userCtx/name")), (200, Some(&Value::Null)));
+    assert_eq!(look(format!("/_node/{B}/_active_tasks")).await.0, 401);
+    assert_eq!(look(format!("/_node/{B}/_all_dbs")).await.0, 200);
+    assert_eq!(look(format!("/_node/{B}/_config/admins")).await.0, 200);
+    assert_eq!(get(&cluster, &format!("/_node/{B}/_active_tasks")).await.0, 200);
+    cluster.world(|world| world.set(A, "chttpd", "require_valid_user", "true"));
+    let anonymous = with(cluster.router(A), Method::GET, "/_session", &[], "").await;
+    assert_eq!(
+        (anonymous.0, anonymous.1["reason"].as_str()),
+        (401, Some("Authentication required."))
+    );
+    begin(&cluster, A).await;
+    let handlers = "{chttpd_auth, default_authentication_handler}";
+    cluster.world(|world| world.set(A, "chttpd", "authentication_handlers", handlers));
+    assert_eq!(look("/_all_dbs".to_owned()).await.0, 401);
+}

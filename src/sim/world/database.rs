@@ -1,6 +1,6 @@
 //! What the cluster as a whole tells of a database: sums over one copy of each range.
 
-use super::{Sizes, ViewInfo, World, files::File};
+use super::{By, Sizes, ViewInfo, World, files::File};
 use crate::{
     sim::{
         catalog::{Db, range_at, range_of_doc},
@@ -182,7 +182,7 @@ impl World {
     /// Starts to compact every copy of a database on nodes that are up.
     pub(in crate::sim) fn compact_all(&mut self, db: &str) -> Result<(), Gone> {
         for file in self.copies_of(self.found(db)?) {
-            self.start_shard(file);
+            self.start_shard(file, By::Request);
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl World {
         let place = self.catalog.like(found).and_then(|like| super::index::index_place(like, ddoc));
         let place = place.ok_or(Gone::Design)?;
         for file in self.copies_of(found) {
-            self.start_index(file, place);
+            self.start_index(file, place, By::Request);
         }
         Ok(())
     }

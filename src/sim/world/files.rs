@@ -39,6 +39,16 @@ impl File {
             Self::Extra(_) => None,
         }
     }
+
+    /// Whether both are copies of one range of one database.
+    pub(super) fn is_copy_of(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Copy { db, range, .. }, Self::Copy { db: its_db, range: its_range, .. }) => {
+                db == its_db && range == its_range
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The databases every node keeps for itself.

@@ -5,7 +5,7 @@
 //! process, as CouchDB does.
 
 use super::{
-    StartError, Task, TaskKind, World,
+    By, Compaction, End, StartError, Task, TaskKind, World,
     files::File,
     index::{Built, index_place},
 };
@@ -41,6 +41,19 @@ impl JobKey {
     pub(super) const fn is_index(self) -> bool {
         matches!(self.what, What::Index(_) | What::Build(_))
     }
+
+    const fn is_build(self) -> bool {
+        matches!(self.what, What::Build(_))
+    }
+}
+
+/// What a job costs.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// Bytes it works through.
+    work: u64,
+    /// Bytes of disk it takes at its peak, with what an earlier run left.
+    needed: u64,
 }
 
 /// A job that runs.
@@ -94,7 +107,7 @@ impl World {
     /// When there is no such file, or its node is down.
     pub fn compact(&mut self, node: &str, file: &str) -> Result<bool, StartError> {
         let file = self.file_up(node, file)?;
-        Ok(self.start_shard(file))
+        Ok(self.start_shard(file, By::Request))
     }
 
     /// Starts to compact one copy of a view index, on whatever range it lies; false: a
@@ -106,7 +119,7 @@ impl World {
         let file = self.file_up(node, file)?;
         let File::Copy { db, .. } = file else { return Err(StartError::NoDesign) };
         let place = self.catalog.like(db).and_then(|like| index_place(like, ddoc));
-        Ok(self.start_index(file, place.ok_or(StartError::NoDesign)?))
+        Ok(self.start_index(file, place.ok_or(StartError::NoDesign)?, By::Request))
     }
 
     fn file_up(&self, node: &str, file: &str) -> Result<File, StartError> {
@@ -125,7 +138,7 @@ impl World {
         }
     }
 
-    pub(super) fn start_shard(&mut self, file: File) -> bool {
+    pub(super) fn start_shard(&mut self, file: File, by: By) -> bool {
         let (Some(stock), Some(held)) = (self.stock(file), self.held_at(file, self.now)) else {
             return false;
         };
@@ -134,10 +147,10 @@ impl World {
         let job = self.job(held, held.docs.saturating_add(held.deleted), bytes, leftover);
         let needed = bytes.0.saturating_add(bytes.1);
         let active = self.sizes_of(file).map_or(0, |sizes| sizes.active);
-        self.start(JobKey { file, what: What::Shard }, job, active, needed)
+        self.start(JobKey { file, what: What::Shard }, job, Cost { work: active, needed }, Some(by))
     }
 
-    pub(super) fn start_index(&mut self, file: File, place: usize) -> bool {
+    pub(super) fn start_index(&mut self, file: File, place: usize, by: By) -> bool {
         let (Some(sizes), Some(held)) =
             (self.index_sizes(file, place), self.held_at(file, self.now))
         else {
@@ -145,7 +158,8 @@ impl World {
         };
         let job = self.job(held, held.docs.saturating_mul(2), (sizes.active, 0), 0.0);
         let key = JobKey { file, what: What::Index(place) };
-        self.start(key, job, sizes.active, sizes.active)
+        let cost = Cost { work: sizes.active, needed: sizes.active };
+        self.start(key, job, cost, Some(by))
     }
 
     pub(super) fn start_build(&mut self, file: File, place: usize) -> bool {
@@ -158,7 +172,7 @@ impl World {
         let rate = self.config.index_rate.max(1);
         let work = behind.saturating_mul(self.config.compaction_rate) / rate;
         let job = Job { base: Held { seq: built, ..held }, ..self.job(held, behind, (0, 0), 0.0) };
-        self.start(JobKey { file, what: What::Build(place) }, job, work, 0)
+        self.start(JobKey { file, what: What::Build(place) }, job, Cost { work, needed: 0 }, None)
     }
 
     fn job(&self, held: Held, changes: u64, bytes: (u64, u64), from: f64) -> Job {
@@ -176,8 +190,9 @@ impl World {
         }
     }
 
-    /// Starts a job over `work` bytes that needs `needed` more bytes of disk than it has.
-    fn start(&mut self, key: JobKey, job: Job, work: u64, needed: u64) -> bool {
+    /// Starts a job; a compaction says by whom.
+    fn start(&mut self, key: JobKey, job: Job, cost: Cost, by: Option<By>) -> bool {
+        let Cost { work, needed } = cost;
         let Some(node) = self.node_of(key.file).filter(|node| self.is_up(*node)) else {
             return false;
         };
@@ -195,8 +210,62 @@ impl World {
         let whole = Duration::try_from_secs_f64(whole).unwrap_or(Duration::MAX / 4);
         let length = whole.mul_f64((until - job.from).clamp(0.0, 1.0));
         let ends = self.now.saturating_add(length.max(self.config.shortest_job));
+        if let Some(by) = by {
+            self.note_start(key, node, needed.saturating_sub(has), by);
+        }
         self.run(key, Job { until, ends, ..job });
         true
+    }
+
+    fn note_start(&mut self, key: JobKey, node: u32, needed: u64, by: By) {
+        let others: Vec<JobKey> =
+            self.jobs.keys().copied().filter(|other| !other.is_build()).collect();
+        let compaction = Compaction {
+            node: self.nodes.get(node as usize).map_or_else(String::new, |it| it.node.name.clone()),
+            shard: self.name_of(key.file).unwrap_or_default(),
+            ddoc: self.ddoc_of(key),
+            by,
+            began: self.now,
+            beside: others.iter().filter(|it| self.node_of(it.file) == Some(node)).count(),
+            beside_in_cluster: others.len(),
+            other_copy: others.iter().any(|other| {
+                other.what == key.what && other.file != key.file && other.file.is_copy_of(key.file)
+            }),
+            available: self.available(node),
+            needed,
+            before: self.bytes_of(key),
+            end: None,
+        };
+        self.chronicle.began(key, compaction);
+    }
+
+    fn note_end(&mut self, key: JobKey, swapped: bool) {
+        let after = self.bytes_of(key);
+        self.chronicle.ended(key, End { at: self.now, after, swapped });
+    }
+
+    /// Bytes of the file a job works on.
+    fn bytes_of(&self, key: JobKey) -> u64 {
+        let sizes = match key.what {
+            What::Shard => self.sizes_of(key.file),
+            What::Index(place) | What::Build(place) => self.index_sizes(key.file, place),
+        };
+        sizes.map_or(0, |sizes| sizes.file)
+    }
+
+    fn ddoc_of(&self, key: JobKey) -> Option<String> {
+        match key.what {
+            What::Shard => None,
+            What::Index(place) | What::Build(place) => {
+                Some(format!("_design/{}", self.design(key.file, place)?.name))
+            }
+        }
+    }
+
+    /// Every compaction that began, whoever started it, oldest first.
+    #[must_use]
+    pub fn compactions(&self) -> Vec<Compaction> {
+        self.chronicle.kept()
     }
 
     fn run(&mut self, key: JobKey, job: Job) {
@@ -214,7 +283,10 @@ impl World {
         self.ends.remove(&(job.ends, key));
         let Some(held) = self.held_at(key.file, self.now) else { return };
         match key.what {
-            _ if job.until < 1.0 => self.leave_temporary(key, &job),
+            _ if job.until < 1.0 => {
+                self.leave_temporary(key, &job);
+                self.note_end(key, false);
+            }
             What::Shard => self.end_pass(key, job, held),
             What::Index(place) => {
                 let seq = self.index_seq(key.file, place, held);
@@ -222,6 +294,7 @@ impl World {
                 let factor = between(mix(place as u64, held.docs), 0.97, 1.02);
                 let start = ViewSwap { seq, file: times(active, factor) };
                 self.change_index(key.file, place, |state| state.start = start);
+                self.note_end(key, true);
             }
             What::Build(place) => {
                 let follows = self.design(key.file, place).is_some_and(|design| design.autoupdate);
@@ -259,6 +332,7 @@ impl World {
         touched.swap = Some(stock.swapped(job.base, held));
         touched.leftover = 0;
         touched.resume = 0.0;
+        self.note_end(key, true);
     }
 
     /// Ends jobs without a result, as a restart or a full disk does.
@@ -268,6 +342,7 @@ impl World {
             if let Some(job) = self.jobs.remove(&key) {
                 self.ends.remove(&(job.ends, key));
                 self.leave_temporary(key, &job);
+                self.note_end(key, false);
             }
         }
     }
@@ -324,7 +399,6 @@ impl World {
     fn task(&self, key: JobKey, job: &Job) -> Option<Task> {
         let node = self.nodes.get(self.node_of(key.file)? as usize)?.node.name.clone();
         let done = job.done(self.now);
-        let ddoc = |place| Some(format!("_design/{}", self.design(key.file, place)?.name));
         let (kind, total_changes, part) = match key.what {
             What::Shard => {
                 let at = PHASES.iter().position(|(_, end)| done < *end).unwrap_or(PHASES.len() - 1);
@@ -335,12 +409,12 @@ impl World {
                 let total = job.changes.saturating_mul(merges);
                 (TaskKind::Database { phase }, total, (done - begin) / (end - begin))
             }
-            What::Index(place) => {
+            What::Index(_) => {
                 let ids = done < 0.3;
                 let (phase, view) = if ids { ("ids", None) } else { ("view", Some(0)) };
-                (TaskKind::View { ddoc: ddoc(place)?, phase, view }, job.changes, done)
+                (TaskKind::View { ddoc: self.ddoc_of(key)?, phase, view }, job.changes, done)
             }
-            What::Build(place) => (TaskKind::Indexer { ddoc: ddoc(place)? }, job.changes, done),
+            What::Build(_) => (TaskKind::Indexer { ddoc: self.ddoc_of(key)? }, job.changes, done),
         };
         Some(Task {
             node,

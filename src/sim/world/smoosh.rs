@@ -4,7 +4,7 @@
 //! themselves (fleets are left alone), compacts one at a time, the most bloated first,
 //! and stops where `concurrency` of its channels is set to 0.
 
-use super::{Sizes, World, files::File};
+use super::{By, Sizes, World, files::File};
 use std::time::Duration;
 
 /// How often a node looks for something to compact.
@@ -171,8 +171,10 @@ impl World {
                 .filter(|candidate| !off(candidate.channel))
                 .max_by(|a, b| b.channel.cmp(&a.channel).then(a.priority.total_cmp(&b.priority)));
             match best {
-                Some(Candidate { file, place: None, .. }) => self.start_shard(file),
-                Some(Candidate { file, place: Some(place), .. }) => self.start_index(file, place),
+                Some(Candidate { file, place: None, .. }) => self.start_shard(file, By::Smoosh),
+                Some(Candidate { file, place: Some(place), .. }) => {
+                    self.start_index(file, place, By::Smoosh)
+                }
                 None => false,
             };
         }

@@ -194,6 +194,34 @@ fn a_full_disk_ends_a_compaction_and_the_next_one_goes_on_from_there() {
 }
 
 #[test]
+fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() {
+    let mut world =
+        world(Database { q: 1, docs: 1_000_000, bloat: 4.0, ..Database::new("orders") });
+    let file = first_file(&world);
+    for (at, node) in [(1, A), (2, "couchdb@b")] {
+        world.advance(secs(at));
+        assert_eq!(world.compact(node, &file), Ok(true));
+        assert_eq!(world.compact(node, &file), Ok(false), "a second start is none");
+    }
+    let told = |world: &World| -> Vec<(String, usize, usize, bool, Option<bool>)> {
+        let all = world.compactions().into_iter();
+        all.map(|it| {
+            let swapped = it.end.map(|end| end.swapped);
+            (it.node, it.beside, it.beside_in_cluster, it.other_copy, swapped)
+        })
+        .collect()
+    };
+    let line = |node: &str, others, swapped| (node.to_owned(), 0, others, others > 0, swapped);
+    assert_eq!(told(&world), [line(A, 0, None), line("couchdb@b", 1, None)]);
+    world.stop_node("couchdb@b");
+    world.advance(secs(3_600));
+    assert_eq!(told(&world), [line(A, 0, Some(true)), line("couchdb@b", 1, Some(false))]);
+    let first = world.compactions().swap_remove(0);
+    let after = first.end.map_or(0, |end| end.after);
+    assert!(after < first.before && first.needed > 0 && first.by == By::Request, "{first:?}");
+}
+
+#[test]
 fn a_stopped_node_loses_its_jobs_and_the_cluster_goes_on_without_it() {
     let database = Database { docs: 10_000_000, q: 1, ..Database::new("a") };
     let mut world = world(database);

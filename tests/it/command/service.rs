@@ -1,6 +1,7 @@
 //! A service from its start to its end.
 
 use super::{NODES, PASSWORD, PATIENCE, Site, recliner, world};
+use recliner::sim::Exchange;
 use serde_json::Value;
 use std::{collections::BTreeSet, process::Stdio, time::Duration};
 use tokio::{
@@ -81,7 +82,7 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).await.unwrap();
     assert!(!rest.contains("panicked") && !rest.contains(PASSWORD), "{rest}");
-    assert!(site.cluster.wire().iter().all(|it| it.method == http::Method::GET));
+    assert!(site.cluster.wire().iter().all(Exchange::is_reading));
     let words = ["explain", "nothing", "--recliner.url", &base];
     recliner(&words, &[]).await.refuses(1, &[&base]);
 }

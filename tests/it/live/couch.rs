@@ -7,7 +7,7 @@ use recliner::{
     config::{self, Flags},
     couch::Transport,
     plan::Plan,
-    service::{Tasks, Watch},
+    service::{Surroundings, Tasks, Watch},
     target::{Kind, ShardName, State},
 };
 use reqwest::Method;
@@ -182,8 +182,10 @@ impl Couch {
         let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
         let registry = prometheus::Registry::new();
         let mut watch =
-            Watch::start(&settings, transport, Clock::System, &registry, &mut tasks, &stop)
-                .expect("the settings are sound");
+            Watch::start(&settings, transport, Clock::System, &registry, &mut tasks, &stop, |_| {
+                Surroundings::none()
+            })
+            .expect("the settings are sound");
         let looked = async {
             let status = watch
                 .scanner
@@ -201,7 +203,7 @@ impl Couch {
     }
 
     /// Every file of the databases that begin with `prefix`, by the id of its target.
-    async fn there(&self, prefix: &str) -> BTreeMap<String, Db> {
+    pub(super) async fn there(&self, prefix: &str) -> BTreeMap<String, Db> {
         let mut there = BTreeMap::new();
         for node in self.nodes().await {
             for file in self.files(&node, prefix).await {
@@ -211,37 +213,36 @@ impl Couch {
         there
     }
 
-    /// A sweep during which no file below `prefix` changed: CouchDB writes checkpoints of
-    /// its own at any time.
-    pub(super) async fn still_sweep(
+    /// A sweep, and what `look` saw both before it and after it: CouchDB writes checkpoints of
+    /// its own at any time, and only what stood still can be held against the sweep.
+    pub(super) async fn still_sweep<T: PartialEq>(
         &self,
         yaml: &str,
-        prefix: &str,
-    ) -> (Arc<Plan>, Arc<recliner::scanner::Status>) {
+        look: impl AsyncFn() -> T,
+    ) -> (Arc<Plan>, Arc<recliner::scanner::Status>, T) {
         let still = async {
             loop {
-                let before = self.there(prefix).await;
-                let seen = self.sweep(yaml).await;
-                if self.there(prefix).await == before {
-                    return seen;
+                let before = look().await;
+                let (plan, status) = self.sweep(yaml).await;
+                if look().await == before {
+                    return (plan, status, before);
                 }
                 time::sleep(Duration::from_secs(1)).await;
             }
         };
         time::timeout(PATIENCE, still).await.expect("the cluster comes to rest")
     }
+}
 
-    /// Whether what recliner sees of the databases that begin with `prefix` is what CouchDB
-    /// says of them: every file on every node with its numbers.
-    pub(super) async fn agrees(&self, plan: &Plan, prefix: &str) {
-        let there = self.there(prefix).await;
-        assert!(!there.is_empty(), "there is something to see");
-        let mut seen = dbs_seen(plan);
-        let of_prefix: BTreeSet<String> = targets(plan, Kind::Db)
-            .filter(|target| target.db_name().db.starts_with(prefix))
-            .map(|target| target.id().to_string())
-            .collect();
-        seen.retain(|id, _| of_prefix.contains(id));
-        assert_eq!(seen, there);
-    }
+/// Whether what recliner sees of the databases that begin with `prefix` is what CouchDB said
+/// of them: every file on every node with its numbers.
+pub(super) fn agrees(plan: &Plan, prefix: &str, there: &BTreeMap<String, Db>) {
+    assert!(!there.is_empty(), "there is something to see");
+    let mut seen = dbs_seen(plan);
+    let of_prefix: BTreeSet<String> = targets(plan, Kind::Db)
+        .filter(|target| target.db_name().db.starts_with(prefix))
+        .map(|target| target.id().to_string())
+        .collect();
+    seen.retain(|id, _| of_prefix.contains(id));
+    assert_eq!(&seen, there);
 }

@@ -29,7 +29,13 @@ pub(super) const NODES: [&str; 3] = ["couchdb@a", "couchdb@b", "couchdb@c"];
 pub(super) struct Seen {
     pub(super) host: String,
     pub(super) path: String,
+    /// Whether it begins a session.
+    pub(super) login: bool,
+    /// The password, in whichever way it came.
     pub(super) password: Option<String>,
+    /// The secret of the server that made its cookie, where it came with one: no server
+    /// counts those.
+    pub(super) secret: Option<String>,
 }
 
 /// What a test makes of a request before the cluster answers it.
@@ -40,6 +46,8 @@ pub(super) type Rule = Arc<dyn Fn(&Seen) -> Option<Response> + Send + Sync>;
 pub(super) struct Cluster {
     /// The right password of each server, by node.
     pub(super) passwords: watch::Sender<[&'static str; 3]>,
+    /// Each server's secret, by which it knows sessions; `None` where it knows none.
+    pub(super) sessions: watch::Sender<[Option<&'static str>; 3]>,
     log: mpsc::Sender<Seen>,
     rule: Rule,
     /// How long each answer takes.
@@ -74,6 +82,7 @@ impl Cluster {
         let (log, seen) = mpsc::channel(100_000);
         let cluster = Self {
             passwords: watch::Sender::new(["right"; 3]),
+            sessions: watch::Sender::new([Some("s"); 3]),
             log,
             rule: Arc::new(rule),
             delay: Duration::from_millis(10),
@@ -87,14 +96,19 @@ impl Cluster {
         let cluster = self.clone();
         Router::new().fallback(move |request: Request| {
             let cluster = cluster.clone();
-            let seen = seen_of(&request);
-            async move { cluster.answer(seen).await }
+            async move { cluster.answer(seen_of(request).await).await }
         })
     }
 
-    fn accepts(&self, node: &str, seen: &Seen) -> bool {
+    /// What a login comes to on a node: its words where it is wrong, else whether it is
+    /// known.
+    fn login(&self, node: &str, seen: &Seen) -> Result<bool, &'static str> {
         let at = NODES.iter().position(|name| *name == node).unwrap_or_default();
-        seen.password.as_deref() == Some(self.passwords.borrow()[at])
+        let right = seen.password.as_deref() == Some(self.passwords.borrow()[at]);
+        if seen.secret.is_none() {
+            return if right { Ok(true) } else { Err(BAD_LOGIN) };
+        }
+        Ok(right && seen.secret.as_deref() == self.sessions.borrow()[at])
     }
 
     async fn answer(&self, seen: Seen) -> Response {
@@ -111,13 +125,24 @@ impl Cluster {
 
     fn answer_as_couchdb(&self, seen: &Seen) -> Response {
         let here = format!("couchdb@{}", seen.host);
-        if !self.accepts(&here, seen) {
-            return json(401, BAD_LOGIN);
+        let known = match self.login(&here, seen) {
+            Ok(known) => known,
+            Err(bad) => return json(401, bad),
+        };
+        if seen.login {
+            let at = NODES.iter().position(|name| *name == here).unwrap_or_default();
+            let secret = self.sessions.borrow()[at].unwrap_or("switched off");
+            let password = seen.password.as_deref().unwrap_or_default();
+            let cookie = format!("AuthSession={secret}.{password}; Path=/; Max-Age=600");
+            let mut begun = json(200, r#"{"ok":true,"name":"adm","roles":["_admin"]}"#);
+            begun.headers_mut().insert(header::SET_COOKIE, cookie.parse().unwrap());
+            return begun;
         }
         let path = seen.path.split('?').next().unwrap();
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         match parts.as_slice() {
-            ["_session"] => session(),
+            ["_session"] => session(known),
+            _ if !known => json(401, NOT_ADMIN),
             ["_up"] => json(404, r#"{"status":"maintenance_mode"}"#),
             ["_membership"] => json(200, r#"{"all_nodes":[],"cluster_nodes":[]}"#),
             ["_node", "_local"] => json(200, &format!(r#"{{"name":"{here}"}}"#)),
@@ -125,11 +150,13 @@ impl Cluster {
                 json(200, &format!(r#"{{"channels":{{"{here}":{{"active":1}}}}}}"#))
             }
             ["_node", node, rest @ ..] => {
-                if !self.accepts(node, seen) {
-                    return json(401, BAD_LOGIN);
-                }
+                let known = match self.login(node, seen) {
+                    Ok(known) => known,
+                    Err(bad) => return json(401, bad),
+                };
                 match rest {
-                    ["_session"] => session(),
+                    ["_session"] => session(known),
+                    _ if !known => json(401, NOT_ADMIN),
                     ["_all_dbs"] => json(200, r#"["_dbs"]"#),
                     [name] => shard(name),
                     _ => json(404, r#"{"error":"not_found","reason":"missing"}"#),
@@ -141,22 +168,51 @@ impl Cluster {
     }
 }
 
-fn seen_of(request: &Request) -> Seen {
+async fn seen_of(request: Request) -> Seen {
+    let (head, body) = request.into_parts();
     let text =
-        |name| request.headers().get(name).map(|value: &http::HeaderValue| value.to_str().unwrap());
-    let password = text(header::AUTHORIZATION).map(|basic| {
+        |name| head.headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap());
+    let basic = text(header::AUTHORIZATION).map(|basic| {
         let login = STANDARD.decode(basic.strip_prefix("Basic ").unwrap()).unwrap();
         String::from_utf8(login).unwrap().strip_prefix("adm:").unwrap().to_owned()
     });
+    let cookie = text(header::COOKIE).map(|cookie| {
+        let (secret, password) =
+            cookie.strip_prefix("AuthSession=").unwrap().split_once('.').unwrap();
+        (secret.to_owned(), password.to_owned())
+    });
+    assert!(basic.is_none() || cookie.is_none(), "one of both");
+    let login = head.method == http::Method::POST;
+    let form = if login {
+        let body = axum::body::to_bytes(body, 4096).await.unwrap();
+        let form: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (&form["name"], text(header::CONTENT_TYPE)),
+            (&"adm".into(), Some("application/json"))
+        );
+        form["password"].as_str().map(str::to_owned)
+    } else {
+        None
+    };
+    let (secret, by_cookie) = cookie.unzip();
     Seen {
         host: text(header::HOST).unwrap().split(':').next().unwrap().to_owned(),
-        path: request.uri().path_and_query().unwrap().to_string(),
-        password,
+        path: head.uri.path_and_query().unwrap().to_string(),
+        login,
+        password: basic.or(form).or(by_cookie),
+        secret,
     }
 }
 
-fn session() -> Response {
-    json(200, r#"{"ok":true,"userCtx":{"name":"adm","roles":["_admin"]}}"#)
+fn session(known: bool) -> Response {
+    json(
+        200,
+        if known {
+            r#"{"ok":true,"userCtx":{"name":"adm","roles":["_admin"]}}"#
+        } else {
+            r#"{"ok":true,"userCtx":{"name":null,"roles":[]}}"#
+        },
+    )
 }
 
 /// A response whose body never ends.
@@ -208,7 +264,11 @@ pub(super) fn drain(seen: &mut mpsc::Receiver<Seen>) -> Vec<Seen> {
 
 /// Paths of what has arrived since the last look.
 pub(super) fn paths(seen: &mut mpsc::Receiver<Seen>) -> Vec<String> {
-    drain(seen).into_iter().map(|seen| format!("{} {}", seen.host, seen.path)).collect()
+    let words = |seen: Seen| {
+        let post = if seen.login { "POST " } else { "" };
+        format!("{} {post}{}", seen.host, seen.path)
+    };
+    drain(seen).into_iter().map(words).collect()
 }
 
 /// How long `work` takes on tokio's clock, with a limit so that nothing hangs.

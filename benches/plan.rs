@@ -1,0 +1,109 @@
+//! A plan for a million targets that wait: where the limits leave room for a few, and where
+//! there is room but no space, so that every one of them is looked at.
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use recliner::{
+    channel::{Channels, Mode},
+    clock::Moment,
+    disk::{Disks, Space, Volume},
+    facts::{Facts, Known, Measured, Source},
+    plan::{Conditions, Queues, Rules},
+    settings::limits::Limits,
+    snapshot::{DbName, Draft, Snapshot},
+    target::Range,
+};
+use std::{hint::black_box, sync::Arc};
+
+const TARGETS: u32 = 1_000_000;
+const NOW: Moment = Moment::from_unix(1_795_222_434);
+
+/// A number that looks random and is the same in every run.
+fn mixed(seed: u64) -> u64 {
+    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// A million copies on so many nodes, each of which the first channel takes.
+fn million(nodes: u32) -> Arc<Snapshot> {
+    let mut draft = Draft::new(100);
+    let nodes: Vec<_> = (0..nodes)
+        .map(|at| {
+            let node = draft.node(&format!("couchdb@{at}"));
+            draft.change_node(node, |node| node.member = true);
+            node
+        })
+        .collect();
+    for at in 0..TARGETS {
+        let name = format!("{:040}", at / 8);
+        let db = draft.db(DbName { db: &name, suffix: ".1795222434" });
+        let from = (at % 8) << 29;
+        let node = nodes[at as usize / 8 % nodes.len()];
+        let ix = draft.db_target(node, db, Some(Range { from, to: from + ((1 << 29) - 1) }));
+        let active = (1 << 20) + mixed(u64::from(at)) % (1 << 30);
+        let facts = Facts {
+            file: Known::new(active * 3 + mixed(u64::from(at) + 1) % (1 << 31)),
+            active: Known::new(active),
+            measured_at: Some(Measured { at: NOW, by: Source::Http }),
+            ..Facts::default()
+        };
+        draft.set_facts(ix, facts);
+    }
+    draft.publish(NOW)
+}
+
+/// Every node with a volume that has so many bytes free.
+fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
+    let volumes = snapshot.nodes().iter().skip(1).map(|node| Volume {
+        name: Arc::clone(&node.name),
+        nodes: vec![Arc::clone(&node.name)],
+        space: Some(Space { available, size: None, at: NOW }),
+        falling_since: None,
+        problem: None,
+    });
+    let disks = Arc::new(Disks { volumes: volumes.collect() });
+    Conditions { disks, ..Conditions::default() }
+}
+
+fn bench(criterion: &mut Criterion) {
+    let mut channels = Channels::default();
+    for channel in &mut channels.list {
+        channel.capacity = TARGETS as usize;
+    }
+    let channels = Arc::new(channels);
+    let few = Limits::default();
+    let many = Limits { per_node: 1_000, cluster: 1_000, bytes_per_hour: u64::MAX, ..few };
+    let mut group = criterion.benchmark_group("plan");
+    group.sample_size(20);
+    for nodes in [1, 100] {
+        let snapshot = million(nodes);
+        let mut queues = Queues::new(Arc::clone(&channels));
+        queues.follow(&snapshot, NOW);
+        for (name, available, limits) in [
+            ("space for all", u64::MAX, few),
+            ("space for all, limits of a thousand jobs", u64::MAX, many),
+            ("space for none", 1 << 20, few),
+        ] {
+            let conditions = conditions(&snapshot, available);
+            let rules = Rules { mode: Mode::Enforce, limits, ..Rules::default() };
+            let rules = Arc::new(rules);
+            let plan = queues.publish(&snapshot, &conditions, &rules, NOW);
+            let waiting: usize = plan.queues.iter().map(|queue| queue.waiting.len()).sum();
+            assert!(waiting * 10 > TARGETS as usize * 9, "{waiting} wait");
+            assert_eq!(plan.starts.is_empty(), available < 1 << 30);
+            group.bench_function(
+                BenchmarkId::new(format!("1M on {nodes} nodes"), name),
+                |bencher| {
+                    bencher.iter(|| {
+                        black_box(queues.publish(black_box(&snapshot), &conditions, &rules, NOW))
+                    });
+                },
+            );
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

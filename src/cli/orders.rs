@@ -1,0 +1,133 @@
+//! Commands that order a running recliner to do something.
+//!
+//! Owns how each order is put and how its answer reads; the rules are the service's.
+
+use super::{
+    Exit, Failure,
+    args::{CompactArgs, FlushArgs, Format, OrderArgs, ReleaseArgs, ResumeArgs, SuspendArgs},
+    print, print_json, printable,
+};
+use serde_json::{Value, json};
+
+/// `recliner suspend`.
+pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
+    let body = json!({ "scope": args.scope, "why": args.why });
+    let scope = covered(&args.scope);
+    order(&args.order, "suspend", &body, |done| {
+        let since = printable(done["since"].as_str().unwrap_or("?"));
+        let text = match done["already"].as_bool() {
+            Some(true) => format!("{scope} was suspended already, since {since}."),
+            _ => format!("{scope} is suspended since {since}: nothing new is started."),
+        };
+        let running = match done["running"].as_u64() {
+            Some(0) => String::new(),
+            Some(1) => {
+                "\nOne compaction runs on to its end: CouchDB has no verb to stop it.".into()
+            }
+            Some(many) => {
+                format!(
+                    "\n{many} compactions run on to their ends: CouchDB has no verb to stop them."
+                )
+            }
+            None => "\nWhat runs goes on to its end: CouchDB has no verb to stop it.".into(),
+        };
+        text + &running
+    })
+    .await
+}
+
+/// `recliner resume`.
+pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
+    let body = json!({ "scope": args.scope });
+    order(&args.order, "resume", &body, |done| {
+        let lifted = words(&done["lifted"]);
+        let mut text = match lifted.is_empty() {
+            true => format!("Nothing to resume: {} was not suspended.", covered(&args.scope)),
+            false => format!("Resumed: {}.", lifted.join(", ")),
+        };
+        let remaining = words(&done["remaining"]);
+        if !remaining.is_empty() {
+            text.push_str(&format!("\nStill suspended: {}.", remaining.join(", ")));
+        }
+        text
+    })
+    .await
+}
+
+/// `recliner compact`.
+pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
+    let body = json!({ "target": args.target, "force": args.force });
+    order(&args.order, "compact", &body, |done| {
+        let mut text = format!("Started {}.", printable(&args.target));
+        for request in words(&done["requests"]) {
+            text.push_str(&format!("\n  {request}"));
+        }
+        text
+    })
+    .await
+}
+
+/// `recliner release`.
+pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
+    let body = json!({ "target": args.target, "all": args.all });
+    order(&args.order, "release", &body, |done| {
+        let released = words(&done["targets"]);
+        match released.is_empty() {
+            true => "Nothing was in quarantine.".to_owned(),
+            false => format!("Released:\n  {}", released.join("\n  ")),
+        }
+    })
+    .await
+}
+
+/// `recliner rescan`.
+pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, Failure> {
+    order(&args, "rescan", &json!({}), |done| {
+        let says = match done["begins"].as_bool() {
+            Some(true) => "A sweep begins.",
+            _ => "A sweep runs; another begins behind it.",
+        };
+        says.to_owned()
+    })
+    .await
+}
+
+/// `recliner flush`.
+pub(super) async fn flush(args: FlushArgs) -> Result<Exit, Failure> {
+    let body = json!({ "node": args.node, "channel": args.channel });
+    order(&args.order, "flush", &body, |done| match done["targets"].as_u64() {
+        Some(1) => "1 target left its queue.".to_owned(),
+        Some(many) => format!("{many} targets left their queues."),
+        None => "The queues were emptied.".to_owned(),
+    })
+    .await
+}
+
+/// Gives an order and prints its answer, in words by `tell`.
+async fn order(
+    args: &OrderArgs,
+    name: &str,
+    body: &Value,
+    tell: impl FnOnce(&Value) -> String,
+) -> Result<Exit, Failure> {
+    let done = args.service.client()?.post(&format!("/api/v1/{name}"), body).await?;
+    match args.format {
+        Format::Json => print_json(&done)?,
+        Format::Table => print(&(tell(&done) + "\n"))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// A scope as the start of a sentence.
+fn covered(scope: &str) -> String {
+    match scope.split_once(':') {
+        Some((kind, name)) => {
+            format!("{} {}", if kind == "node" { "Node" } else { "Channel" }, printable(name))
+        }
+        None => "Everything".to_owned(),
+    }
+}
+
+fn words(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(printable).collect()
+}

@@ -1,0 +1,237 @@
+//! One start, from the plan to CouchDB's answer.
+
+use super::{
+    Hands, Order,
+    check::{self, Fresh, Wanted},
+};
+use crate::{
+    clock::Clock,
+    facts::Facts,
+    follower,
+    inventory::{Databases, Lane, Observation, Source, Stage, TaskSeen},
+    memory::{Intent, IntentKey},
+    plan::{Plan, Start},
+    scanner,
+    snapshot::{Ix, NodeIx, Snapshot, TargetRef},
+    target::{CLUSTER, Kind},
+};
+use futures::{StreamExt, future};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio::{sync::watch, time};
+
+/// How long the reading before a start may take. Room on a node is not kept for one that
+/// cannot be read.
+const READS: Duration = Duration::from_secs(15);
+
+/// What every attempt uses.
+#[derive(Clone, Debug)]
+pub(super) struct Tools {
+    pub(super) clock: Clock,
+    pub(super) source: watch::Receiver<Arc<dyn Source>>,
+    pub(super) hands: watch::Receiver<Arc<dyn Hands>>,
+    pub(super) plans: watch::Receiver<Arc<Plan>>,
+    pub(super) follower: follower::Handle,
+    pub(super) scanner: scanner::Handle,
+}
+
+/// What is decided about a start.
+#[derive(Debug)]
+pub(super) enum Decided {
+    /// It is kept durably; the request goes out. With the number of starts so far.
+    Goes { key: IntentKey, order: Order, taken: u64 },
+    /// It is off; why.
+    Off(String),
+}
+
+impl Tools {
+    /// Reads once more, checks, and has the start kept.
+    pub(super) async fn decide(self, plan: Arc<Plan>, start: Start) -> Decided {
+        match self.prepared(&plan, &start).await {
+            Ok((intent, order)) => {
+                let key = intent.key();
+                match self.follower.starting(intent).await {
+                    Ok(taken) => Decided::Goes { key, order, taken },
+                    Err(why) => Decided::Off(why.to_string()),
+                }
+            }
+            Err(why) => {
+                // The plan was made from what does not hold any more.
+                let _full = self.scanner.send(scanner::Command::Reread(vec![start.ix]));
+                Decided::Off(why)
+            }
+        }
+    }
+
+    /// Sends the request and says what came of it.
+    pub(super) async fn send(self, key: IntentKey, order: Order) {
+        // Whoever reads and whoever asks in between may have changed the mind of an operator.
+        let hands = Arc::clone(&self.hands.borrow());
+        let sent = hands.send(order).await;
+        self.follower.sent(key, sent).await;
+    }
+
+    async fn prepared(&self, plan: &Plan, start: &Start) -> Result<(Intent, Order), String> {
+        let target = plan.snapshot.target(start.ix).ok_or("it is there no more")?;
+        let channel = plan.channels.list.get(start.channel).ok_or("its channel is gone")?;
+        let planned = target.facts();
+        let nodes = nodes_of(plan, start, target);
+        let reads = self.fresh(plan, start, target, &nodes);
+        let fresh = time::timeout(READS, reads).await;
+        let fresh = fresh.map_err(|_| format!("its nodes did not answer within {READS:?}"))??;
+        let wanted = Wanted {
+            start,
+            kind: target.kind(),
+            channel,
+            planned: &planned,
+            in_round: self.follower.history.borrow().rounds.contains_key(&start.ix),
+            per_node: plan.rules.limits.per_node,
+        };
+        if let Some(why) = check::refusal(wanted, &fresh) {
+            return Err(why);
+        }
+        let node = plan.snapshot.node(start.node).map_or(CLUSTER, |node| &node.name);
+        self.still_allowed(node, &channel.name)?;
+        let facts = fresh.facts.unwrap_or_default();
+        let files = u64::from(if start.shard.is_some() { 1 } else { target.copies() });
+        let all = |per_file: Option<u64>| per_file.map(|bytes| bytes.saturating_mul(files));
+        let intent = Intent {
+            target: target.id(),
+            node: node.to_owned(),
+            shard: start.shard.as_deref().map(Into::into),
+            design: start.design.as_deref().map(Into::into),
+            channel: channel.name.to_string(),
+            at: self.clock.now(),
+            file_bytes: all(facts.file.get()),
+            active_bytes: all(facts.active.get()),
+            update_seq: facts.update_seq.get(),
+            compacted_seq: facts.compacted_seq.get(),
+            predicted_bytes: all(crate::estimate::predicted(target.kind(), &facts)),
+            peak_bytes: start.peak.saturating_mul(nodes.len().max(1) as u64),
+        };
+        let order = order(start, node, target).ok_or("it names no design document")?;
+        Ok((intent, order))
+    }
+
+    /// What an operator may have changed since the plan was made.
+    fn still_allowed(&self, node: &str, channel: &str) -> Result<(), String> {
+        let plan = self.plans.borrow();
+        if plan.rules.mode != crate::channel::Mode::Enforce {
+            return Err("the mode is advise by now".into());
+        }
+        let history = self.follower.history.borrow();
+        match history.suspensions.of(node, channel) {
+            Some((scope, _)) => Err(format!("{scope} is suspended by now")),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads what a start depends on: the file, its nodes' tasks, and whether they serve.
+    async fn fresh(
+        &self,
+        plan: &Plan,
+        start: &Start,
+        target: TargetRef<'_>,
+        nodes: &BTreeSet<NodeIx>,
+    ) -> Result<Fresh, String> {
+        let names: Vec<String> = nodes
+            .iter()
+            .filter_map(|node| Some(plan.snapshot.node(*node)?.name.to_string()))
+            .collect();
+        let hands = Arc::clone(&self.hands.borrow());
+        let serve = future::join_all(names.iter().map(|name| hands.in_service(name)));
+        let source = Arc::clone(&self.source.borrow());
+        let tasks = tasks(&*source, names.clone());
+        let facts = facts(&*source, &plan.snapshot, start, target);
+        let (serve, tasks, facts) = tokio::join!(serve, tasks, facts);
+        serve.into_iter().collect::<Result<Vec<()>, String>>()?;
+        Ok(Fresh { facts: facts?, tasks: tasks? })
+    }
+}
+
+/// The nodes a start works on; none for a cleanup, which weighs nothing.
+fn nodes_of(plan: &Plan, start: &Start, target: TargetRef<'_>) -> BTreeSet<NodeIx> {
+    match (target.kind(), &start.shard) {
+        (Kind::Cleanup, _) => BTreeSet::new(),
+        (_, Some(_)) => BTreeSet::from([start.node]),
+        (_, None) => copies(&plan.snapshot, target).map(TargetRef::node_ix).collect(),
+    }
+}
+
+/// The shard copies of a target's database.
+fn copies<'a>(tables: &'a Snapshot, target: TargetRef<'a>) -> impl Iterator<Item = TargetRef<'a>> {
+    let of = move |copy: &TargetRef<'_>| {
+        copy.kind() == Kind::Db && copy.db() == target.db() && copy.range().is_some()
+    };
+    tables.targets().filter(of)
+}
+
+fn order(start: &Start, node: &str, target: TargetRef<'_>) -> Option<Order> {
+    let db = target.db_name().db.to_owned();
+    let node = node.to_owned();
+    let design = start.design.as_deref().map(str::to_owned);
+    Some(match (target.kind(), start.shard.as_deref()) {
+        (Kind::Cleanup, _) => Order::Cleanup { db },
+        (Kind::Db, shard) => Order::Shard { node, shard: shard?.to_owned() },
+        (Kind::View, Some(shard)) => Order::Copy { node, shard: shard.to_owned(), design: design? },
+        (Kind::View, None) => Order::Whole { db, design: design? },
+    })
+}
+
+/// What runs on all of these nodes together.
+async fn tasks(source: &dyn Source, nodes: Vec<String>) -> Result<Vec<TaskSeen>, String> {
+    if nodes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut seen = source.read(Stage::Poll { nodes });
+    let mut all = Vec::new();
+    while let Some(seen) = seen.next().await {
+        if let Observation::Tasks { tasks, .. } = seen {
+            all.extend(tasks.map_err(|unread| unread.message)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The target's facts now; `None` where it is gone, or cannot be read by itself.
+async fn facts(
+    source: &dyn Source,
+    tables: &Arc<Snapshot>,
+    start: &Start,
+    target: TargetRef<'_>,
+) -> Result<Option<Facts>, String> {
+    let snapshot = Arc::new(tables.without_facts());
+    let stage = match target.kind() {
+        Kind::Cleanup => return Ok(None),
+        Kind::Db => {
+            let lanes = vec![Lane::of(target.node(), vec![start.ix], tables)];
+            Stage::Shards { snapshot, lanes }
+        }
+        Kind::View => {
+            let mut dbs = Databases::default();
+            dbs.push(copies(tables, target).map(TargetRef::ix).collect::<Vec<Ix>>());
+            Stage::Views { snapshot, dbs }
+        }
+    };
+    let mut seen = source.read(stage);
+    let mut found = None;
+    while let Some(seen) = seen.next().await {
+        match seen {
+            Observation::Shard { ix, facts } if ix == start.ix => {
+                found = facts.map_err(|unread| unread.message)?;
+            }
+            Observation::Views { views, .. } => {
+                let signature = target.view().map(|view| view.signature);
+                for view in views.map_err(|unread| unread.message)? {
+                    match view.index {
+                        Ok(index) if Some(index.signature) == signature => {
+                            found = Some(index.facts)
+                        }
+                        Ok(_) | Err(_) => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,364 @@
+//! The follower: one task that knows what runs and what is remembered.
+//!
+//! Owns jobs, outcomes, rests, suspensions and what was learned. It reads what the scanner
+//! publishes, takes the enforcer's word that a start is coming and an operator's orders, and
+//! hands what must survive to a [`Keeper`]. Never asks CouchDB itself and never starts
+//! anything. The planner reads [`Jobs`] and [`History`], metrics the [`Counts`] as well.
+
+mod counts;
+mod outbox;
+mod places;
+mod state;
+
+pub use counts::{Counts, Distribution, Place};
+
+use crate::{
+    channel::Channels,
+    clock::Clock,
+    job::{History, Jobs, Running, Sent, StartRefused},
+    memory::{Intent, IntentKey, Keeper, Recovered, Scope, Suspension, Trouble},
+    scanner,
+    settings::limits::Failure,
+    snapshot::Snapshot,
+    target::TargetId,
+};
+use outbox::Outbox;
+use state::{Follows, State};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{self, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Orders are rare, and two a start.
+const COMMANDS: usize = 64;
+
+/// How often what passes with time alone is looked at: rests that end, nodes that stay silent.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// What the follower goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// What follows from a failure.
+    pub failure: Failure,
+    /// Peak of a db's compaction, as a multiple of its active bytes, before anything is learned.
+    pub headroom_factor: f64,
+    /// The channels: which of them takes the target of a job that somebody else started.
+    pub channels: Arc<Channels>,
+    /// Whether this process starts compactions.
+    pub acting: bool,
+}
+
+/// Whether something was kept.
+type Answer = Result<(), Trouble>;
+
+/// Why a start is off.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotStarted {
+    /// It is under way, or cannot be.
+    #[error(transparent)]
+    Refused(#[from] StartRefused),
+    /// The journal cannot be written: after a crash nobody would know of it.
+    #[error("the journal cannot be written: {0}")]
+    NotKept(Trouble),
+    /// The program is stopping.
+    #[error("recliner is stopping")]
+    Stopping,
+}
+
+/// Why an order is not kept. It is in force all the same, until a restart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotKept {
+    /// The journal cannot be written.
+    #[error("in force, but not kept over a restart: {0}")]
+    Trouble(Trouble),
+    /// The program is stopping.
+    #[error("recliner is stopping")]
+    Stopping,
+}
+
+#[derive(Debug)]
+enum Command {
+    Starting(Box<Intent>, oneshot::Sender<Result<(u64, oneshot::Receiver<Answer>), NotStarted>>),
+    Sent(IntentKey, Sent),
+    Suspend(Scope, Option<Suspension>, oneshot::Sender<Answer>),
+    Release(Option<TargetId>, oneshot::Sender<(usize, oneshot::Receiver<Answer>)>),
+}
+
+/// The way to talk to the follower.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// What runs.
+    pub jobs: watch::Receiver<Arc<Jobs>>,
+    /// What is remembered.
+    pub history: watch::Receiver<Arc<History>>,
+    /// What happened.
+    pub counts: watch::Receiver<Arc<Counts>>,
+    commands: mpsc::Sender<Command>,
+    clock: Clock,
+}
+
+impl Handle {
+    /// Says that a start is coming; answers once that would survive a crash, with the number
+    /// of starts that [`Jobs::taken`] then counts. Only then may the request go out, and
+    /// [`Self::sent`] MUST follow.
+    ///
+    /// # Errors
+    /// When it is under way already, or cannot be kept; then nothing may be sent.
+    pub async fn starting(&self, intent: Intent) -> Result<u64, NotStarted> {
+        let (answer, answered) = oneshot::channel();
+        let command = Command::Starting(Box::new(intent), answer);
+        self.commands.send(command).await.map_err(|_| NotStarted::Stopping)?;
+        let (taken, kept) = answered.await.map_err(|_| NotStarted::Stopping)??;
+        kept.await.map_err(|_| NotStarted::Stopping)?.map_err(NotStarted::NotKept)?;
+        Ok(taken)
+    }
+
+    /// Says what came of a request.
+    pub async fn sent(&self, key: IntentKey, sent: Sent) {
+        // Where the task is gone, the next process finds the intent open.
+        let _gone = self.commands.send(Command::Sent(key, sent)).await;
+    }
+
+    /// Holds a scope's starts back until [`Self::resume`]; what runs goes on, because CouchDB
+    /// cannot stop a compaction over HTTP.
+    ///
+    /// # Errors
+    /// When it is not kept; it is in force all the same.
+    pub async fn suspend(&self, scope: Scope, why: Option<String>) -> Result<(), NotKept> {
+        let suspension = Suspension { since: self.clock.now(), why };
+        self.order(scope, Some(suspension)).await
+    }
+
+    /// Takes a suspension back; nothing happens where there is none.
+    ///
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub async fn resume(&self, scope: Scope) -> Result<(), NotKept> {
+        self.order(scope, None).await
+    }
+
+    async fn order(&self, scope: Scope, suspension: Option<Suspension>) -> Result<(), NotKept> {
+        let (answer, kept) = oneshot::channel();
+        let command = Command::Suspend(scope, suspension, answer);
+        self.commands.send(command).await.map_err(|_| NotKept::Stopping)?;
+        kept.await.map_err(|_| NotKept::Stopping)?.map_err(NotKept::Trouble)
+    }
+
+    /// Forgets the failures and the futility of a target, or of all; answers of how many.
+    ///
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub async fn release(&self, which: Option<TargetId>) -> Result<usize, NotKept> {
+        let (answer, answered) = oneshot::channel();
+        let command = Command::Release(which, answer);
+        self.commands.send(command).await.map_err(|_| NotKept::Stopping)?;
+        let (count, kept) = answered.await.map_err(|_| NotKept::Stopping)?;
+        kept.await.map_err(|_| NotKept::Stopping)?.map_err(NotKept::Trouble)?;
+        Ok(count)
+    }
+}
+
+/// Owns what runs and what is remembered.
+#[derive(Debug)]
+pub struct Task {
+    clock: Clock,
+    state: State,
+    outbox: Outbox,
+    scanner: scanner::Handle,
+    settings: watch::Receiver<Arc<Settings>>,
+    jobs: watch::Sender<Arc<Jobs>>,
+    history: watch::Sender<Arc<History>>,
+    counts: watch::Sender<Arc<Counts>>,
+    commands: mpsc::Receiver<Command>,
+}
+
+enum Event {
+    Stop,
+    Command(Command),
+    Written(outbox::Written),
+    Running,
+    Measured,
+    Settings,
+    Tick,
+}
+
+impl Task {
+    /// Makes the task and its handle, with what an earlier process left.
+    #[must_use]
+    pub fn new(
+        clock: Clock,
+        scanner: scanner::Handle,
+        settings: watch::Receiver<Arc<Settings>>,
+        keeper: Arc<dyn Keeper>,
+        recovered: Recovered,
+    ) -> (Self, Handle) {
+        let mut state = State::new(recovered, clock.now());
+        let history = state.history(&Snapshot::default(), None, clock.now());
+        let (jobs, jobs_rx) = watch::channel(Arc::default());
+        let (history, history_rx) = watch::channel(Arc::new(history));
+        let (counts, counts_rx) = watch::channel(Arc::default());
+        let (commands_tx, commands) = mpsc::channel(COMMANDS);
+        let handle = Handle {
+            jobs: jobs_rx,
+            history: history_rx,
+            counts: counts_rx,
+            commands: commands_tx,
+            clock,
+        };
+        let outbox = Outbox::new(keeper);
+        (Self { clock, state, outbox, scanner, settings, jobs, history, counts, commands }, handle)
+    }
+
+    /// Waits for what an earlier process left, then follows. Until then every start is held
+    /// back, and orders wait.
+    pub async fn run_after(
+        mut self,
+        recovering: impl Future<Output = Option<Recovered>>,
+        stop: CancellationToken,
+    ) {
+        let why = "what an earlier process left is not read yet".to_owned();
+        self.history.send_modify(|history| {
+            Arc::make_mut(history).journal_trouble = Some((self.clock.now(), why));
+        });
+        if let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await {
+            self.state = State::new(recovered, self.clock.now());
+            self.run(stop).await;
+        }
+    }
+
+    /// Follows until `stop`, or until nobody polls any more.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut tick = time::interval(PERIOD);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let clock = self.clock;
+            // Every arm is cancel-safe, and no arm's body awaits.
+            let event = tokio::select! {
+                biased;
+                () = stop.cancelled() => Event::Stop,
+                written = self.outbox.written(|| clock.now()) => Event::Written(written),
+                Some(command) = self.commands.recv() => Event::Command(command),
+                news = self.scanner.running.changed() => {
+                    if news.is_ok() { Event::Running } else { Event::Stop }
+                }
+                news = self.scanner.snapshots.changed() => {
+                    if news.is_ok() { Event::Measured } else { Event::Stop }
+                }
+                news = self.settings.changed() => {
+                    if news.is_ok() { Event::Settings } else { Event::Stop }
+                }
+                _ = tick.tick() => Event::Tick,
+            };
+            if matches!(event, Event::Stop) {
+                return;
+            }
+            self.handle(event);
+            self.publish();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.clock.now();
+        let settings = Arc::clone(&self.settings.borrow_and_update());
+        let tables = Arc::clone(&self.scanner.snapshots.borrow_and_update());
+        self.state.acts(settings.acting, now);
+        match event {
+            Event::Stop | Event::Settings => {}
+            Event::Running => {
+                let running: Arc<Running> = Arc::clone(&self.scanner.running.borrow_and_update());
+                let follows = self.state.polled(&running, &tables, &settings, now);
+                self.follow(follows);
+            }
+            Event::Measured | Event::Tick => {
+                let follows = self.state.measured(&tables, &settings, now);
+                self.follow(follows);
+            }
+            Event::Written(written) => {
+                let why = "it could not be kept, or nobody waited for it";
+                for key in written.off {
+                    let sent = Sent::NotSent(why.to_owned());
+                    let follows = self.state.sent(&key, sent, &tables, &settings, now);
+                    self.follow(follows);
+                }
+            }
+            Event::Command(command) => self.command(command, &tables, &settings),
+        }
+    }
+
+    fn command(&mut self, command: Command, tables: &Snapshot, settings: &Settings) {
+        let now = self.clock.now();
+        match command {
+            Command::Starting(intent, answer) => {
+                if answer.is_closed() {
+                    return;
+                }
+                let trouble = self.outbox.trouble().map(|(_, why)| Trouble(why.clone()));
+                let key = intent.key();
+                let taken = match trouble {
+                    Some(trouble) => Err(NotStarted::NotKept(trouble)),
+                    None => self.state.start(*intent, tables, now).map_err(NotStarted::from),
+                };
+                let taken = taken.map(|change| {
+                    let (kept, waits) = oneshot::channel();
+                    self.outbox.push([change]);
+                    self.outbox.wait(Some(key), kept);
+                    (self.state.taken(), waits)
+                });
+                // Where whoever asked is gone, the outbox finds nobody waiting and takes it back.
+                let _gone = answer.send(taken);
+            }
+            Command::Sent(key, sent) => {
+                let follows = self.state.sent(&key, sent, tables, settings, now);
+                self.follow(follows);
+            }
+            Command::Suspend(scope, suspension, answer) => {
+                let change = self.state.suspend(scope, suspension);
+                self.outbox.push([change]);
+                self.outbox.wait(None, answer);
+            }
+            Command::Release(which, answer) => {
+                let changes = self.state.release(which.as_ref());
+                let (kept, waits) = oneshot::channel();
+                let count = changes.len();
+                self.outbox.push(changes);
+                self.outbox.wait(None, kept);
+                // It is released whether or not somebody waits for the number.
+                let _gone = answer.send((count, waits));
+            }
+        }
+    }
+
+    fn follow(&mut self, follows: Follows) {
+        self.outbox.push(follows.changes);
+        if !follows.reread.is_empty() {
+            // A scanner that is stuck is asked again with the next poll.
+            let _full =
+                self.scanner.send(scanner::Command::Reread(follows.reread.into_iter().collect()));
+        }
+        for ix in follows.cleaned {
+            let _full = self.scanner.send(scanner::Command::Cleaned(ix));
+        }
+    }
+
+    /// Publishes what changed.
+    fn publish(&mut self) {
+        let tables = Arc::clone(&self.scanner.snapshots.borrow());
+        let history = self.state.history(&tables, self.outbox.trouble(), self.clock.now());
+        replace(&self.history, history);
+        replace(&self.counts, self.state.counts.clone());
+        replace(&self.jobs, self.state.jobs());
+    }
+}
+
+/// Wakes readers only where there is news.
+fn replace<T: PartialEq>(published: &watch::Sender<Arc<T>>, now: T) {
+    published.send_if_modified(|before| {
+        let news = **before != now;
+        if news {
+            *before = Arc::new(now);
+        }
+        news
+    });
+}

@@ -1,0 +1,289 @@
+//! What the follower knows, and how it changes. No I/O: what must be kept and read again is
+//! handed back.
+
+use super::{Counts, Settings, places::Places};
+use crate::{
+    clock::Moment,
+    job::{Ended, History, Jobs, Rules, Running, Sent, StartRefused, Step, Tracker},
+    memory::{
+        Calibration, Change, Ending, Intent, IntentKey, Owner, Recovered, Remembered, Scope,
+        Suspension, Suspensions,
+    },
+    plan::first_channel,
+    snapshot::{Ix, NodeIx, Snapshot},
+    target::{Kind, TargetId},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// For how long starts count against the hourly budget.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Everything the follower owns.
+#[derive(Debug)]
+pub(super) struct State {
+    tracker: Tracker,
+    remembered: BTreeMap<TargetId, Remembered>,
+    suspensions: Suspensions,
+    calibration: Calibration,
+    spent: Vec<(Moment, u64)>,
+    last_start: BTreeMap<NodeIx, Moment>,
+    acting_since: Option<Moment>,
+    places: Places,
+    pub(super) counts: Counts,
+    /// Starts that are decided and not answered: which node and channel they count for.
+    asked: BTreeMap<IntentKey, Intent>,
+}
+
+/// What follows from a change of state.
+#[derive(Debug, Default)]
+pub(super) struct Follows {
+    /// To be kept.
+    pub(super) changes: Vec<Change>,
+    /// To be read again.
+    pub(super) reread: BTreeSet<Ix>,
+    /// Databases that CouchDB was asked to clean up after.
+    pub(super) cleaned: Vec<Ix>,
+}
+
+impl State {
+    pub(super) fn new(recovered: Recovered, now: Moment) -> Self {
+        let mut tracker = Tracker::default();
+        let mut places = Places::default();
+        recovered.remembered.keys().for_each(|id| places.add(id));
+        let ours = recovered.recent.iter().filter(|outcome| outcome.owner == Owner::Recliner);
+        let ended =
+            ours.map(|outcome| (outcome.started_at, outcome.before_bytes.unwrap_or_default()));
+        let open = recovered.intents.iter();
+        let open = open.map(|intent| (intent.at, intent.file_bytes.unwrap_or_default()));
+        let spent = ended.chain(open).collect();
+        tracker.adopt(recovered.intents, now);
+        Self {
+            tracker,
+            remembered: recovered.remembered,
+            suspensions: Suspensions(recovered.suspensions),
+            calibration: recovered.calibration,
+            spent,
+            last_start: BTreeMap::new(),
+            acting_since: None,
+            places,
+            counts: Counts::default(),
+            asked: BTreeMap::new(),
+        }
+    }
+
+    /// Notes from when on this process acts.
+    pub(super) fn acts(&mut self, acting: bool, now: Moment) {
+        if !acting {
+            self.acting_since = None;
+        } else if self.acting_since.is_none() {
+            self.acting_since = Some(now);
+        }
+    }
+
+    pub(super) fn polled(
+        &mut self,
+        running: &Running,
+        tables: &Snapshot,
+        settings: &Settings,
+        now: Moment,
+    ) -> Follows {
+        let channel_of = |target: crate::snapshot::TargetRef<'_>| {
+            let (at, _) = first_channel(&settings.channels, target)?;
+            settings.channels.list.get(at).map(|channel| Arc::clone(&channel.name))
+        };
+        let learned = self.calibration.headroom_factor.unwrap_or_default();
+        let headroom_factor = settings.headroom_factor.max(learned);
+        let rules = Rules { headroom_factor, channel_of: &channel_of };
+        let step = self.tracker.polled(running, tables, &rules, now);
+        self.follow(step, settings)
+    }
+
+    pub(super) fn measured(
+        &mut self,
+        tables: &Snapshot,
+        settings: &Settings,
+        now: Moment,
+    ) -> Follows {
+        self.places.follow(tables);
+        let step = self.tracker.measured(tables, now);
+        self.follow(step, settings)
+    }
+
+    /// Takes up a start. It counts from now on, kept or not.
+    pub(super) fn start(
+        &mut self,
+        intent: Intent,
+        tables: &Snapshot,
+        now: Moment,
+    ) -> Result<Change, StartRefused> {
+        self.tracker.start(intent.clone(), tables, now)?;
+        let of = |job: &crate::job::Job| {
+            (job.since == intent.at && job.owner == Owner::Recliner).then_some(job.key.node)
+        };
+        for node in self.tracker.jobs().list.iter().filter_map(of) {
+            self.last_start.insert(node, now);
+        }
+        if intent.target.kind() == Kind::Cleanup {
+            self.last_start.insert(NodeIx::CLUSTER, now);
+        }
+        self.spent.push((now, intent.file_bytes.unwrap_or_default()));
+        self.asked.insert(intent.key(), intent.clone());
+        Ok(Change::Intended(intent))
+    }
+
+    pub(super) fn sent(
+        &mut self,
+        key: &IntentKey,
+        sent: Sent,
+        tables: &Snapshot,
+        settings: &Settings,
+        now: Moment,
+    ) -> Follows {
+        if let Some(intent) = self.asked.remove(key)
+            && matches!(sent, Sent::Accepted | Sent::Unknown(_))
+        {
+            let (node, channel) = (intent.node.as_str().into(), intent.channel.as_str().into());
+            self.counts.start((node, channel, intent.target.kind()));
+        }
+        let accepted = sent == Sent::Accepted;
+        let step = self.tracker.sent(key, sent, tables, now);
+        let mut follows = self.follow(step, settings);
+        if accepted && key.target.kind() == Kind::Cleanup {
+            let mut targets = tables.targets().filter(|target| target.kind() == Kind::Cleanup);
+            follows.cleaned.extend(targets.find(|it| it.id() == key.target).map(|it| it.ix()));
+        }
+        follows
+    }
+
+    fn follow(&mut self, step: Step, settings: &Settings) -> Follows {
+        let mut follows = Follows { reread: step.reread, ..Follows::default() };
+        follows.changes.extend(step.withdrawn.into_iter().map(Change::Withdrawn));
+        for ended in step.ended {
+            self.end(ended, settings, &mut follows.changes);
+        }
+        follows
+    }
+
+    fn end(&mut self, ended: Ended, settings: &Settings, changes: &mut Vec<Change>) {
+        let outcome = &ended.outcome;
+        let (id, owner) = (&outcome.target, outcome.owner.label());
+        let (node, ending) = (&outcome.node, outcome.ending.label());
+        let freed = outcome.freed_bytes();
+        match &outcome.why {
+            Some(why) if outcome.ending == Ending::Failed => {
+                tracing::warn!(target_id = %id, node, owner, ending, why, "a compaction failed");
+            }
+            why => {
+                tracing::info!(target_id = %id, node, owner, ending, freed, why, "a compaction ended");
+            }
+        }
+        self.counts.end(&ended);
+        let before = self.remembered.get(&outcome.target).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        after.ended(outcome, ended.left, &settings.failure);
+        let done = !matches!(outcome.ending, Ending::Failed | Ending::Lost);
+        if done && outcome.kind == Kind::View && outcome.node != crate::target::CLUSTER {
+            after.copy_done(&outcome.node, ended.copies);
+        } else if done {
+            after.copies_done.clear();
+        }
+        let id = outcome.target.clone();
+        if self.calibration.learn(outcome, ended.active_bytes) {
+            changes.push(Change::Calibrate(self.calibration));
+        }
+        changes.push(Change::Ended { outcome: ended.outcome, closes: ended.closes });
+        changes.extend(self.remember(id, before, after));
+    }
+
+    fn remember(&mut self, id: TargetId, before: Remembered, after: Remembered) -> Option<Change> {
+        if before == after {
+            return None;
+        }
+        if after.is_blank() {
+            self.remembered.remove(&id);
+            self.places.remove(&id);
+            return Some(Change::Remember(id, None));
+        }
+        self.remembered.insert(id.clone(), after.clone());
+        self.places.add(&id);
+        Some(Change::Remember(id, Some(after)))
+    }
+
+    /// Suspends a scope, or lets it go.
+    pub(super) fn suspend(&mut self, scope: Scope, suspension: Option<Suspension>) -> Change {
+        match &suspension {
+            Some(suspension) => {
+                self.suspensions.0.insert(scope.clone(), suspension.clone());
+            }
+            None => {
+                self.suspensions.0.remove(&scope);
+            }
+        }
+        Change::Suspend(scope, suspension)
+    }
+
+    /// Forgets failures and futility of a target, or of all.
+    pub(super) fn release(&mut self, which: Option<&TargetId>) -> Vec<Change> {
+        let ids: Vec<TargetId> = match which {
+            Some(id) => vec![id.clone()],
+            None => self.remembered.keys().cloned().collect(),
+        };
+        let mut changes = Vec::new();
+        for id in ids {
+            let Some(before) = self.remembered.get(&id).cloned() else { continue };
+            let mut after = before.clone();
+            after.release();
+            changes.extend(self.remember(id, before, after));
+        }
+        changes
+    }
+
+    /// Starts that were taken up so far.
+    pub(super) const fn taken(&self) -> u64 {
+        self.tracker.taken()
+    }
+
+    pub(super) fn jobs(&self) -> Jobs {
+        self.tracker.jobs()
+    }
+
+    /// What is remembered, by places in the tables.
+    pub(super) fn history(
+        &mut self,
+        tables: &Snapshot,
+        trouble: Option<&(Moment, String)>,
+        now: Moment,
+    ) -> History {
+        self.spent.retain(|(at, _)| at.age(now) < HOUR);
+        let mut history = History {
+            suspensions: self.suspensions.clone(),
+            spent: self.spent.clone(),
+            last_start: self.last_start.clone(),
+            acting_since: self.acting_since,
+            headroom_factor: self.calibration.headroom_factor,
+            rate: self.calibration.rate,
+            journal_trouble: trouble.cloned(),
+            ..History::default()
+        };
+        let node = |name: &String| {
+            let at = tables.nodes().iter().position(|node| *node.name == **name)?;
+            NodeIx::from_usize(at)
+        };
+        for (id, remembered) in &self.remembered {
+            let Some(ix) = self.places.of(id) else { continue };
+            let Some(target) = tables.target(ix) else { continue };
+            let facts = target.facts();
+            if let Some(rest) = remembered.rest(facts.file.get(), facts.update_seq.get(), now) {
+                history.rests.insert(ix, rest);
+            }
+            if !remembered.copies_done.is_empty() {
+                history.rounds.insert(ix, remembered.copies_done.iter().filter_map(node).collect());
+            }
+        }
+        history
+    }
+}

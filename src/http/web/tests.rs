@@ -1,0 +1,291 @@
+use super::*;
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode, header},
+    middleware,
+    routing::get,
+};
+use base64::Engine as _;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::process::Command;
+use tempfile::TempDir;
+use tower::ServiceExt as _;
+
+/// A bcrypt hash with few rounds.
+fn hash(password: &str) -> String {
+    bcrypt::hash_with_salt(password, 4, [7; 16]).unwrap().format_for_version(bcrypt::Version::TwoY)
+}
+
+struct Site {
+    dir: TempDir,
+}
+
+impl Site {
+    /// A directory with an authority's certificate and one that it signed.
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let names = vec!["recliner.example".to_owned(), "*.pool.example".to_owned()];
+        let own = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+        let site = Self { dir: tempfile::tempdir().unwrap() };
+        site.write("ca.pem", &issuer.pem());
+        site.write("own.pem", &own.pem());
+        site.write("key.pem", &key.serialize_pem());
+        site.write("other.pem", &other.serialize_pem());
+        site
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn web(&self, text: &str) -> Result<Web, String> {
+        let path = self.write("web.yml", text);
+        Web::open(Some(&path)).map_err(|problems| problems.to_string())
+    }
+}
+
+const TLS: &str = "tls_server_config:\n  cert_file: own.pem\n  key_file: key.pem\n";
+
+#[test]
+fn promtool_says_the_same_of_every_file() {
+    let site = Site::new();
+    let hash = hash("pa55");
+    let users = format!("basic_auth_users:\n  ann: {hash}\n");
+    let mut files = Vec::new();
+    for (sound, text) in [
+        (true, String::new()),
+        (true, users.clone()),
+        (true, "basic_auth_users:\n  ann: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay\n".to_owned()),
+        (false, "basic_auth_users:\n  ann: pa55\n".to_owned()),
+        (false, "basic_auth_users: [ann]\n".to_owned()),
+        (true, TLS.to_owned()),
+        (true, format!("{TLS}{users}")),
+        (false, format!("{TLS}  no_such_key: 1\n")),
+        (false, "users: {}\n".to_owned()),
+        (false, "tls_server_config:\n  cert_file: own.pem\n".to_owned()),
+        (false, "tls_server_config:\n  cert_file: own.pem\n  key_file: none.pem\n".to_owned()),
+        (false, "tls_server_config:\n  cert_file: own.pem\n  key_file: other.pem\n".to_owned()),
+        (false, "tls_server_config:\n  cert_file: key.pem\n  key_file: key.pem\n".to_owned()),
+        (true, format!("{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n")),
+        (true, format!("{TLS}  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: ca.pem\n")),
+        (true, format!("{TLS}  client_auth_type: NoClientCert\n")),
+        (false, format!("{TLS}  client_ca_file: ca.pem\n")),
+        (false, format!("{TLS}  client_auth_type: Sometimes\n  client_ca_file: ca.pem\n")),
+        (false, format!("{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: none.pem\n")),
+        (true, format!("{TLS}  min_version: TLS12\n  max_version: TLS12\n")),
+        (true, format!("{TLS}  min_version: TLS13\n")),
+        (false, format!("{TLS}  min_version: '1.2'\n")),
+        (true, format!("{TLS}  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]\n")),
+        (true, format!("{TLS}  curve_preferences: [X25519, CurveP256]\n  prefer_server_cipher_suites: true\n")),
+        (false, format!("{TLS}  cipher_suites: [AES]\n")),
+        (false, format!("{TLS}  curve_preferences: [P256]\n")),
+        (true, "http_server_config:\n  http2: false\n".to_owned()),
+        (true, "http_server_config:\n  headers:\n    X-Frame-Options: deny\n    X-XSS-Protection: '0'\n".to_owned()),
+        (false, "http_server_config:\n  headers:\n    X-Frame-Options: perhaps\n".to_owned()),
+        (false, "http_server_config:\n  headers:\n    Server: me\n".to_owned()),
+        (false, "http_server_config:\n  http2: perhaps\n".to_owned()),
+    ] {
+        let said = site.web(&text);
+        assert_eq!(said.is_ok(), sound, "{said:?}\n{text}");
+        files.push((sound, text));
+    }
+    if Command::new("promtool").arg("--version").output().is_err() {
+        println!("skipped: promtool is not installed (Debian has it in the package prometheus)");
+        return;
+    }
+    for (sound, text) in files {
+        let path = site.write("web.yml", &text);
+        let said = Command::new("promtool").args(["check", "web-config"]).arg(path).output();
+        let said = said.unwrap();
+        assert_eq!(
+            said.status.success(),
+            sound,
+            "{}\n{text}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+    }
+}
+
+#[test]
+fn what_the_file_names_is_refused_with_its_place() {
+    let site = Site::new();
+    let path = |name: &str| site.dir.path().join(name).display().to_string();
+    for (cert, key, says) in [
+        (
+            "none.pem",
+            "none.pem",
+            vec![
+                format!("2:14: tls_server_config.cert_file: {} cannot be read: ", path("none.pem")),
+                format!("3:13: tls_server_config.key_file: {} cannot be read: ", path("none.pem")),
+            ],
+        ),
+        (
+            "key.pem",
+            "own.pem",
+            vec![
+                "2:14: tls_server_config.cert_file: holds no certificate in PEM".to_owned(),
+                "3:13: tls_server_config.key_file: holds no private key in PEM: ".to_owned(),
+            ],
+        ),
+        (
+            "own.pem",
+            "other.pem",
+            vec![
+                "2:14: tls_server_config.cert_file: certificate and private key do not go together"
+                    .to_owned(),
+            ],
+        ),
+    ] {
+        let said =
+            site.web(&format!("tls_server_config:\n  cert_file: {cert}\n  key_file: {key}\n"));
+        let said = said.unwrap_err();
+        let lines: Vec<_> = said.lines().collect();
+        assert_eq!(lines.len(), says.len(), "{said}");
+        for (line, says) in lines.into_iter().zip(says) {
+            assert!(line.starts_with(&format!("{}:{says}", path("web.yml"))), "{line}\n{says}");
+        }
+    }
+}
+
+/// What a page answers, asked with this login.
+async fn ask(web: &Web, path: &str, login: Option<&str>) -> (StatusCode, header::HeaderMap) {
+    let page = get(|| async { "hello" });
+    let router = Router::new().route("/", page.clone()).route("/-/healthy", page.clone());
+    let router = router.route("/-/ready", page);
+    let router = router.layer(middleware::from_fn_with_state(web.clone(), admit));
+    let mut request = Request::get(path);
+    if let Some(login) = login {
+        let value = base64::prelude::BASE64_STANDARD.encode(login);
+        request = request.header("authorization", format!("Basic {value}"));
+    }
+    let answer = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    (answer.status(), answer.headers().clone())
+}
+
+#[tokio::test]
+async fn only_users_come_in_save_to_what_supervisors_ask() {
+    let site = Site::new();
+    let web = site
+        .web(&format!(
+            "basic_auth_users: {{ann: {}, bo: {}, '': {0}}}\nhttp_server_config: {{headers: {{X-Frame-Options: sameorigin}}}}",
+            hash("pa55"),
+            hash("a:b")
+        ))
+        .unwrap_err();
+    assert!(web.contains("a user's name is not empty"), "{web}");
+    let web = site
+        .web(&format!(
+            "basic_auth_users: {{ann: {}, bo: {}}}\nhttp_server_config: {{headers: {{X-Frame-Options: sameorigin}}}}",
+            hash("pa55"),
+            hash("a:b")
+        ))
+        .unwrap();
+    assert!(web.has_users() && !web.is_encrypted());
+    // Each twice: what was found right is remembered, what was wrong is not.
+    for (login, status) in [
+        (None, StatusCode::UNAUTHORIZED),
+        (Some("ann:pa55"), StatusCode::OK),
+        (Some("ann:pa55"), StatusCode::OK),
+        (Some("bo:a:b"), StatusCode::OK),
+        (Some("ann:a:b"), StatusCode::UNAUTHORIZED),
+        (Some("ann:a:b"), StatusCode::UNAUTHORIZED),
+        (Some("ann:"), StatusCode::UNAUTHORIZED),
+        (Some("ann"), StatusCode::UNAUTHORIZED),
+        (Some("Ann:pa55"), StatusCode::UNAUTHORIZED),
+        (Some(":pa55"), StatusCode::UNAUTHORIZED),
+        (Some("eve:pa55"), StatusCode::UNAUTHORIZED),
+        (Some("ann:pa55"), StatusCode::OK),
+    ] {
+        let (found, headers) = ask(&web, "/", login).await;
+        assert_eq!(found, status, "{login:?}");
+        let wanted = (status == StatusCode::UNAUTHORIZED)
+            .then_some("Basic realm=\"recliner\", charset=\"UTF-8\"");
+        let asks = headers.get(header::WWW_AUTHENTICATE).map(|value| value.to_str().unwrap());
+        assert_eq!(asks, wanted);
+        assert_eq!(headers["x-frame-options"], "sameorigin");
+    }
+    for path in ["/-/healthy", "/-/ready"] {
+        assert_eq!(ask(&web, path, None).await.0, StatusCode::OK, "{path}");
+    }
+    for path in ["/-/healthy/", "//-/healthy", "/-/Ready", "/nowhere", "/-/healthy/../../"] {
+        assert_eq!(ask(&web, path, None).await.0, StatusCode::UNAUTHORIZED, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_file_counts_at_once_and_a_bad_one_does_not() {
+    let site = Site::new();
+    let users = |text: String| format!("basic_auth_users: {text}\n");
+    let one = users(format!("{{ann: {}}}", hash("one")));
+    let web = site.web(&one).unwrap();
+    let asked = async |login| ask(&web, "/", Some(login)).await.0 == StatusCode::OK;
+    assert!(asked("ann:one").await);
+
+    site.write("web.yml", &users(format!("{{ann: {}, bo: {}}}", hash("two"), hash("bo"))));
+    assert!(!asked("ann:one").await && asked("ann:two").await && asked("bo:bo").await);
+    assert_eq!(web.problem(), None);
+
+    for (text, says) in [
+        ("basic_auth_users: {ann: x}", "found no bcrypt hash"),
+        ("", "the new file has no users; what was closed is opened by a restart only"),
+    ] {
+        let path = site.write("web.yml", text);
+        assert!(asked("ann:two").await && !asked("ann:one").await, "{text}");
+        assert!(web.problem().unwrap().contains(says), "{:?}", web.problem());
+        fs::remove_file(path).unwrap();
+        assert!(asked("ann:two").await);
+        assert!(web.problem().unwrap().contains("cannot be read"), "{:?}", web.problem());
+    }
+    site.write("web.yml", &one);
+    assert!(asked("ann:one").await && !asked("bo:bo").await);
+    assert_eq!(web.problem(), None);
+}
+
+#[tokio::test]
+async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
+    let site = Site::new();
+    let clients = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n";
+    let web = site.web(&format!("{TLS}{clients}")).unwrap();
+    let config = async || web.in_force().await.tls().unwrap();
+    let first = config().await;
+    assert!(Arc::ptr_eq(&first, &config().await), "nothing changed");
+    assert!(web.in_force().await.certifies("recliner.example"));
+    assert!(web.in_force().await.certifies("a.pool.example"));
+    for host in ["evil.example", "pool.example", "127.0.0.1", "", "a..b", "Recliner.example:1"] {
+        assert!(!web.in_force().await.certifies(host), "{host}");
+    }
+
+    let other = Site::new();
+    for name in ["own.pem", "key.pem"] {
+        fs::copy(other.dir.path().join(name), site.dir.path().join(name)).unwrap();
+    }
+    let second = config().await;
+    assert!(!Arc::ptr_eq(&first, &second));
+    // Half of a pair: the old one stays until the other half is there.
+    fs::copy(site.dir.path().join("other.pem"), site.dir.path().join("key.pem")).unwrap();
+    assert!(Arc::ptr_eq(&second, &config().await));
+    assert!(web.problem().unwrap().contains("do not go together"), "{:?}", web.problem());
+    fs::copy(other.dir.path().join("key.pem"), site.dir.path().join("key.pem")).unwrap();
+    assert!(!Arc::ptr_eq(&second, &config().await));
+    assert_eq!(web.problem(), None);
+
+    for (text, says) in [("", "no certificate"), (TLS, "no demand for client certificates")] {
+        site.write("web.yml", text);
+        assert!(config().await.alpn_protocols == second.alpn_protocols);
+        assert!(web.problem().unwrap().contains(says), "{:?}", web.problem());
+    }
+}
+
+#[tokio::test]
+async fn no_file_is_plain_http_for_anybody() {
+    let web = Web::open(None).unwrap();
+    assert!(!web.has_users() && !web.is_encrypted());
+    assert_eq!(ask(&web, "/", None).await.0, StatusCode::OK);
+    assert!(web.in_force().await.tls().is_none());
+}

@@ -1,0 +1,147 @@
+//! Who may ask: Basic authentication against bcrypt hashes.
+
+use super::{InForce, Web};
+use crate::config::PasswordHash;
+use arc_swap::ArcSwap;
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use base64::Engine as _;
+use ring::{hmac, rand::SystemRandom};
+use secrecy::{ExposeSecret as _, SecretSlice};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+/// What answers without a user, for supervisors have none.
+const OPEN: [&str; 2] = ["/-/healthy", "/-/ready"];
+
+/// The users of one file.
+#[derive(Default)]
+pub(super) struct Users {
+    hashes: BTreeMap<String, PasswordHash>,
+    /// What is checked for a user that there is not, so that the answer takes as long.
+    costliest: Option<PasswordHash>,
+    verified: Verified,
+}
+
+/// Passwords that were found right, as keyed digests: bcrypt takes its time, and Prometheus
+/// comes every few seconds. No more than one for a user.
+#[derive(Default)]
+struct Verified {
+    /// Nothing is remembered without.
+    key: Option<hmac::Key>,
+    tags: ArcSwap<HashMap<String, hmac::Tag>>,
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_set().entries(self.hashes.keys()).finish()
+    }
+}
+
+/// A user and a password, as they were sent.
+struct Login {
+    user: String,
+    password: SecretSlice<u8>,
+}
+
+impl Users {
+    pub(super) fn new(hashes: BTreeMap<String, PasswordHash>) -> Self {
+        let costliest = hashes.values().max_by_key(|hash| hash.cost).cloned();
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
+        Self { hashes, costliest, verified: Verified { key, tags: ArcSwap::default() } }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Whether the password was found right before.
+    fn remembers(&self, login: &Login) -> bool {
+        let tags = self.verified.tags.load();
+        let known = self.verified.key.as_ref().zip(tags.get(&login.user));
+        known.is_some_and(|(key, tag)| {
+            hmac::verify(key, login.password.expose_secret(), tag.as_ref()).is_ok()
+        })
+    }
+
+    /// Whether it is this user's password; takes a core for as long as its hash is meant to.
+    fn verify(&self, login: &Login) -> bool {
+        let own = self.hashes.get(&login.user);
+        let Some(hash) = own.or(self.costliest.as_ref()) else { return false };
+        let password = login.password.expose_secret();
+        let right = bcrypt::verify(password, hash.text.expose_secret()).unwrap_or(false);
+        let right = right && own.is_some();
+        if right && let Some(key) = &self.verified.key {
+            let tag = hmac::sign(key, password);
+            self.verified.tags.rcu(|tags| {
+                let mut tags = HashMap::clone(tags);
+                tags.insert(login.user.clone(), tag);
+                tags
+            });
+        }
+        right
+    }
+}
+
+/// Lets a request in if it may ask, and gives every answer the headers of the file.
+pub(in super::super) async fn admit(
+    State(web): State<Web>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let in_force = web.in_force().await;
+    let anyone = in_force.users.is_empty() || OPEN.contains(&request.uri().path());
+    let login = login(request.headers());
+    let mut response = if anyone || may_ask(&web, &in_force, login).await {
+        request.extensions_mut().insert(Arc::clone(&in_force));
+        next.run(request).await
+    } else {
+        let wanted = HeaderValue::from_static("Basic realm=\"recliner\", charset=\"UTF-8\"");
+        let says = "recliner wants a user and a password\n";
+        (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, wanted)], says).into_response()
+    };
+    for (name, value) in &in_force.headers {
+        response.headers_mut().insert(name, value.clone());
+    }
+    response
+}
+
+async fn may_ask(web: &Web, in_force: &Arc<InForce>, login: Option<Login>) -> bool {
+    let Some(login) = login else { return false };
+    if in_force.users.remembers(&login) {
+        return true;
+    }
+    let Some(turns) = web.turns() else { return false };
+    let Some(turn) = turns.wait().await else { return false };
+    let in_force = Arc::clone(in_force);
+    let verified = tokio::task::spawn_blocking(move || {
+        // The turn ends with the work, not with the client's patience.
+        let _turn = turn;
+        in_force.users.verify(&login)
+    });
+    // A task that was lost found nothing.
+    verified.await.unwrap_or(false)
+}
+
+/// The login of the one `Authorization` header.
+fn login(headers: &HeaderMap) -> Option<Login> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(only), None) = (all.next(), all.next()) else { return None };
+    let (scheme, value) = only.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = base64::prelude::BASE64_STANDARD.decode(value.trim()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let (user, password) = decoded.split_at_checked(colon)?;
+    let user = std::str::from_utf8(user).ok()?.to_owned();
+    let password = password.get(1..).unwrap_or_default().to_vec().into();
+    Some(Login { user, password })
+}

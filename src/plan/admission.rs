@@ -1,0 +1,380 @@
+//! Admission: whether a target may start, and if not, the first reason in order.
+//!
+//! Owns the state that starts change. A start only ever takes room, so whatever was refused
+//! before stays refused: the state after the last start explains every target that waits.
+
+use super::{
+    Conditions, Placement, Refusal, RefusalReason, Rules,
+    brief::{Brief, Own, Shape},
+    gates::{Doors, Gates, Opening},
+    ledger::{Ledger, Need},
+    room::Room,
+    running::Running,
+    sites::{Site, Sited, Sites},
+};
+use crate::{
+    channel::Channels,
+    clock::Moment,
+    memory::Rest,
+    snapshot::{Chunked, Ix, NodeIx, Snapshot},
+};
+use std::sync::Arc;
+
+/// How far a target came before it was refused, in the order of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Gates,
+    Window,
+    Space,
+    OtherCopy,
+    Limits,
+    SpaceBesideStarts,
+    Spread,
+}
+
+type Stopped = (Stage, Refusal);
+
+/// Time left in a channel's window, for the channels that keep within it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Strict {
+    left: f64,
+    /// Bytes a second.
+    rate: f64,
+}
+
+/// Whether a target may start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Admission {
+    snapshot: Arc<Snapshot>,
+    rules: Arc<Rules>,
+    conditions: Conditions,
+    now: Moment,
+    gates: Gates,
+    room: Room,
+    ledger: Ledger,
+    running: Running,
+    sites: Arc<Sites>,
+    strict: Vec<Option<Strict>>,
+    /// While starts are spread out after this process began to act: how many may run.
+    allowed: Option<usize>,
+    /// Predicted peak of a db job, as a multiple of active bytes.
+    factor: f64,
+}
+
+/// What an admission is made from.
+#[derive(Debug)]
+pub(super) struct Present<'a> {
+    pub(super) snapshot: &'a Arc<Snapshot>,
+    pub(super) channels: &'a Channels,
+    pub(super) conditions: &'a Conditions,
+    pub(super) rules: &'a Arc<Rules>,
+    pub(super) now: Moment,
+    pub(super) openings: &'a [Opening],
+    pub(super) placements: &'a Chunked<Placement>,
+    pub(super) sites: &'a Arc<Sites>,
+}
+
+impl Admission {
+    pub(super) fn new(
+        present: &Present<'_>,
+        active: impl Iterator<Item = ((NodeIx, usize), Ix)>,
+    ) -> Self {
+        let &Present { snapshot, channels, conditions, rules, now, openings, .. } = present;
+        let concurrency = channels.list.iter().map(|channel| channel.concurrency).collect();
+        let mut room = Room::new(rules.limits, concurrency, snapshot.nodes().len());
+        room.count_spent(&conditions.history.spent, now);
+        let running =
+            Running::new(snapshot, channels, conditions, present.placements, active, &mut room);
+        let doors = Doors { rules, conditions, now, running: room.cluster() };
+        let rate = conditions.history.rate.filter(|rate| *rate > 0.0);
+        let strict = channels.list.iter().zip(openings).map(|(channel, opening)| {
+            let until = opening.until.filter(|_| channel.strict_window && opening.open)?;
+            Some(Strict { left: now.age(until).as_secs_f64(), rate: rate? })
+        });
+        let acting_since = conditions.history.acting_since;
+        Self {
+            gates: Gates::new(snapshot, channels, openings, &doors),
+            ledger: Ledger::new(snapshot, &conditions.disks, &conditions.jobs, rules),
+            strict: strict.collect(),
+            allowed: acting_since.and_then(|since| rules.allowed_after(since, now)),
+            factor: factor(rules, conditions),
+            snapshot: Arc::clone(snapshot),
+            rules: Arc::clone(rules),
+            conditions: conditions.clone(),
+            now,
+            room,
+            running,
+            sites: Arc::clone(present.sites),
+        }
+    }
+
+    /// Whether nothing of a lane can start any more, whatever waits there.
+    pub(super) fn nothing_more(&self, node: NodeIx, channel: usize, shape: Shape) -> bool {
+        match shape {
+            Shape::Shard => {
+                self.gates.shut(node, channel).is_some()
+                    || self.room.full(node, channel)
+                    || self.spread(node).is_err()
+            }
+            Shape::Copy | Shape::Whole => self.room.cluster_full(),
+            Shape::Cleanup => self.room.channel(node, channel).is_err(),
+            Shape::Nothing => true,
+        }
+    }
+
+    /// The node on which a target may start, the pseudo node for what starts on all.
+    ///
+    /// # Errors
+    /// The first reason why it may not; where it has several copies to choose from, that of
+    /// the copy that came farthest.
+    pub(super) fn admit(
+        &self,
+        node: NodeIx,
+        channel: usize,
+        brief: &Brief,
+    ) -> Result<NodeIx, Refusal> {
+        self.own(brief)?;
+        match brief.shape {
+            Shape::Shard => {
+                let site = Site { node, copies: 1, shard: brief.ix };
+                self.at(&[site], channel, brief).map_err(|(_, refusal)| refusal)?;
+                Ok(node)
+            }
+            Shape::Copy => self.copy(channel, brief),
+            Shape::Whole => {
+                let sited = self.sited(brief)?;
+                self.at(&sited.sites, channel, brief).map_err(|(_, refusal)| refusal)?;
+                Ok(NodeIx::CLUSTER)
+            }
+            Shape::Cleanup => {
+                self.cleanup(channel)?;
+                Ok(NodeIx::CLUSTER)
+            }
+            Shape::Nothing => Err(Refusal::plain(RefusalReason::Excluded)),
+        }
+    }
+
+    /// Why a target that does not start does not.
+    ///
+    /// Where nothing speaks against it, it found no room in its queue: of those that wait,
+    /// the choice leaves none without a reason.
+    pub(super) fn decide(&self, node: NodeIx, channel: usize, brief: &Brief) -> Refusal {
+        let no_room = Refusal::plain(RefusalReason::ChannelLimit);
+        self.admit(node, channel, brief).err().unwrap_or(no_room)
+    }
+
+    /// Counts a start, and reserves its space.
+    pub(super) fn start(&mut self, node: NodeIx, channel: usize, brief: &Brief) {
+        let sites = self.started_sites(node, brief);
+        let file = if brief.shape == Shape::Cleanup { 0 } else { brief.file.get().unwrap_or(0) };
+        self.room.start(&sites, channel, brief.shape == Shape::Whole, file);
+        if brief.shape != Shape::Cleanup {
+            self.ledger.reserve(&sites, self.need(brief).peak.unwrap_or(0));
+        }
+        if brief.shape == Shape::Shard {
+            self.running.take_range(&self.snapshot, brief.ix);
+        }
+    }
+
+    /// The files that a start compacts: where, and one shard of each place.
+    pub(super) fn started_sites(&self, node: NodeIx, brief: &Brief) -> Vec<Site> {
+        let sited = || self.sites.get(brief.db).map_or(&[][..], |sited| &sited.sites);
+        match brief.shape {
+            Shape::Shard => vec![Site { node, copies: 1, shard: brief.ix }],
+            Shape::Copy => sited().iter().filter(|site| site.node == node).copied().collect(),
+            Shape::Whole => sited().to_vec(),
+            Shape::Cleanup | Shape::Nothing => vec![Site { node, copies: 0, shard: brief.ix }],
+        }
+    }
+
+    /// A target whose request cannot be written.
+    pub(super) fn exclude(&mut self, ix: Ix) {
+        self.running.exclude(ix);
+    }
+
+    /// Bytes a start needs beside one file, at its worst moment.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "never negative, and a conversion from float saturates"
+    )]
+    pub(super) fn need(&self, brief: &Brief) -> Need {
+        let peak = match (brief.shape, brief.active.get()) {
+            (Shape::Cleanup, _) => Some(0),
+            (Shape::Shard, Some(active)) => Some((active as f64 * self.factor).ceil() as u64),
+            (_, Some(active)) => Some(active),
+            (_, None) => brief.file.get(),
+        };
+        Need { peak, file: brief.file.get() }
+    }
+
+    /// Whether free space is known wherever a start writes.
+    pub(super) fn knows_space(&self, sites: &[Site]) -> bool {
+        self.ledger.knows(sites)
+    }
+
+    /// What speaks against starting a target, whatever else runs and wherever it lies.
+    fn own(&self, brief: &Brief) -> Result<(), Refusal> {
+        use crate::settings::work::EnforceViews;
+        let plain = |reason| Err(Refusal::plain(reason));
+        match (brief.shape, self.rules.views) {
+            (Shape::Copy | Shape::Whole, EnforceViews::None)
+            | (Shape::Whole, EnforceViews::Q1)
+            | (Shape::Nothing, _) => return plain(RefusalReason::Excluded),
+            (Shape::Shard | Shape::Copy | Shape::Whole | Shape::Cleanup, _) => {}
+        }
+        let known = self.running.known(brief.ix).copied().unwrap_or_default();
+        if known.unaddressable {
+            return plain(RefusalReason::Excluded);
+        }
+        if known.running.is_some() || brief.own == Own::Running {
+            let since = known.running;
+            return Err(Refusal { since, ..Refusal::plain(RefusalReason::Running) });
+        }
+        if brief.own == Own::Resharding || self.resharding(brief) {
+            return plain(RefusalReason::Resharding);
+        }
+        if known.building.is_some() || matches!(brief.own, Own::Updating | Own::Behind) {
+            let since = known.building;
+            return Err(Refusal { since, ..Refusal::plain(RefusalReason::Building) });
+        }
+        if let Some(refusal) = known.rest.and_then(|rest| self.rests(rest, brief)) {
+            return Err(refusal);
+        }
+        self.fresh(brief)
+    }
+
+    fn resharding(&self, brief: &Brief) -> bool {
+        matches!(brief.shape, Shape::Copy | Shape::Whole)
+            && self.sites.get(brief.db).is_some_and(|sited| sited.resharding)
+    }
+
+    fn rests(&self, rest: Rest, brief: &Brief) -> Option<Refusal> {
+        let now = self.now;
+        let (refusal, since) = match rest {
+            Rest::CoolDown { since, until } => {
+                if until <= now {
+                    return None;
+                }
+                let (rested, all) = (since.age(now).as_secs_f64(), since.age(until).as_secs_f64());
+                (Refusal::compared(RefusalReason::CoolDown, rested, all), since)
+            }
+            Rest::Quarantined { since, failures } => {
+                let value = Some(f64::from(failures));
+                (Refusal { value, ..Refusal::plain(RefusalReason::Quarantined) }, since)
+            }
+            Rest::Futile { since, file_bytes } => {
+                let value = brief.file.get().map(|file| file as f64);
+                let limit = Some(file_bytes as f64);
+                (Refusal { value, limit, ..Refusal::plain(RefusalReason::Futile) }, since)
+            }
+        };
+        Some(Refusal { since: Some(since), ..refusal })
+    }
+
+    fn fresh(&self, brief: &Brief) -> Result<(), Refusal> {
+        if brief.measured_at == Moment::default() {
+            return Err(Refusal::plain(RefusalReason::Stale));
+        }
+        let (age, fresh_for) = (brief.measured_at.age(self.now), self.rules.fresh_for);
+        if age <= fresh_for {
+            return Ok(());
+        }
+        let (value, limit) = (age.as_secs_f64(), fresh_for.as_secs_f64());
+        let since = Some(brief.measured_at.plus(fresh_for));
+        Err(Refusal { since, ..Refusal::compared(RefusalReason::Stale, value, limit) })
+    }
+
+    /// Where the copies of a view lie; without them nothing can be asked for.
+    fn sited(&self, brief: &Brief) -> Result<&Sited, Refusal> {
+        let sited = self.sites.get(brief.db).filter(|sited| !sited.sites.is_empty());
+        sited.ok_or(Refusal::plain(RefusalReason::Excluded))
+    }
+
+    /// The first copy of a view that may start, of those its round has not had yet.
+    fn copy(&self, channel: usize, brief: &Brief) -> Result<NodeIx, Refusal> {
+        let sites = &self.sited(brief)?.sites;
+        let done = self.conditions.history.rounds.get(&brief.ix);
+        let is_done = |site: &Site| done.is_some_and(|done| done.contains(&site.node));
+        let all_done = sites.iter().all(is_done);
+        let mut farthest: Option<Stopped> = None;
+        for site in sites.iter().filter(|site| all_done || !is_done(site)) {
+            match self.at(std::slice::from_ref(site), channel, brief) {
+                Ok(()) => return Ok(site.node),
+                Err(stopped) if farthest.is_none_or(|before| before.0 < stopped.0) => {
+                    farthest = Some(stopped);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(farthest.map_or(Refusal::plain(RefusalReason::Excluded), |(_, refusal)| refusal))
+    }
+
+    /// Deleting files takes neither a job's place nor space.
+    fn cleanup(&self, channel: usize) -> Result<(), Refusal> {
+        if let Some(refusal) = self.gates.shut(NodeIx::CLUSTER, channel) {
+            return Err(refusal);
+        }
+        self.room.channel(NodeIx::CLUSTER, channel)?;
+        self.spread(NodeIx::CLUSTER)
+    }
+
+    /// Whether these files may be compacted now.
+    fn at(&self, sites: &[Site], channel: usize, brief: &Brief) -> Result<(), Stopped> {
+        for site in sites {
+            if let Some(refusal) = self.gates.shut(site.node, channel) {
+                return Err((Stage::Gates, refusal));
+            }
+        }
+        self.fits_window(channel, brief).map_err(|refusal| (Stage::Window, refusal))?;
+        let need = self.need(brief);
+        let space = self.ledger.beside_what_runs(sites, need);
+        space.map_err(|refusal| (Stage::Space, refusal))?;
+        if brief.shape == Shape::Shard
+            && self.rules.limits.one_copy_of_a_range
+            && self.running.other_copy(&self.snapshot, brief.db, brief.ix)
+        {
+            let refusal = Refusal::plain(RefusalReason::OtherCopyRunning);
+            return Err((Stage::OtherCopy, refusal));
+        }
+        let whole = brief.shape == Shape::Whole;
+        let limits = self.room.admits(sites, channel, whole, brief.file.get().unwrap_or(0));
+        limits.map_err(|refusal| (Stage::Limits, refusal))?;
+        let space = self.ledger.beside_what_starts(sites, need);
+        space.map_err(|refusal| (Stage::SpaceBesideStarts, refusal))?;
+        for site in sites {
+            self.spread(site.node).map_err(|refusal| (Stage::Spread, refusal))?;
+        }
+        Ok(())
+    }
+
+    fn fits_window(&self, channel: usize, brief: &Brief) -> Result<(), Refusal> {
+        let Some(strict) = self.strict.get(channel).copied().flatten() else { return Ok(()) };
+        let Some(bytes) = brief.predicted.get().or(brief.file.get()) else { return Ok(()) };
+        let takes = bytes as f64 / strict.rate;
+        if takes <= strict.left {
+            return Ok(());
+        }
+        Err(Refusal::compared(RefusalReason::WouldNotFitWindow, takes, strict.left))
+    }
+
+    /// Whether this plan's own starts leave a start on a node for now.
+    fn spread(&self, node: NodeIx) -> Result<(), Refusal> {
+        let wait = self.rules.limits.wait;
+        if !wait.is_zero() && self.room.starts_on(node) {
+            return Err(Refusal::compared(RefusalReason::Ramp, 0.0, wait.as_secs_f64()));
+        }
+        match self.allowed {
+            Some(allowed) if node != NodeIx::CLUSTER && self.room.cluster() >= allowed => {
+                let (value, limit) = (self.room.cluster() as f64, allowed as f64);
+                Err(Refusal::compared(RefusalReason::Ramp, value, limit))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn factor(rules: &Rules, conditions: &Conditions) -> f64 {
+    let learned = conditions.history.headroom_factor.unwrap_or(0.0);
+    rules.headroom.factor.max(learned)
+}

@@ -1,0 +1,170 @@
+//! The choice: which of the queues' best starts next.
+//!
+//! Within a queue the order is the queue's. Between queues that compete it is bytes freed
+//! for each byte rewritten, doubled for every six hours the candidate has waited, so that
+//! nothing waits for ever.
+
+use super::{
+    Counts, Placement, QueueView, Start,
+    admission::Admission,
+    brief::{Brief, Shape},
+    start::Expected,
+};
+use crate::{
+    channel::Channels,
+    clock::Moment,
+    snapshot::{Chunked, NodeIx, Snapshot},
+    target::Kind,
+};
+use ordered_float::OrderedFloat;
+
+/// Hours of waiting that double a candidate's worth.
+const DOUBLES_IN: f64 = 6.0;
+
+/// The least worth: what frees nothing has its turn as well.
+const LEAST_WORTH: f64 = 0.01;
+
+/// One queue on its way through the choice.
+#[derive(Debug)]
+pub(super) struct Lane<'a> {
+    pub(super) view: &'a QueueView,
+    /// Candidates that do not wait in the queue, and come before it: views of which some
+    /// copies are compacted and others are not yet.
+    pub(super) first: Vec<Brief>,
+}
+
+impl Lane<'_> {
+    fn get(&self, at: usize) -> Option<&Brief> {
+        let waiting = || self.view.briefs.get(at.checked_sub(self.first.len())?);
+        self.first.get(at).or_else(waiting)
+    }
+
+    pub(super) fn briefs(&self) -> impl Iterator<Item = &Brief> {
+        self.first.iter().chain(self.view.briefs.iter())
+    }
+}
+
+/// What the choice reads beside the admission.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ballot<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) channels: &'a Channels,
+    pub(super) placements: &'a Chunked<Placement>,
+    pub(super) now: Moment,
+    pub(super) rate: Option<f64>,
+}
+
+/// The first of a lane that may start, and where.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    at: usize,
+    node: NodeIx,
+    worth: OrderedFloat<f64>,
+}
+
+/// Starts what may start, the worthiest first, until nothing more may.
+///
+/// A start only takes room, so each lane is walked once: what was refused stays so.
+pub(super) fn choose(
+    lanes: &[Lane<'_>],
+    ballot: Ballot<'_>,
+    admission: &mut Admission,
+) -> Vec<Start> {
+    let mut starts = Vec::new();
+    let mut heads: Vec<Option<Head>> =
+        lanes.iter().map(|lane| head(lane, 0, ballot, admission)).collect();
+    loop {
+        let best = heads
+            .iter()
+            .enumerate()
+            .filter_map(|(at, head)| Some((at, (*head)?)))
+            // Of equals the first lane.
+            .max_by(|(one, a), (other, b)| a.worth.cmp(&b.worth).then(other.cmp(one)));
+        let Some((at, chosen)) = best else { return starts };
+        let Some((lane, brief)) = lanes.get(at).and_then(|lane| Some((lane, lane.get(chosen.at)?)))
+        else {
+            return starts;
+        };
+        match started(lane.view, brief, chosen.node, ballot, admission) {
+            Some(start) => {
+                admission.start(chosen.node, lane.view.channel, brief);
+                starts.push(start);
+            }
+            None => admission.exclude(brief.ix),
+        }
+        for (place, (lane, kept)) in lanes.iter().zip(&mut heads).enumerate() {
+            if let Some(before) = *kept {
+                *kept = head(lane, before.at + usize::from(place == at), ballot, admission);
+            }
+        }
+    }
+}
+
+/// Counts what is decided about every candidate of a lane.
+pub(super) fn count(lane: &Lane<'_>, starts: &[Start], admission: &Admission) -> Counts {
+    let mut counts = Counts::default();
+    let QueueView { node, channel, .. } = *lane.view;
+    let started: hashbrown::HashSet<_> =
+        starts.iter().filter(|start| start.channel == channel).map(|start| start.ix).collect();
+    for brief in lane.briefs() {
+        if !started.is_empty() && started.contains(&brief.ix) {
+            counts.starts += 1;
+        } else {
+            counts.refuse(admission.decide(node, channel, brief).reason);
+        }
+    }
+    counts
+}
+
+/// The first candidate of a lane from `from` on that may start.
+fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission) -> Option<Head> {
+    let QueueView { node, channel, .. } = *lane.view;
+    let shape = match ballot.channels.list.get(channel)?.kind {
+        Kind::Db => Shape::Shard,
+        Kind::View => Shape::Copy,
+        Kind::Cleanup => Shape::Cleanup,
+    };
+    if admission.nothing_more(node, channel, shape) {
+        return None;
+    }
+    let mut at = from;
+    while let Some(brief) = lane.get(at) {
+        if let Ok(node) = admission.admit(node, channel, brief) {
+            return Some(Head { at, node, worth: worth(brief, ballot).into() });
+        }
+        at += 1;
+    }
+    None
+}
+
+/// What a candidate is worth against those of other queues, as the logarithm to two: a
+/// candidate may wait for years.
+fn worth(brief: &Brief, ballot: Ballot<'_>) -> f64 {
+    let frees = brief.reclaimable().zip(brief.predicted.get()).map_or(0.0, |(gain, rewrite)| {
+        if rewrite == 0 { gain as f64 } else { gain as f64 / rewrite as f64 }
+    });
+    let since = ballot.placements.get(brief.ix.as_usize()).filter(|it| it.channel().is_some());
+    let waited = since.map_or(0.0, |placed| placed.since.age(ballot.now).as_secs_f64());
+    frees.max(LEAST_WORTH).log2() + waited / 3_600.0 / DOUBLES_IN
+}
+
+fn started(
+    view: &QueueView,
+    brief: &Brief,
+    node: NodeIx,
+    ballot: Ballot<'_>,
+    admission: &Admission,
+) -> Option<Start> {
+    let target = ballot.snapshot.target(brief.ix)?;
+    let sites = admission.started_sites(node, brief);
+    let shard = sites.first().and_then(|site| ballot.snapshot.target(site.shard));
+    let channel = ballot.channels.list.get(view.channel)?;
+    let name = ballot.snapshot.node(node).map_or("", |node| &*node.name);
+    let expected = Expected {
+        copies: sites.iter().map(|site| u64::from(site.copies)).sum(),
+        peak: admission.need(brief).peak.unwrap_or(0),
+        rate: ballot.rate,
+        knows_space: admission.knows_space(&sites),
+    };
+    Start::of(target, brief, (node, name), (view.channel, channel), shard, expected).ok()
+}

@@ -1,0 +1,167 @@
+//! Space: what each volume has left for jobs, and what they reserve.
+
+use super::{Refusal, RefusalReason, Rules, sites::Site};
+use crate::{
+    clock::Moment,
+    disk::{Disks, Space, Volume},
+    job::Jobs,
+    snapshot::Snapshot,
+};
+use hashbrown::HashMap;
+
+/// One volume's balance, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Balance {
+    /// What may be written beside what running jobs reserve; absent where unknown.
+    room: Option<u64>,
+    /// The part of it that starts of this plan took.
+    taken: u64,
+    falling_since: Option<Moment>,
+}
+
+/// What the volumes have left.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Ledger {
+    volumes: Vec<Balance>,
+    /// The volumes of each node, by the node's place.
+    of_node: Vec<Vec<usize>>,
+    blind_limit: u64,
+}
+
+/// What a start needs, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    /// Beside each file, at the worst moment; absent where no size is known.
+    pub(super) peak: Option<u64>,
+    /// Of the file itself.
+    pub(super) file: Option<u64>,
+}
+
+impl Ledger {
+    pub(super) fn new(snapshot: &Snapshot, disks: &Disks, jobs: &Jobs, rules: &Rules) -> Self {
+        let mut of_node = vec![Vec::new(); snapshot.nodes().len()];
+        let places: HashMap<&str, usize> =
+            snapshot.nodes().iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
+        for (at, volume) in disks.volumes.iter().enumerate() {
+            for node in &volume.nodes {
+                let volumes = places.get(&**node).and_then(|place| of_node.get_mut(*place));
+                if let Some(volumes) = volumes.filter(|volumes| !volumes.contains(&at)) {
+                    volumes.push(at);
+                }
+            }
+        }
+        let mut reserved = vec![0_u64; disks.volumes.len()];
+        for job in &jobs.list {
+            for at in of_node.get(job.key.node.as_usize()).into_iter().flatten() {
+                if let Some(reserved) = reserved.get_mut(*at) {
+                    *reserved = reserved.saturating_add(job.reserved);
+                }
+            }
+        }
+        let keep_free = rules.headroom.keep_free_percent;
+        let volumes = disks
+            .volumes
+            .iter()
+            .zip(reserved)
+            .map(|(volume, reserved)| balance(volume, reserved, keep_free))
+            .collect();
+        Self { volumes, of_node, blind_limit: rules.headroom.blind_limit }
+    }
+
+    /// Whether free space is known on every volume of these nodes.
+    pub(super) fn knows(&self, sites: &[Site]) -> bool {
+        sites.iter().all(|site| {
+            let volumes = self.volumes_of(site);
+            !volumes.is_empty() && self.balances(volumes).all(|balance| balance.room.is_some())
+        })
+    }
+
+    /// Whether there is space, counting what runs.
+    pub(super) fn beside_what_runs(&self, sites: &[Site], need: Need) -> Result<(), Refusal> {
+        if !self.knows(sites) && need.file.is_none_or(|file| file > self.blind_limit) {
+            let limit = Some(self.blind_limit as f64);
+            let value = need.file.map(|file| file as f64);
+            return Err(Refusal { value, limit, ..Refusal::plain(RefusalReason::UnknownDisk) });
+        }
+        self.fits(sites, need, |_| 0)
+    }
+
+    /// Whether there is space, counting also what starts.
+    pub(super) fn beside_what_starts(&self, sites: &[Site], need: Need) -> Result<(), Refusal> {
+        self.fits(sites, need, |balance| balance.taken)
+    }
+
+    /// Reserves the space of a start.
+    pub(super) fn reserve(&mut self, sites: &[Site], peak: u64) {
+        for site in sites {
+            for at in self.of_node.get(site.node.as_usize()).into_iter().flatten() {
+                if let Some(balance) = self.volumes.get_mut(*at) {
+                    let peak = peak.saturating_mul(u64::from(site.copies));
+                    balance.taken = balance.taken.saturating_add(peak);
+                }
+            }
+        }
+    }
+
+    fn fits(
+        &self,
+        sites: &[Site],
+        need: Need,
+        taken: impl Fn(&Balance) -> u64,
+    ) -> Result<(), Refusal> {
+        for site in sites {
+            for at in self.volumes_of(site) {
+                let Some(balance) = self.volumes.get(*at) else { continue };
+                if balance.falling_since.is_some() {
+                    let since = balance.falling_since;
+                    return Err(Refusal { since, ..Refusal::plain(RefusalReason::Headroom) });
+                }
+                let Some(room) = balance.room else { continue };
+                let Some(peak) = need.peak else {
+                    return Err(Refusal::plain(RefusalReason::Headroom));
+                };
+                let copies = match sites {
+                    [one] => one.copies,
+                    // Nodes may share the volume.
+                    _ => sites
+                        .iter()
+                        .filter(|other| self.volumes_of(other).contains(at))
+                        .map(|other| other.copies)
+                        .sum(),
+                };
+                let peak = peak.saturating_mul(u64::from(copies));
+                let room = room.saturating_sub(taken(balance));
+                if peak > room {
+                    let reason = RefusalReason::Headroom;
+                    return Err(Refusal::compared(reason, peak as f64, room as f64));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn volumes_of(&self, site: &Site) -> &[usize] {
+        self.of_node.get(site.node.as_usize()).map_or(&[], Vec::as_slice)
+    }
+
+    fn balances(&self, volumes: &[usize]) -> impl Iterator<Item = &Balance> {
+        volumes.iter().filter_map(|at| self.volumes.get(*at))
+    }
+}
+
+fn balance(volume: &Volume, reserved: u64, keep_free_percent: f64) -> Balance {
+    let room = volume.space.map(|space| {
+        space.available.saturating_sub(kept_free(space, keep_free_percent)).saturating_sub(reserved)
+    });
+    Balance { room, taken: 0, falling_since: volume.falling_since }
+}
+
+/// Bytes of a volume that no start may touch; none where its size is unknown.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "never negative, and a conversion from float saturates"
+)]
+fn kept_free(space: Space, percent: f64) -> u64 {
+    space.size.map_or(0, |size| (size as f64 * percent / 100.0).ceil() as u64)
+}

@@ -1,0 +1,146 @@
+use super::*;
+use Signal::{ProbeLatency, RunQueue};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_unix(1_000_000 + seconds)
+}
+
+fn pressure() -> Pressure {
+    Pressure { hold_at_most: Duration::from_secs(100), ..Pressure::default() }
+}
+
+/// What the run queue reads every ten seconds → since when it holds, if it does.
+#[test]
+fn a_gate_shuts_above_the_high_mark_and_opens_at_the_low_one() {
+    type Line = (Option<f64>, Option<u64>);
+    let tables: &[(&str, &[Line])] = &[
+        ("one reading is none", &[(Some(99.0), None), (Some(0.0), None), (Some(0.0), None)]),
+        (
+            "a spike among quiet ones is none",
+            &[(Some(0.0), None), (Some(0.0), None), (Some(999.0), None), (Some(1.0), None)],
+        ),
+        (
+            "between the marks nothing changes",
+            &[
+                (Some(64.0), None),
+                (Some(64.0), None),
+                (Some(65.0), None),
+                (Some(65.0), Some(30)),
+                (Some(17.0), Some(30)),
+                (Some(17.0), Some(30)),
+                (Some(16.0), Some(30)),
+                (Some(16.0), None),
+                (Some(64.0), None),
+                (Some(64.0), None),
+            ],
+        ),
+        (
+            "what is unknown neither shuts nor lets go",
+            &[
+                (None, None),
+                (Some(90.0), None),
+                (None, None),
+                (None, None),
+                (Some(90.0), None),
+                (Some(90.0), Some(50)),
+                (None, Some(50)),
+                (None, Some(50)),
+                (None, Some(50)),
+                (Some(1.0), None),
+            ],
+        ),
+        (
+            "after the longest hold it opens, once, until it has fallen",
+            &[
+                (Some(90.0), None),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), Some(10)),
+                (Some(90.0), None),
+                (Some(90.0), None),
+                (Some(20.0), None),
+                (Some(90.0), None),
+                (Some(1.0), None),
+                (Some(1.0), None),
+                (Some(90.0), None),
+                (Some(90.0), Some(180)),
+            ],
+        ),
+    ];
+    for (says, lines) in tables {
+        let mut gate = Gate::default();
+        for ((reading, since), seconds) in lines.iter().zip((0..).step_by(10)) {
+            gate.see(RunQueue, *reading);
+            gate.judge(&pressure(), at(seconds));
+            let held = gate.held(&pressure());
+            assert_eq!(held.map(|held| held.since), since.map(at), "{says}, at {seconds}");
+            assert!(held.is_none_or(|held| held.signal == RunQueue && held.low == 16.0));
+        }
+    }
+}
+
+#[test]
+fn the_longest_hold_is_that_of_the_gate_and_says_what_it_passes_over() {
+    let mut gate = Gate::default();
+    let mut told = Vec::new();
+    for seconds in (0..=120).step_by(10) {
+        gate.see(RunQueue, Some(90.0));
+        gate.see(ProbeLatency, Some(if seconds < 60 { 0.01 } else { 2.0 }));
+        told.extend(gate.judge(&pressure(), at(seconds)).into_iter().map(|it| (seconds, it)));
+    }
+    assert_eq!(
+        told,
+        [
+            (10, Told::Shut(RunQueue, 90.0)),
+            (70, Told::Shut(ProbeLatency, 2.0)),
+            (110, Told::HeldEnough(ProbeLatency, Some(2.0))),
+            (110, Told::HeldEnough(RunQueue, Some(90.0))),
+        ]
+    );
+    assert_eq!(gate.held(&pressure()), None);
+    assert_eq!(gate.signals(), BTreeMap::from([(ProbeLatency, 2.0), (RunQueue, 90.0)]));
+}
+
+#[test]
+fn the_signal_that_shut_first_is_named() {
+    let mut gate = Gate::default();
+    for (seconds, queue) in [(0, 90.0), (10, 90.0), (20, 90.0), (30, 1.0), (40, 1.0)] {
+        gate.see(RunQueue, Some(queue));
+        gate.see(ProbeLatency, Some(if seconds < 10 { 0.0 } else { 2.0 }));
+        gate.judge(&pressure(), at(seconds));
+        let expected = match seconds {
+            0 => None,
+            10..=30 => Some((RunQueue, at(10))),
+            _ => Some((ProbeLatency, at(20))),
+        };
+        let held = gate.held(&pressure()).map(|held| (held.signal, held.since));
+        assert_eq!(held, expected, "at {seconds}");
+    }
+}
+
+proptest! {
+    /// Whatever is read, the gate is never shut for longer than it may be, and what holds
+    /// was above its high mark.
+    #[test]
+    fn no_hold_is_longer_than_allowed(
+        readings in prop::collection::vec(prop::option::of(0.0..200.0_f64), 1..200),
+    ) {
+        let mut gate = Gate::default();
+        for (reading, seconds) in readings.into_iter().zip((0..).step_by(10)) {
+            gate.see(RunQueue, reading);
+            gate.judge(&pressure(), at(seconds));
+            if let Some(held) = gate.held(&pressure()) {
+                prop_assert!(held.since.age(at(seconds)) < pressure().hold_at_most);
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! One look at a node.
+//!
+//! Owns the requests and how long they are waited for. The task asks here, every node on
+//! its own.
+
+use crate::couch::{Client, Error, Kind};
+use futures::{FutureExt as _, future::BoxFuture};
+use std::time::Duration;
+use tokio::time;
+
+/// The longest wait for an answer: what takes longer counts as having taken this.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// What one look at a node found; absent where it could not be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// How long a small request took.
+    pub latency: Option<Duration>,
+    /// Erlang's run queue.
+    pub run_queue: Option<u64>,
+    /// Changes that internal replication has still to push.
+    pub backlog: Option<u64>,
+    /// Whether the node is in maintenance.
+    pub maintenance: Option<bool>,
+}
+
+/// Looks at nodes.
+pub trait Probe: Send + Sync + std::fmt::Debug {
+    /// Looks at one; it ends by itself after some seconds.
+    fn look(&self, node: &str) -> BoxFuture<'static, Look>;
+}
+
+impl Probe for Client {
+    fn look(&self, node: &str) -> BoxFuture<'static, Look> {
+        let (client, node) = (self.clone(), node.to_owned());
+        async move {
+            let (up, system) = tokio::join!(
+                time::timeout(WITHIN, standing(&client, &node)),
+                time::timeout(WITHIN, client.system(&node)),
+            );
+            let (maintenance, latency) = match up {
+                Ok(Ok((maintenance, latency))) => (Some(maintenance), Some(latency)),
+                Ok(Err(error)) if error.kind() == Kind::Timeout => (None, Some(WITHIN)),
+                Ok(Err(_)) => (None, None),
+                Err(_) => (None, Some(WITHIN)),
+            };
+            let system = system.ok().and_then(Result::ok).unwrap_or_default();
+            Look {
+                latency,
+                run_queue: system.run_queue,
+                backlog: system.internal_replication_jobs,
+                maintenance,
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Whether a node is in maintenance, and how long it took to say so.
+///
+/// `/_up` speaks of the server that is asked. Where a node's own address is not known, its
+/// configuration says the same through another node (`chttpd_misc:handle_up_req/1` reads
+/// this very key).
+async fn standing(client: &Client, node: &str) -> Result<(bool, Duration), Error> {
+    let says = |word: Option<&str>, on: &[&str]| word.is_some_and(|word| on.contains(&word));
+    match client.up_timed(node).await {
+        Ok((up, took)) => Ok((says(up.status.as_deref(), &["maintenance_mode", "nolb"]), took)),
+        Err(Error::NoOwnAddress { .. }) => {
+            let (section, took) = client.config_section_timed(node, "couchdb").await?;
+            let mode = section.get("maintenance_mode").map(String::as_str);
+            Ok((says(mode, &["true", "nolb"]), took))
+        }
+        Err(error) => Err(error),
+    }
+}
