@@ -10,19 +10,12 @@ use crate::{
     journal::{Event, Journal},
     memory::{Outcome, Trouble},
 };
-use axum::{Extension, extract, http::StatusCode, response::Response};
+use axum::{Extension, extract, response::Response};
 use serde_json::{Value, json};
-
-impl Refused {
-    fn without_journal() -> Self {
-        let why = "this recliner keeps no journal: there is no history".to_owned();
-        Self { code: StatusCode::NOT_FOUND, kind: "not_found", why, data: None }
-    }
-}
 
 impl From<Trouble> for Refused {
     fn from(why: Trouble) -> Self {
-        Self { code: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", why: why.to_string(), data: None }
+        Self::unavailable(why)
     }
 }
 
@@ -77,7 +70,8 @@ async fn answered(
         return Refused::stopping().into_response();
     };
     let Some(journal) = &state.journal else {
-        return Refused::without_journal().into_response();
+        let why = "this recliner keeps no journal: there is no history";
+        return Refused::absent(why).into_response();
     };
     match ask(journal).await {
         Ok(data) => success(&data),
