@@ -122,12 +122,13 @@ impl Handle {
     }
 
     /// Holds a scope's starts back until [`Self::resume`]; what runs goes on, because CouchDB
-    /// cannot stop a compaction over HTTP.
+    /// cannot stop a compaction over HTTP. One that is in force keeps its beginning.
     ///
     /// # Errors
     /// When it is not kept; it is in force all the same.
     pub async fn suspend(&self, scope: Scope, why: Option<String>) -> Result<(), NotKept> {
-        let suspension = Suspension { since: self.clock.now(), why };
+        let before = self.history.borrow().suspensions.0.get(&scope).map(|it| it.since);
+        let suspension = Suspension { since: before.unwrap_or_else(|| self.clock.now()), why };
         self.order(scope, Some(suspension)).await
     }
 

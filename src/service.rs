@@ -5,6 +5,7 @@
 //! surface, signals and orders. A task that ends by itself ends the process.
 
 mod memory;
+mod operator;
 mod orders;
 mod watch;
 
@@ -14,11 +15,12 @@ use crate::{
     clock::Clock,
     config::{self, Loaded, Problems},
     couch::{Client, ConnectError, Transport},
-    http::{self, About, ConfigStatus, Order, orders::Denied},
+    http::{self, About, ConfigStatus, Order},
     journal::{self, Place},
     settings::Settings,
 };
 use futures::FutureExt as _;
+use operator::Operator;
 use orders::Signals;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
@@ -94,6 +96,7 @@ pub struct Service {
     started: Box<Settings>,
     config: latest::Sender<Arc<ConfigStatus>>,
     orders: mpsc::Receiver<Order>,
+    operator: Operator,
     clock: Clock,
 }
 
@@ -137,6 +140,7 @@ impl Service {
         let watch =
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
         watch.enforce(&mut tasks);
+        let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
         let state = http::State {
@@ -145,7 +149,7 @@ impl Service {
             counts: watch.follower.counts.clone(),
             about: Arc::new(about),
             config: config_rx,
-            takeovers: latest::channel(Arc::default()).1,
+            takeovers: takeover.takeovers,
             registry,
             journal: Some(journal),
             orders: orders_tx,
@@ -162,7 +166,9 @@ impl Service {
             "web server"
         });
         let started = Box::new(settings.clone());
+        let operator = Operator::new(&watch);
         Ok(Self {
+            operator,
             address,
             watch,
             tasks,

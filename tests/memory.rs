@@ -12,7 +12,7 @@ use recliner::{
     snapshot::{DbName, Draft, Ix, NodeIx},
     target::Range,
 };
-use std::{alloc::System, sync::Arc, time::Duration};
+use std::{alloc::System, sync::Arc};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -82,7 +82,8 @@ impl Cluster {
     fn publish(&mut self, now: Moment) {
         let snapshot = self.draft.publish(now);
         self.queues.follow(&snapshot, now);
-        self.plan = self.queues.publish(&snapshot, now, Duration::from_secs(1_200));
+        let conditions = Conditions::default();
+        self.plan = self.queues.publish(&snapshot, &conditions, &Arc::default(), now);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     plan::Rules,
     planner, pressure, scanner,
     settings::{Nodes, ScanViews, Settings},
+    takeover,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use std::{
@@ -27,7 +28,10 @@ use tokio::{
     sync::watch as latest,
     task::JoinSet,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 /// The tasks of a process; each answers with its name when it ends.
 #[derive(Debug, Default)]
@@ -128,12 +132,15 @@ pub struct Watch {
     _ends: DropGuard,
     /// Ends the task of the client in use.
     client_stop: CancellationToken,
+    /// Those for whom a client lives on when all others stop: they have something to end.
+    carried: TaskTracker,
     reach: Reach,
     scan: latest::Sender<Arc<scanner::Settings>>,
     plan: latest::Sender<Arc<planner::Settings>>,
     follow: latest::Sender<Arc<follower::Settings>>,
     disk: latest::Sender<Arc<disk::Settings>>,
     pressure: latest::Sender<Arc<pressure::Settings>>,
+    takeover: latest::Sender<Arc<takeover::Settings>>,
 }
 
 /// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
@@ -143,6 +150,7 @@ struct Reach {
     source: latest::Sender<Arc<dyn Source>>,
     probe: latest::Sender<Arc<dyn pressure::Probe>>,
     hands: latest::Sender<Arc<dyn Hands>>,
+    smoosh: latest::Sender<Arc<dyn takeover::Hands>>,
 }
 
 impl Reach {
@@ -151,6 +159,7 @@ impl Reach {
             source: latest::channel(source_of(client, settings, clock)).0,
             probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
             hands: latest::channel(Arc::new(client.clone()) as Arc<dyn Hands>).0,
+            smoosh: latest::channel(Arc::new(client.clone()) as Arc<dyn takeover::Hands>).0,
         }
     }
 
@@ -158,6 +167,7 @@ impl Reach {
         self.source.send_replace(source_of(client, settings, clock));
         self.probe.send_replace(Arc::new(client.clone()));
         self.hands.send_replace(Arc::new(client.clone()));
+        self.smoosh.send_replace(Arc::new(client.clone()));
     }
 }
 
@@ -178,8 +188,9 @@ impl Watch {
         let metrics = Metrics::register(registry)?;
         let couchdb = settings.couchdb.clone();
         let (client, client_task) = Client::connect(couchdb, transport, metrics.clone())?;
-        let client_stop = stop.child_token();
-        spawn_client(client_task, client_stop.clone(), stop.clone(), tasks);
+        let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
+        carried.close();
+        spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
         let Surroundings { keeper, recovering, measured } = around(&client);
         let reach = Reach::new(&client, settings, clock);
         let scan = sender(scan_settings(settings));
@@ -256,12 +267,14 @@ impl Watch {
             stop,
             _ends: ends,
             client_stop,
+            carried,
             reach,
             scan,
             plan,
             follow,
             disk,
             pressure,
+            takeover: sender(takeover::Settings::from(settings)),
         })
     }
 
@@ -275,10 +288,27 @@ impl Watch {
             scanner: self.scanner.clone(),
         };
         let (task, ended) = (enforcer::Task::new(self.clock, inputs), self.stop.clone());
-        tasks.spawn(async move {
+        tasks.spawn(self.carried.track_future(async move {
             task.run(ended).await;
             "enforcer"
-        });
+        }));
+    }
+
+    /// What stops smoosh's channels where the settings say so, and gives them back.
+    pub fn take_over(
+        &self,
+        ledger: Arc<dyn takeover::Ledger>,
+        tasks: &mut Tasks,
+    ) -> takeover::Handle {
+        let (hands, settings) = (self.reach.smoosh.subscribe(), self.takeover.subscribe());
+        let snapshots = self.scanner.snapshots.clone();
+        let (task, handle) = takeover::Task::new(self.clock, hands, ledger, settings, snapshots);
+        let ended = self.stop.clone();
+        tasks.spawn(self.carried.track_future(async move {
+            task.run(ended).await;
+            "takeover of smoosh"
+        }));
+        handle
     }
 
     /// Takes over other settings. Where CouchDB is reached differently, a new client takes
@@ -297,8 +327,9 @@ impl Watch {
             let transport = Transport::http(&couchdb)?;
             let (client, task) = Client::connect(couchdb, transport, self.metrics.clone())?;
             self.client_stop.cancel();
-            self.client_stop = self.stop.child_token();
-            spawn_client(task, self.client_stop.clone(), self.stop.clone(), tasks);
+            self.client_stop = CancellationToken::new();
+            let (replaced, stop) = (self.client_stop.clone(), self.stop.clone());
+            spawn_client(task, replaced, stop, self.carried.clone(), tasks);
             self.client = client;
         }
         self.reach.replace(&self.client, new, self.clock);
@@ -307,6 +338,7 @@ impl Watch {
         self.follow.send_replace(Arc::new(follow_settings(new)));
         self.disk.send_replace(Arc::new(disk::Settings::from(new)));
         self.pressure.send_replace(Arc::new(pressure_settings(new)));
+        self.takeover.send_replace(Arc::new(takeover::Settings::from(new)));
         Ok(())
     }
 }
@@ -316,10 +348,18 @@ fn spawn_client(
     task: couch::Task,
     replaced: CancellationToken,
     stop: CancellationToken,
+    carried: TaskTracker,
     tasks: &mut Tasks,
 ) {
     tasks.spawn(async move {
-        task.run(replaced.clone()).await;
+        let over = async {
+            stop.cancelled().await;
+            carried.wait().await;
+        };
+        tokio::select! {
+            () = task.run(replaced.clone()) => {}
+            () = over => {}
+        }
         if replaced.is_cancelled() {
             stop.cancelled().await;
         }
