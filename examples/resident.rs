@@ -23,7 +23,7 @@ use recliner::{
     snapshot::SmooshSeen,
     target::Range,
 };
-use std::{sync::Arc, time::Duration};
+use std::{io::Write as _, sync::Arc, time::Duration};
 use tikv_jemallocator::Jemalloc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -150,7 +150,7 @@ fn memory(line: &str) -> Option<usize> {
 }
 
 #[tokio::main(worker_threads = 1)]
-async fn main() {
+async fn main() -> std::io::Result<()> {
     let args = Args::parse();
     let per_target = |bytes: Option<usize>| bytes.unwrap_or_default() / args.databases.max(1);
     let (sweeps, _) = watch::channel(0);
@@ -185,22 +185,20 @@ async fn main() {
     let mut status = handle.status.clone();
     for sweep in 1..=args.sweeps {
         if status.wait_for(|status| status.sweeps >= sweep).await.is_err() {
-            return;
+            return Ok(());
         }
         let version = handle.snapshots.borrow().version();
         let mut plan = planned.plan.clone();
         if plan.wait_for(|plan| plan.snapshot.version() >= version).await.is_err() {
-            return;
+            return Ok(());
         }
-        println!(
-            "sweep {sweep}: {} bytes a target, at most {}",
-            per_target(memory("VmRSS:")),
-            per_target(memory("VmHWM:")),
-        );
+        let (now, most) = (per_target(memory("VmRSS:")), per_target(memory("VmHWM:")));
+        writeln!(std::io::stdout().lock(), "sweep {sweep}: {now} bytes a target, at most {most}")?;
         if handle.send(scanner::Command::Sweep).is_some() {
-            return;
+            return Ok(());
         }
     }
     stop.cancel();
     while tasks.next_ended().await.is_some() {}
+    Ok(())
 }
