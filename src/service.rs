@@ -191,6 +191,12 @@ impl Service {
         self.address
     }
 
+    /// Who may ask it, and how.
+    #[must_use]
+    pub const fn web(&self) -> &http::Web {
+        &self.web
+    }
+
     /// What sees the cluster.
     #[must_use]
     pub const fn watch(&self) -> &Watch {

@@ -49,14 +49,15 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         .await
         .map_err(serve::unstarted)?;
     let mut servers = JoinSet::new();
-    let own = service.address();
+    let scheme = if service.web().is_encrypted() { "https" } else { "http" };
+    let own = format!("{scheme}://{}", service.address());
     let mut lines = vec![
         "A simulated cluster: three CouchDB nodes inside this process, no byte of it real."
             .to_owned(),
-        line("page", &format!("http://{own}/")),
-        line("metrics", &format!("http://{own}/metrics")),
-        line("most to free", &format!("http://{own}/api/v1/targets?sort=reclaimable_bytes")),
-        line("why", &format!("recliner explain sessions --recliner.url http://{own}")),
+        line("page", &format!("{own}/")),
+        line("metrics", &format!("{own}/metrics")),
+        line("most to free", &format!("{own}/api/v1/targets?sort=reclaimable_bytes")),
+        line("why", &format!("recliner explain sessions --recliner.url {own}")),
     ];
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {

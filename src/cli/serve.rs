@@ -53,7 +53,8 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
     let service = Service::start(settings, transport, about(false), Clock::System, place)
         .await
         .map_err(unstarted)?;
-    tracing::info!(address = %service.address(), "serving");
+    let (tls, users) = (service.web().is_encrypted(), service.web().has_users());
+    tracing::info!(address = %service.address(), tls, users, "serving");
     ended(service.run(again(flags, file)).await)
 }
 
