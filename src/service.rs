@@ -240,9 +240,7 @@ impl Service {
                     | Order::Compact(..)
                     | Order::Rescan(_)
                     | Order::Flush(..)
-                    | Order::Release(..)) => order.deny(Denied::Unavailable(
-                        "this version only advises: it takes no such order yet".to_owned(),
-                    )),
+                    | Order::Release(..)) => self.operator.take(order),
                 },
                 Some(name) = self.tasks.next_ended() => break Ended::Died(name),
                 Some(name) = self.keepers.next_ended() => break Ended::Died(name),

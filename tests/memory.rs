@@ -8,7 +8,7 @@ use recliner::{
     channel::Channels,
     clock::Moment,
     facts::{Facts, Known, Measured, Source},
-    plan::{Plan, Queues},
+    plan::{Conditions, Plan, Queues},
     snapshot::{DbName, Draft, Ix, NodeIx},
     target::Range,
 };

@@ -4,7 +4,7 @@
 
 use super::Watch;
 use crate::{
-    follower, planner, scanner,
+    follower,
     http::{
         Order,
         orders::{
@@ -14,7 +14,9 @@ use crate::{
     },
     memory::{Rest, Scope},
     plan::Plan,
+    planner,
     report::{self, Found},
+    scanner,
     snapshot::{Ix, TargetRef},
     target::TargetId,
 };
