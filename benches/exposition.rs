@@ -1,4 +1,4 @@
-//! A scrape of 100,000 series, about 16 MB of text: both formats, with and without gzip,
+//! The writing of 100,000 series, about 16 MB of text: both formats, with and without gzip,
 //! beside the `prometheus` crate's encoder for the same series.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -6,7 +6,7 @@ use prometheus::{
     Encoder, TextEncoder,
     proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType},
 };
-use recliner::exposition::{Family, Format, Writer, families, gzip};
+use recliner::exposition::{Coding, Family, Format, LabelSets, Writer, families};
 use std::hint::black_box;
 
 const TARGETS: usize = 33_334;
@@ -40,12 +40,28 @@ fn targets() -> Vec<Target> {
         .collect()
 }
 
-fn written(format: Format, targets: &[Target], buffer: String) -> String {
-    let mut writer = Writer::new(format, buffer);
+fn written(format: Format, coding: Coding, targets: &[Target]) -> Vec<u8> {
+    let mut writer = Writer::new(format, coding);
     for family in FAMILIES {
         let mut samples = writer.family(family);
         for target in targets {
             samples.sample(&target.labels(), target.bytes);
+        }
+    }
+    writer.finish()
+}
+
+/// The same with labels put together once for the three families, as a scrape does it.
+fn written_of_sets(format: Format, coding: Coding, targets: &[Target]) -> Vec<u8> {
+    let mut writer = Writer::new(format, coding);
+    let mut sets = LabelSets::new(FAMILIES[0]);
+    for target in targets {
+        sets.push(&target.labels());
+    }
+    for family in FAMILIES {
+        let mut samples = writer.family(family);
+        for (labels, target) in sets.iter().zip(targets) {
+            samples.sample_of(labels, target.bytes);
         }
     }
     writer.finish()
@@ -79,42 +95,30 @@ fn gathered(targets: &[Target]) -> Vec<MetricFamily> {
 
 fn exposition(criterion: &mut Criterion) {
     let targets = targets();
-    let text = written(Format::Text, &targets, String::new());
-    let room = text.len() + 4096;
+    let size = written(Format::Text, Coding::Identity, &targets).len();
     let mut group = criterion.benchmark_group("exposition");
-    group.sample_size(20).throughput(Throughput::Bytes(text.len() as u64));
-    for (name, format) in [("text", Format::Text), ("openmetrics", Format::OpenMetrics)] {
-        // A server keeps its buffer: a fresh one of this size is mostly page faults.
-        let mut kept = String::with_capacity(room);
-        group.bench_function(name, |bench| {
-            bench.iter(|| {
-                kept.clear();
-                kept = written(format, black_box(&targets), std::mem::take(&mut kept));
+    group.sample_size(20).throughput(Throughput::Bytes(size as u64));
+    for (format, format_name) in [(Format::Text, "text"), (Format::OpenMetrics, "openmetrics")] {
+        for (coding, coding_name) in [(Coding::Identity, "identity"), (Coding::Gzip, "gzip")] {
+            let name = |how: &str| format!("{format_name}/{coding_name}/{how}");
+            group.bench_function(name("labels_each"), |bench| {
+                bench.iter(|| written(format, coding, black_box(&targets)));
             });
-        });
+            group.bench_function(name("label_sets"), |bench| {
+                bench.iter(|| written_of_sets(format, coding, black_box(&targets)));
+            });
+        }
     }
-    group.bench_function("text_fresh_buffer", |bench| {
-        bench.iter(|| written(Format::Text, black_box(&targets), String::with_capacity(room)));
-    });
-    group.bench_function("gzip_alone", |bench| bench.iter(|| gzip(black_box(text.as_bytes()))));
-    group.bench_function("text_and_gzip", |bench| {
-        let mut kept = String::with_capacity(room);
-        bench.iter(|| {
-            kept.clear();
-            kept = written(Format::Text, black_box(&targets), std::mem::take(&mut kept));
-            gzip(kept.as_bytes())
-        });
-    });
     let families = gathered(&targets);
     group.bench_function("prometheus_encode", |bench| {
-        let mut out = Vec::with_capacity(room);
+        let mut out = Vec::with_capacity(size + 4096);
         bench.iter(|| {
             out.clear();
             TextEncoder::new().encode(black_box(&families), &mut out).expect("families are whole");
         });
     });
     group.bench_function("prometheus_build_and_encode", |bench| {
-        let mut out = Vec::with_capacity(room);
+        let mut out = Vec::with_capacity(size + 4096);
         bench.iter(|| {
             out.clear();
             let families = gathered(black_box(&targets));

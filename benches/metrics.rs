@@ -13,14 +13,19 @@ use recliner::{
     clock::Moment,
     couch,
     facts::{Facts, Known, Measured, Source},
-    http::{self, About, ConfigStatus, State},
+    http::{self, About, Allow, ConfigStatus, State, Web},
     plan::{Conditions, Queues},
     snapshot::{DbName, Draft},
     target::Range,
 };
 use std::{hint::black_box, sync::Arc};
-use tokio::sync::watch;
+use tikv_jemallocator::Jemalloc;
+use tokio::sync::{mpsc, watch};
 use tower::ServiceExt as _;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 const NODES: usize = 3;
@@ -74,12 +79,15 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let process = prometheus::process_collector::ProcessCollector::for_self();
     registry.register(Box::new(process)).expect("the registry is new");
     let state = State {
+        journal: None,
         plan: plan_rx,
         status: status_rx,
         about: Arc::new(About::default()),
         config: config_rx,
         registry,
-        orders: None,
+        orders: mpsc::channel(1).0,
+        allow: Allow::default(),
+        web: Web::default(),
     };
     (http::router(state), (plan, status, config))
 }

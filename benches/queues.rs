@@ -11,6 +11,11 @@ use recliner::{
     target::Range,
 };
 use std::{hint::black_box, sync::Arc};
+use tikv_jemallocator::Jemalloc;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 const TARGETS: u32 = 1_000_000;
 const NOW: Moment = Moment::from_unix(1_795_222_434);

@@ -8,29 +8,15 @@
 //! installed. Without the variable it says so and does nothing. CPU time is that of the
 //! whole `scan` process, its start and its output included.
 
-use std::{
-    env,
-    error::Error,
-    fmt::Write as _,
-    fs,
-    io::Write,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+mod couch;
+
+use couch::{Couch, Failure, cpu, median, say};
+use std::{fmt::Write as _, path::Path, process::Command, time::Duration};
 use tokio::time::Instant;
 
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 5;
 const WRK_SECONDS: u64 = 5;
-/// `/proc` counts CPU time in hundredths of a second.
-const TICKS: f64 = 100.0;
-
-type Failure = Box<dyn Error>;
-
-fn say(line: &str) -> Result<(), Failure> {
-    Ok(writeln!(std::io::stdout().lock(), "{line}")?)
-}
 
 /// What one round of `scan` cost.
 struct Round {
@@ -39,16 +25,9 @@ struct Round {
     cpu: f64,
 }
 
-/// CPU seconds of all children that ended.
-fn cpu_of_children() -> Result<f64, Failure> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
-    Ok(ticks.collect::<Result<Vec<_>, _>>()?.iter().sum::<f64>() / TICKS)
-}
-
 /// The files of the node that answers, as paths.
-async fn paths(base: &str, user: &str, password: &str) -> Result<Vec<String>, Failure> {
+async fn paths(couch: &Couch) -> Result<Vec<String>, Failure> {
+    let Couch { base, user, password, .. } = couch;
     let client = reqwest::Client::new();
     let get = |path: String| {
         let request = client.get(format!("{base}{path}")).basic_auth(user, Some(password));
@@ -89,59 +68,30 @@ fn wrk(base: &str, script: &Path) -> Result<f64, Failure> {
 }
 
 fn scan(config: &Path, shards: usize) -> Result<Round, Failure> {
-    let before = cpu_of_children()?;
-    let start = Instant::now();
-    let out = Command::new(env!("CARGO_BIN_EXE_recliner"))
-        .args(["scan", "--no-pace", "--log.level", "error", "--config.file"])
-        .arg(config)
-        .stderr(Stdio::inherit())
-        .output()?;
-    let took = start.elapsed();
-    // It ends with another status when any file could not be read.
-    if !out.status.success() {
-        return Err(format!("scan ended with {}", out.status).into());
-    }
-    Ok(Round { shards, took, cpu: cpu_of_children()? - before })
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+    // What the children that ended have used.
+    let used = || cpu("/proc/self/stat", 13);
+    let (before, start) = (used()?, Instant::now());
+    couch::scan(config, &["--no-pace"])?;
+    Ok(Round { shards, took: start.elapsed(), cpu: used()? - before })
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let Ok(url) = env::var("RECLINER_TEST_COUCHDB_URL") else {
-        return say("scan: skipped, RECLINER_TEST_COUCHDB_URL is not set");
-    };
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| "the TLS provider was installed twice")?;
-    let url = reqwest::Url::parse(&url)?;
-    let (user, password) = (url.username(), url.password().unwrap_or_default());
-    let base = format!(
-        "http://{}:{}",
-        url.host_str().unwrap_or_default(),
-        url.port_or_known_default().unwrap_or(5984)
-    );
-    let paths = paths(&base, user, password).await?;
-    let dir = tempfile::tempdir()?;
-    let (script, config, secret) =
-        (dir.path().join("urls.lua"), dir.path().join("recliner.yml"), dir.path().join("password"));
+    let Some(couch) = Couch::named("scan")? else { return Ok(()) };
+    let paths = paths(&couch).await?;
     let login = base64::Engine::encode(
         &base64::engine::general_purpose::STANDARD,
-        format!("{user}:{password}"),
+        format!("{}:{}", couch.user, couch.password),
     );
-    fs::write(&script, lua(&paths, &format!("Basic {login}"))?)?;
-    fs::write(&secret, password)?;
-    let settings = format!(
-        "couchdb: {{urls: [{base:?}], username: {user:?}, password_file: {secret:?}, requests_in_flight: {CONNECTIONS}, cold_reads_per_second: off}}\nscan: {{views: off}}\n"
-    );
-    fs::write(&config, settings)?;
+    let script = couch.file("urls.lua", &lua(&paths, &format!("Basic {login}"))?)?;
+    let config = couch.config(
+        &format!(", requests_in_flight: {CONNECTIONS}, cold_reads_per_second: off"),
+        "scan: {views: off}\n",
+    )?;
     say(&format!("{} files, {CONNECTIONS} connections", paths.len()))?;
     let (mut theirs, mut ours, mut ratios, mut costs) = (vec![], vec![], vec![], vec![]);
     for _ in 0..ROUNDS {
-        let wrk = wrk(&base, &script)?;
+        let wrk = wrk(&couch.base, &script)?;
         let round = scan(&config, paths.len())?;
         let rate = round.shards as f64 / round.took.as_secs_f64();
         let cost = round.cpu / round.shards as f64 * 1e6;

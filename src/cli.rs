@@ -8,8 +8,10 @@ mod check;
 mod demo;
 mod explain;
 mod import;
+mod journal;
 mod once;
 mod orders;
+mod plan;
 mod restore_smoosh;
 mod scan;
 mod serve;
@@ -96,7 +98,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Serve(args) => serve::run(args).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Scan(args) => scan::run(args).await,
+            Command::Plan(args) => plan::run(args).await,
             Command::Explain(args) => explain::run(args).await,
+            Command::History(args) => journal::history(args).await,
+            Command::Events(args) => journal::events(args).await,
             Command::Import(args) => import::run(args).await,
             Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
             Command::CheckConfig(args) => check::run(&args),

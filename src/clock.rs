@@ -43,6 +43,14 @@ impl Moment {
         Self::from_unix(self.unix().saturating_add(span.as_secs()))
     }
 
+    /// The moment that RFC 3339 or a number of seconds since 1970 names; none before that.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let stamp = || Some(text.parse::<jiff::Timestamp>().ok()?.as_second());
+        let seconds = text.parse::<u64>().ok();
+        seconds.or_else(|| u64::try_from(stamp()?).ok()).map(Self::from_unix)
+    }
+
     /// RFC 3339 in UTC with whole seconds, as JSON and tables show it.
     #[must_use]
     pub fn rfc3339(self) -> String {

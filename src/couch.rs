@@ -23,6 +23,7 @@ mod pace;
 mod route;
 mod sender;
 mod settings;
+mod silence;
 mod transport;
 pub mod wire;
 

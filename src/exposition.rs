@@ -2,7 +2,7 @@
 //!
 //! Owns the table of metric families ([`families`]), the [`Writer`] that turns samples
 //! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer:
-//! which format a client asked for ([`negotiate`]) and whether it takes [`gzip`]. Never
+//! which format a client asked for ([`negotiate`]) and whether it takes gzip. Never
 //! measures anything, never opens a socket, never decides what is exported. Called by
 //! whoever answers a scrape, with what the snapshot and the counters say at that moment.
 //!
@@ -13,6 +13,7 @@
 mod encoding;
 pub mod families;
 mod family;
+mod labels;
 mod negotiation;
 mod number;
 mod registry;
@@ -22,8 +23,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use encoding::{accepts_gzip, gzip};
+pub use encoding::{Coding, accepts_gzip};
 pub use family::{Description, Family, MetricType, Unit};
+pub use labels::{LabelSet, LabelSets};
 pub use negotiation::negotiate;
 pub use registry::write_gathered;
 pub use series::duplicate_series;

@@ -122,12 +122,13 @@ impl Handle {
     }
 
     /// Holds a scope's starts back until [`Self::resume`]; what runs goes on, because CouchDB
-    /// cannot stop a compaction over HTTP.
+    /// cannot stop a compaction over HTTP. One that is in force keeps its beginning.
     ///
     /// # Errors
     /// When it is not kept; it is in force all the same.
     pub async fn suspend(&self, scope: Scope, why: Option<String>) -> Result<(), NotKept> {
-        let suspension = Suspension { since: self.clock.now(), why };
+        let before = self.history.borrow().suspensions.0.get(&scope).map(|it| it.since);
+        let suspension = Suspension { since: before.unwrap_or_else(|| self.clock.now()), why };
         self.order(scope, Some(suspension)).await
     }
 
@@ -211,6 +212,23 @@ impl Task {
         (Self { clock, state, outbox, scanner, settings, jobs, history, counts, commands }, handle)
     }
 
+    /// Waits for what an earlier process left, then follows. Until then every start is held
+    /// back, and orders wait.
+    pub async fn run_after(
+        mut self,
+        recovering: impl Future<Output = Option<Recovered>>,
+        stop: CancellationToken,
+    ) {
+        let why = "what an earlier process left is not read yet".to_owned();
+        self.history.send_modify(|history| {
+            Arc::make_mut(history).journal_trouble = Some((self.clock.now(), why));
+        });
+        if let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await {
+            self.state = State::new(recovered, self.clock.now());
+            self.run(stop).await;
+        }
+    }
+
     /// Follows until `stop`, or until nobody polls any more.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut tick = time::interval(PERIOD);
@@ -254,9 +272,13 @@ impl Task {
                 let follows = self.state.polled(&running, &tables, &settings, now);
                 self.follow(follows);
             }
-            Event::Measured | Event::Tick => {
+            Event::Measured => {
                 let follows = self.state.measured(&tables, &settings, now);
                 self.follow(follows);
+            }
+            Event::Tick => {
+                let follows = self.state.measured(&tables, &settings, now);
+                self.follow(Follows { reread: self.state.unread(&tables), ..follows });
             }
             Event::Written(written) => {
                 let why = "it could not be kept, or nobody waited for it";

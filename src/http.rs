@@ -7,6 +7,7 @@
 mod admin;
 mod api;
 mod guard;
+mod jobs;
 mod metrics;
 pub mod orders;
 mod page;
@@ -20,7 +21,7 @@ pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{plan::Plan, scanner, takeover::Takeovers};
+use crate::{follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -87,6 +88,8 @@ pub struct State {
     pub plan: watch::Receiver<Arc<Plan>>,
     /// What the scanner says of itself.
     pub status: watch::Receiver<Arc<scanner::Status>>,
+    /// What became of this process's own jobs.
+    pub counts: watch::Receiver<Arc<follower::Counts>>,
     /// The program.
     pub about: Arc<About>,
     /// The configuration in force.
@@ -95,6 +98,8 @@ pub struct State {
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// Counters and histograms of what happened.
     pub registry: prometheus::Registry,
+    /// What is remembered, where anything is.
+    pub journal: Option<Journal>,
     /// Where orders go.
     pub orders: mpsc::Sender<Order>,
     /// Which of them are taken.
@@ -110,7 +115,11 @@ pub fn router(state: State) -> Router {
         .route("/status", get(api::status))
         .route("/targets", get(api::targets))
         .route("/queue", get(api::queue))
+        .route("/plan", get(api::plan))
+        .route("/jobs", get(jobs::jobs))
         .route("/explain", get(api::explain))
+        .route("/history", get(api::history))
+        .route("/events", get(api::events))
         .route("/config", get(api::config))
         .route("/suspend", post(admin::suspend))
         .route("/resume", post(admin::resume))

@@ -58,6 +58,19 @@ pub enum Phase {
     Ending,
 }
 
+impl Phase {
+    /// The word in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Suspended => "suspended",
+            Self::Ending => "ending",
+        }
+    }
+}
+
 /// One job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {

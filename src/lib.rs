@@ -16,6 +16,7 @@
 //! | miss | why one channel does not take a target | [`score`] |
 //! | queue | a channel's waiting targets on one node, bounded, best first | [`queue`] |
 //! | plan | where each target stands, what would start now, and one refusal for all else | [`plan`] |
+//! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`] |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
 //! | predicted | the size after a compaction; [`estimate`] states the rule and its error | [`estimate`] |
 //!
@@ -99,6 +100,7 @@
 //! | a sweep takes longer than its interval | the next begins when it ended | `recliner_scan_duration_seconds` |
 //! | a configuration is bad at start | every problem is said, with its place; nothing is sent | exit 64 |
 //! | a configuration is bad at reload | the old one stays in force | `recliner_config_last_reload_successful` 0; the log; the answer of `/-/reload` |
+//! | the file of users and certificates is bad, or opens what was closed | the old one stays in force | the log; `web_problem` in `/api/v1/status` |
 //! | a key changes that only a restart can take | the old value stays in force | `needs_restart` in `/api/v1/status`; the log |
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor starts it anew | the scrape fails: `up` 0 |
 

@@ -247,19 +247,17 @@ impl Plan {
 
     /// Numbers of a refusal that the choice has no use for.
     fn complete(&self, refusal: &mut Refusal, target: TargetRef<'_>, channel: usize) {
-        match refusal.reason {
-            RefusalReason::Building => {
-                if let Some((pending, allowed)) = brief::behind(&target.facts()) {
-                    (refusal.value, refusal.limit) = (Some(pending as f64), Some(allowed as f64));
-                }
-            }
-            RefusalReason::ChannelLimit => {
-                if let Some(queue) = self.queue(target.node_ix(), channel) {
-                    refusal.value = Some(queue.waiting.len() as f64);
-                    refusal.limit = Some(queue.capacity as f64);
-                }
-            }
-            _ => {}
+        let numbers = if refusal.reason == RefusalReason::Building {
+            brief::behind(&target.facts())
+                .map(|(pending, allowed)| (pending as f64, allowed as f64))
+        } else if refusal.reason == RefusalReason::ChannelLimit {
+            self.queue(target.node_ix(), channel)
+                .map(|queue| (queue.waiting.len() as f64, queue.capacity as f64))
+        } else {
+            None
+        };
+        if let Some((value, limit)) = numbers {
+            (refusal.value, refusal.limit) = (Some(value), Some(limit));
         }
     }
 }

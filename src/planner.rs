@@ -15,7 +15,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{
-    sync::watch,
+    sync::{mpsc, oneshot, watch},
     time::{self, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
@@ -74,11 +74,33 @@ impl Inputs {
     }
 }
 
+/// Orders are rare, and answered at once.
+const COMMANDS: usize = 8;
+
+/// Empties queues of a node, or of a channel, or of both; answers how many targets left.
+#[derive(Debug)]
+struct Flush {
+    node: Option<String>,
+    channel: Option<String>,
+    answer: oneshot::Sender<u64>,
+}
+
 /// The way to read the plan.
 #[derive(Clone, Debug)]
 pub struct Handle {
     /// The plan published last.
     pub plan: watch::Receiver<Arc<Plan>>,
+    flushes: mpsc::Sender<Flush>,
+}
+
+impl Handle {
+    /// Forgets the targets that wait, of one node or one channel where they are named, until
+    /// their facts are measured anew; answers how many. `None` where the task is gone.
+    pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
+        let (answer, answered) = oneshot::channel();
+        self.flushes.send(Flush { node, channel, answer }).await.ok()?;
+        answered.await.ok()
+    }
 }
 
 /// Owns the queues.
@@ -89,9 +111,11 @@ pub struct Task {
     inputs: Inputs,
     settings: watch::Receiver<Arc<Settings>>,
     plan: watch::Sender<Arc<Plan>>,
+    flushes: mpsc::Receiver<Flush>,
 }
 
 enum Event {
+    Flush(Flush),
     News,
     Settings,
     Tick,
@@ -108,7 +132,9 @@ impl Task {
     ) -> (Self, Handle) {
         let queues = Queues::new(Arc::clone(&settings.borrow().channels));
         let (plan, reader) = watch::channel(Arc::default());
-        (Self { clock, queues, inputs, settings, plan }, Handle { plan: reader })
+        let (flushes_tx, flushes) = mpsc::channel(COMMANDS);
+        let handle = Handle { plan: reader, flushes: flushes_tx };
+        (Self { clock, queues, inputs, settings, plan, flushes }, handle)
     }
 
     /// Plans until `stop`, or until nobody sends snapshots any more.
@@ -122,6 +148,7 @@ impl Task {
                 () = stop.cancelled() => Event::Stop,
                 news = self.inputs.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
                 news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
+                Some(flush) = self.flushes.recv() => Event::Flush(flush),
                 // Whoever is gone sends no more news; the last ones still count.
                 Ok(()) = self.inputs.jobs.changed() => Event::News,
                 Ok(()) = self.inputs.history.changed() => Event::News,
@@ -136,10 +163,31 @@ impl Task {
                     let channels = Arc::clone(&self.settings.borrow_and_update().channels);
                     self.queues.reconfigure(channels);
                 }
+                Event::Flush(flush) => self.flush(flush),
                 Event::News | Event::Tick => {}
             }
             self.follow();
         }
+    }
+
+    fn flush(&mut self, Flush { node, channel, answer }: Flush) {
+        let plan = Arc::clone(&self.plan.borrow());
+        let takes = |wanted: &Option<String>, name: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == name)
+        };
+        let mut left = 0;
+        for queue in plan.queues.iter() {
+            let of_node = plan.snapshot.node(queue.node).is_some_and(|it| takes(&node, &it.name));
+            let of_channel = plan.channels.list.get(queue.channel);
+            let of_channel = of_channel.is_some_and(|it| takes(&channel, &it.name));
+            if of_node && of_channel {
+                while self.queues.pop(queue.node, queue.channel).is_some() {
+                    left += 1;
+                }
+            }
+        }
+        // They are gone whether or not somebody waits for the number.
+        let _gone = answer.send(left);
     }
 
     /// Brings the queues up to the snapshot and publishes what follows from everything.
@@ -176,9 +224,12 @@ mod tests {
     use crate::{
         clock::Moment,
         facts::{Facts, Known, Measured, Source},
+        job::{Job, JobKey, Phase, Work},
+        memory::{Owner, Rest},
         plan::Decision,
         settings::limits::Headroom,
         snapshot::{DbName, Draft},
+        target::Kind,
     };
     use tokio::task::JoinSet;
 
@@ -209,6 +260,71 @@ mod tests {
         tasks.spawn(task.run(stop.clone()));
         let plan = plan_where(&mut handle, |plan| plan.snapshot.version() > 0).await;
         assert_eq!(plan.rules.fresh_for, Duration::from_secs(300));
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_rest_is_over() {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: "" });
+        let ix = draft.db_target(node, db, None);
+        let facts = Facts {
+            file: Known::new(100 << 20),
+            active: Known::new(1 << 20),
+            measured_at: Some(Measured { at: Moment::from_unix(1_000), by: Source::Http }),
+            ..Facts::default()
+        };
+        draft.set_facts(ix, facts);
+        let (_snapshots, snapshots) = watch::channel(draft.publish(clock.now()));
+        let (jobs, jobs_rx) = watch::channel(Arc::default());
+        let (history, history_rx) = watch::channel(Arc::default());
+        let inputs = Inputs { jobs: jobs_rx, history: history_rx, ..Inputs::facts_only(snapshots) };
+        let (_settings, settings) = watch::channel(Arc::new(settings(Arc::default())));
+        let (task, mut handle) = Task::new(clock, inputs, settings);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+        let starts = |plan: &Arc<Plan>| plan.start(ix).is_some();
+        let refused = |wanted: &'static str| {
+            move |plan: &Arc<Plan>| {
+                let decided = plan.snapshot.target(ix).map(|target| plan.decision(target));
+                matches!(decided, Some(Decision::Refused(it)) if it.reason.label() == wanted)
+            }
+        };
+        plan_where(&mut handle, starts).await;
+
+        let key = JobKey { node, shard: "a".into(), work: Work::Db };
+        let job = Job {
+            key,
+            target: Some(ix),
+            kind: Kind::Db,
+            owner: Owner::Other,
+            channel: None,
+            since: clock.now(),
+            phase: Phase::Running,
+            progress: None,
+            last_progress: clock.now(),
+            reserved: 0,
+            file_bytes: None,
+            predicted_bytes: None,
+        };
+        let before = time::Instant::now();
+        jobs.send_replace(Arc::new(Jobs { list: vec![job], ..Jobs::default() }));
+        plan_where(&mut handle, refused("running")).await;
+        jobs.send_replace(Arc::default());
+        plan_where(&mut handle, starts).await;
+        assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
+
+        let (since, until) = (clock.now(), clock.now().plus(Duration::from_secs(13)));
+        let mut remembered = History::default();
+        remembered.rests.insert(ix, Rest::CoolDown { since, until });
+        history.send_replace(Arc::new(remembered));
+        let plan = plan_where(&mut handle, refused("cool_down")).await;
+        assert_eq!(plan.next_change, Some(until));
+        let plan = plan_where(&mut handle, starts).await;
+        assert_eq!(plan.made_at, until, "not before, and not at the next tick only");
         stop.cancel();
     }
 

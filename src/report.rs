@@ -1,16 +1,20 @@
-//! What other programs read of a target: one JSON shape for commands and API.
+//! What other programs read of targets and plans: one JSON shape for commands and API.
 //!
-//! Owns the names of the fields, which other programs depend on. Pure: it takes a plan and
-//! a target and answers with plain values; the API pages over it, `scan` and `explain`
+//! Owns the names of the fields, which other programs depend on, and the sentences that say
+//! why a target does not start. Pure: it takes a plan and answers with plain values; the API pages over it, `scan` and `explain`
 //! print it.
 
 mod find;
+mod planned;
+mod why;
 
 pub use find::{Found, find};
+pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
+pub use why::why;
 
 use crate::{
     clock::Moment,
-    facts::{Confidence, Facts},
+    facts::Facts,
     plan::{Decision, Plan, Refusal},
     score::Miss,
     snapshot::{Node, SmooshSeen, TargetRef},
@@ -85,6 +89,31 @@ pub struct Target {
     pub refusal: Option<RefusalLine>,
 }
 
+/// One target with what is decided about it, in words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// What is known of it.
+    #[serde(flatten)]
+    pub target: Target,
+    /// Why it does not start, and what would have to change.
+    pub why: Option<String>,
+    /// What would be sent, where it starts.
+    pub start: Option<StartLine>,
+}
+
+impl Explained {
+    /// What `plan` decides about `target`.
+    #[must_use]
+    pub fn of(plan: &Plan, target: TargetRef<'_>) -> Self {
+        let why = match plan.decision(target) {
+            Decision::Refused(refusal) => Some(why(plan, target, &refusal)),
+            Decision::Start | Decision::NotTaken => None,
+        };
+        let start = plan.start(target.ix()).and_then(|start| StartLine::of(plan, start));
+        Self { target: Target::of(plan, target), why, start }
+    }
+}
+
 /// Why one channel does not take a target. Numbers are per file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MissLine {
@@ -107,7 +136,7 @@ pub struct RefusalLine {
     pub value: Option<f64>,
     /// What it was compared with.
     pub limit: Option<f64>,
-    /// Since when it waits.
+    /// Since when that keeps it, where something says so; else since when it waits.
     pub since: Option<String>,
 }
 
@@ -163,10 +192,7 @@ impl Target {
             external_bytes: target.on_disk(facts.external.get()),
             predicted_bytes: target.predicted(),
             reclaimable_bytes: target.reclaimable(),
-            confidence: match facts.confidence {
-                Confidence::Low => "low",
-                Confidence::High => "high",
-            },
+            confidence: facts.confidence.label(),
             ratio: facts.ratio().and_then(finite),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),

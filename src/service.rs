@@ -4,19 +4,23 @@
 //! scanner and planner; commands that look once use it alone. [`Service`] adds the web
 //! surface, signals and orders. A task that ends by itself ends the process.
 
+mod memory;
+mod operator;
 mod orders;
 mod watch;
 
-pub use watch::{Tasks, Watch};
+pub use watch::{Surroundings, Tasks, Watch};
 
 use crate::{
-    channel::Mode,
     clock::Clock,
     config::{self, Loaded, Problems},
-    couch::{ConnectError, Transport},
-    http::{self, About, ConfigStatus, Order, orders::Denied},
+    couch::{Client, ConnectError, Transport},
+    http::{self, About, ConfigStatus, Order},
+    journal::{self, Place},
     settings::Settings,
 };
+use futures::FutureExt as _;
+use operator::Operator;
 use orders::Signals;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
@@ -55,6 +59,12 @@ pub enum StartError {
     /// The client cannot be set up.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The journal cannot be had.
+    #[error(transparent)]
+    Journal(#[from] journal::OpenError),
+    /// Free space cannot be asked for.
+    #[error("cannot set up the client for Prometheus: {0}")]
+    Instruments(#[from] reqwest::Error),
     /// Two metrics have one name.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -76,12 +86,17 @@ pub struct Service {
     watch: Watch,
     tasks: Tasks,
     stop: CancellationToken,
+    /// What others keep things with: it ends last.
+    keepers: Tasks,
+    keepers_stop: CancellationToken,
+    keep: latest::Sender<journal::Settings>,
     web: http::Web,
     settings: Settings,
     /// What it started with: keys that wait for a restart are still in force from here.
     started: Box<Settings>,
     config: latest::Sender<Arc<ConfigStatus>>,
     orders: mpsc::Receiver<Order>,
+    operator: Operator,
     clock: Clock,
 }
 
@@ -95,6 +110,7 @@ impl Service {
         transport: Transport,
         about: About,
         clock: Clock,
+        place: impl Place + 'static,
     ) -> Result<Self, StartError> {
         let web = http::Web::open(settings.web.config_file.as_deref())?;
         if let Some(problem) = config::open_to_strangers(&settings, web.has_users()) {
@@ -108,16 +124,34 @@ impl Service {
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
-        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop)?;
+        let (keep, keep_rx) = latest::channel(settings.journal);
+        let (journal_task, journal) = journal::Task::open(place, clock, keep_rx)?;
+        let (mut keepers, keepers_stop) = (Tasks::new(), CancellationToken::new());
+        let ended = keepers_stop.clone();
+        keepers.spawn_alone(async move {
+            journal_task.run(ended).await;
+            "journal"
+        });
+        let around = |client: &Client| Surroundings {
+            keeper: Arc::new(journal.clone()),
+            recovering: memory::recover(journal.clone(), client.clone()).boxed(),
+            measured: true,
+        };
+        let watch =
+            Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
+        watch.enforce(&mut tasks);
+        let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
         let state = http::State {
             plan: watch.planner.plan.clone(),
             status: watch.scanner.status.clone(),
+            counts: watch.follower.counts.clone(),
             about: Arc::new(about),
             config: config_rx,
-            takeovers: latest::channel(Arc::default()).1,
+            takeovers: takeover.takeovers,
             registry,
+            journal: Some(journal),
             orders: orders_tx,
             allow: http::Allow {
                 lifecycle: settings.web.enable_lifecycle,
@@ -132,13 +166,35 @@ impl Service {
             "web server"
         });
         let started = Box::new(settings.clone());
-        Ok(Self { address, watch, tasks, stop, web, settings, started, config, orders, clock })
+        let operator = Operator::new(&watch);
+        Ok(Self {
+            operator,
+            address,
+            watch,
+            tasks,
+            stop,
+            keepers,
+            keepers_stop,
+            keep,
+            web,
+            settings,
+            started,
+            config,
+            orders,
+            clock,
+        })
     }
 
     /// Where it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Who may ask it, and how.
+    #[must_use]
+    pub const fn web(&self) -> &http::Web {
+        &self.web
     }
 
     /// What sees the cluster.
@@ -179,11 +235,17 @@ impl Service {
                         // Whoever asked may have gone; the reload counts all the same.
                         let _gone = answer.send(self.reload(&mut reload));
                     }
-                    order => order.deny(Denied::Unavailable(
+                    order @ (Order::Suspend(..)
+                    | Order::Resume(..)
+                    | Order::Compact(..)
+                    | Order::Rescan(_)
+                    | Order::Flush(..)
+                    | Order::Release(..)) => order.deny(Denied::Unavailable(
                         "this version only advises: it takes no such order yet".to_owned(),
                     )),
                 },
                 Some(name) = self.tasks.next_ended() => break Ended::Died(name),
+                Some(name) = self.keepers.next_ended() => break Ended::Died(name),
             }
         };
         self.stop.cancel();
@@ -199,6 +261,11 @@ impl Service {
                 orders::Signal::Stop = signals.next() => break,
                 ended = self.tasks.next_ended() => if ended.is_none() { break },
             }
+        }
+        self.keepers_stop.cancel();
+        let kept = async { while self.keepers.next_ended().await.is_some() {} };
+        if time::timeout(GRACE, kept).await.is_err() {
+            tracing::warn!("the journal was not closed in time");
         }
         Ok(ended)
     }
@@ -236,6 +303,7 @@ impl Service {
             self.config.send_modify(|config| Arc::make_mut(config).reload_successful = false);
             return Err(why.to_string());
         }
+        self.keep.send_replace(loaded.settings.journal);
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));
@@ -247,9 +315,7 @@ impl Service {
 fn status(settings: &Settings, clock: Clock) -> ConfigStatus {
     ConfigStatus {
         shown: config::shown(settings),
-        // Nothing here starts compactions yet, so that only advice is in force, whatever the
-        // settings allow.
-        mode: Mode::Advise,
+        mode: settings.mode,
         reload_successful: true,
         loaded_at: clock.now(),
         needs_restart: Vec::new(),

@@ -23,8 +23,14 @@ pub(super) enum Command {
     Demo(DemoArgs),
     /// Read the cluster once and print what waits and what would be freed.
     Scan(ScanArgs),
+    /// Say what would start now, with the exact requests, and why the rest does not.
+    Plan(PlanArgs),
     /// Say why a target is or is not a candidate.
     Explain(ExplainArgs),
+    /// Print how jobs ended, from a running recliner's memory.
+    History(HistoryArgs),
+    /// Print what happened, from a running recliner's memory.
+    Events(EventsArgs),
     /// Print CouchDB's own compaction settings as a recliner.yml of the same effect.
     Import(ImportArgs),
     /// Give channels of CouchDB's smoosh back that a recliner took over and left stopped.
@@ -120,7 +126,7 @@ pub(super) struct ServeArgs {
     /// advise or enforce; this version only advises, whatever is said here [default: advise]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
-    /// Where state will be kept; this version keeps none [default: data/]
+    /// The directory of the memory; made where only it is missing [default: data/]
     #[arg(long = "storage.path", value_name = "DIR")]
     pub(super) storage: Option<PathBuf>,
 }
@@ -179,6 +185,21 @@ pub(super) struct ScanArgs {
 }
 
 #[derive(Debug, Flags)]
+pub(super) struct PlanArgs {
+    /// Ask a running recliner, such as http://127.0.0.1:10984, instead of reading the cluster; only
+    /// it knows what failed, what was suspended and since when a target waits
+    #[arg(long = "recliner.url", value_name = "URL")]
+    pub(super) recliner: Option<String>,
+    #[command(flatten)]
+    pub(super) login: ServiceLogin,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
 pub(super) struct ExplainArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     pub(super) target: String,
@@ -190,6 +211,47 @@ pub(super) struct ExplainArgs {
     pub(super) login: ServiceLogin,
     #[command(flatten)]
     pub(super) source: SourceArgs,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct HistoryArgs {
+    /// Only this target, by its id
+    pub(super) target: Option<String>,
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// Only jobs on this node, by CouchDB's name for it, or _cluster
+    #[arg(id = "of_node", long = "node", value_name = "NODE")]
+    pub(super) node: Option<String>,
+    /// Only jobs that ended like this: freed, nothing_freed, grew, failed or lost
+    #[arg(long = "result", value_name = "RESULT")]
+    pub(super) result: Option<String>,
+    /// Only jobs that ended since then: 2026-11-21T00:54:00Z, or how long ago, such as 2h or 7d
+    #[arg(long = "since", value_name = "WHEN")]
+    pub(super) since: Option<String>,
+    /// How many at most, the newest first
+    #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
+    pub(super) limit: usize,
+    /// A table for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct EventsArgs {
+    #[command(flatten)]
+    pub(super) service: ServiceArgs,
+    /// Only events of this type, such as started or quarantined; repeat it for more
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(super) types: Vec<String>,
+    /// Only events with a higher number; without it, the newest
+    #[arg(long = "since", value_name = "SEQ")]
+    pub(super) since: Option<u64>,
+    /// How many at most
+    #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
+    pub(super) limit: usize,
     /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,

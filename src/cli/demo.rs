@@ -5,6 +5,7 @@ use crate::{
     clock::Clock,
     config::{self, Flags},
     couch::Transport,
+    journal,
     service::{Reload, Service},
     sim::{Cluster, demo_config},
 };
@@ -43,18 +44,20 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     once::start_log(&loaded.settings)?;
     let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
     let transport = Transport::InProcess(cluster.by_host());
-    let service = Service::start(loaded.settings, transport, serve::about(true), Clock::System)
+    let (about, place) = (serve::about(true), journal::InMemory);
+    let service = Service::start(loaded.settings, transport, about, Clock::System, place)
         .await
         .map_err(serve::unstarted)?;
     let mut servers = JoinSet::new();
-    let own = service.address();
+    let scheme = if service.web().is_encrypted() { "https" } else { "http" };
+    let own = format!("{scheme}://{}", service.address());
     let mut lines = vec![
         "A simulated cluster: three CouchDB nodes inside this process, no byte of it real."
             .to_owned(),
-        line("page", &format!("http://{own}/")),
-        line("metrics", &format!("http://{own}/metrics")),
-        line("most to free", &format!("http://{own}/api/v1/targets?sort=reclaimable_bytes")),
-        line("why", &format!("recliner explain sessions --recliner.url http://{own}")),
+        line("page", &format!("{own}/")),
+        line("metrics", &format!("{own}/metrics")),
+        line("most to free", &format!("{own}/api/v1/targets?sort=reclaimable_bytes")),
+        line("why", &format!("recliner explain sessions --recliner.url {own}")),
     ];
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {

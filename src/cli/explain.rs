@@ -7,7 +7,7 @@ use super::{
     service_client::ServiceClient,
     table,
 };
-use crate::report::{self, Found, Target};
+use crate::report::{self, Explained, Found};
 use serde_json::{Value, json};
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
@@ -52,7 +52,7 @@ async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
     let targets = found
         .into_iter()
         .filter_map(|ix| plan.snapshot.target(ix))
-        .map(|target| serde_json::to_value(Target::of(plan, target)).map_err(Failure::failed))
+        .map(|target| serde_json::to_value(Explained::of(plan, target)).map_err(Failure::failed))
         .collect::<Result<_, _>>()?;
     once::warn_of(&look.status);
     let unseen = !look.status.errors.is_empty();
@@ -63,8 +63,6 @@ async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
 async fn asked(client: &ServiceClient, target: &str) -> Result<Vec<Value>, Failure> {
     let query = [("target", target), ("limit", "10000")];
     let mut data = client.get("/api/v1/explain", &query).await?;
-    match data["targets"].take() {
-        Value::Array(targets) => Ok(targets),
-        _ => Err(Failure::failed(format!("{} answered without targets", client.base()))),
-    }
+    serde_json::from_value(data["targets"].take())
+        .map_err(|why| Failure::failed(format!("{} answered no targets: {why}", client.base())))
 }

@@ -12,7 +12,7 @@ use crate::{
     log,
     plan::Plan,
     scanner::{Progress, Status},
-    service::{Tasks, Watch},
+    service::{Surroundings, Tasks, Watch},
     settings::Settings,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -101,7 +101,9 @@ pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
     let registry = prometheus::Registry::new();
     let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
-    let mut watch = Watch::start(settings, transport, Clock::System, &registry, &mut tasks, &stop)
+    let clock = Clock::System;
+    let around = |_: &_| Surroundings::none();
+    let mut watch = Watch::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
         .map_err(Failure::usage)?;
     let bar = progress_bar();
     let seen = one_sweep(&mut watch, &bar).await;

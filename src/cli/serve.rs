@@ -10,6 +10,7 @@ use crate::{
     config::{Finding, Flags},
     couch::Transport,
     http::About,
+    journal,
     service::{Ended, Reload, Service, StartError},
 };
 use std::path::PathBuf;
@@ -48,10 +49,12 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
     tell(&loaded.findings);
     let settings = loaded.settings;
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
-    let service = Service::start(settings, transport, about(false), Clock::System)
+    let place = journal::Directory::new(&settings.storage_path);
+    let service = Service::start(settings, transport, about(false), Clock::System, place)
         .await
         .map_err(unstarted)?;
-    tracing::info!(address = %service.address(), "serving");
+    let (tls, users) = (service.web().is_encrypted(), service.web().has_users());
+    tracing::info!(address = %service.address(), tls, users, "serving");
     ended(service.run(again(flags, file)).await)
 }
 
@@ -75,6 +78,8 @@ pub(super) fn unstarted(why: StartError) -> Failure {
     match why {
         StartError::Web(_) => Failure::usage(why),
         StartError::Listen { .. }
+        | StartError::Journal(_)
+        | StartError::Instruments(_)
         | StartError::Signals(_)
         | StartError::Connect(_)
         | StartError::Metrics(_) => Failure::failed(why),

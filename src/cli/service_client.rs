@@ -37,8 +37,7 @@ pub(super) struct ServiceArgs {
 /// Who asks a running recliner, and whom to trust.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct ServiceLogin {
-    /// The user to ask a running recliner as, where its --web.config.file has users [or env:
-    /// RECLINER_USER]
+    /// The user to ask a running recliner as, where it has users [or env: RECLINER_USER]
     #[arg(id = "recliner_username", long = "recliner.username", value_name = "USER")]
     username: Option<String>,
     /// A file that holds this user's password [or env: RECLINER_PASSWORD]
@@ -101,7 +100,6 @@ impl ServiceLogin {
             .no_proxy()
             .referer(false)
             .http1_only()
-            .gzip(true)
             .tls_version_min(Version::TLS_1_2)
             .connect_timeout(CONNECT)
             .timeout(ANSWER);

@@ -1,5 +1,11 @@
 //! Tables for people, in as many columns as the terminal has.
 
+mod journal;
+mod planned;
+
+pub(super) use journal::{events, outcomes};
+pub(super) use planned::planned;
+
 use super::printable;
 use crate::{
     clock::Moment,
@@ -227,6 +233,10 @@ pub(super) fn explained(target: &Value) -> String {
     }
     say("measured", &text_of("measured_at").unwrap_or_else(|| "never".to_owned()));
     let refusal = target["refusal"]["reason"].as_str().map(|_| reason(&target["refusal"]));
+    let refusal = refusal.map(|refusal| match text_of("why") {
+        Some(why) => format!("{refusal}: {why}"),
+        None => refusal,
+    });
     match (text_of("channel"), refusal) {
         (Some(channel), refusal) => {
             say("channel", &format!("{channel}, priority {}", number(&target["priority"])));
@@ -234,6 +244,12 @@ pub(super) fn explained(target: &Value) -> String {
         }
         (None, Some(refusal)) => say("decision", &refusal),
         (None, None) => say("channel", "none takes it"),
+    }
+    if let Some(since) = target["refusal"]["since"].as_str() {
+        say("since", &printable(since));
+    }
+    if let Some(request) = target["start"]["request"].as_str() {
+        say("request", &printable(request));
     }
     let misses = target["misses"].as_array().into_iter().flatten();
     for miss in misses.filter(|miss| miss["reason"] != "not_this_kind") {

@@ -1,16 +1,46 @@
 //! Where a CouchDB server listens: a checked base URL without credentials.
 
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use reqwest::Url;
-use std::{fmt, net::Ipv6Addr, str::FromStr, sync::Arc};
+use std::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr, sync::Arc};
 
 /// The base URL of one server: `http` or `https`, host, port, and for a proxy an
 /// optional path prefix. It never carries a user or a password.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone)]
 pub struct Address {
-    /// The base without a slash at the end.
+    /// The base without a slash at the end. It is all there is to compare.
     base: Arc<str>,
     /// How much of `base` is scheme, host and port.
     origin: usize,
+    /// The same as requests carry it.
+    scheme: Scheme,
+    authority: Authority,
+}
+
+impl PartialEq for Address {
+    fn eq(&self, other: &Self) -> bool {
+        self.base == other.base
+    }
+}
+
+impl Eq for Address {}
+
+impl PartialOrd for Address {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Address {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.base.cmp(&other.base)
+    }
+}
+
+impl hash::Hash for Address {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.base.hash(state);
+    }
 }
 
 impl Address {
@@ -24,6 +54,25 @@ impl Address {
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.base.get(self.origin..).unwrap_or("")
+    }
+
+    /// Whether it is reached over TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// The URI of a path and query below the prefix, not folded or encoded anew; `None`
+    /// where they are none.
+    pub(super) fn uri(&self, path: &str) -> Option<Uri> {
+        let mut whole = String::with_capacity(self.prefix().len() + path.len());
+        whole.push_str(self.prefix());
+        whole.push_str(path);
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(PathAndQuery::from_maybe_shared(whole).ok()?);
+        Uri::from_parts(parts).ok()
     }
 
     /// Scheme, host and port.
@@ -138,10 +187,15 @@ impl FromStr for Address {
             return Err(ParseAddressError::Query { host });
         }
         let port = url.port_or_known_default().unwrap_or_default();
-        let mut base = format!("{}://{host}:{port}", url.scheme());
+        let authority = format!("{host}:{port}");
+        let mut base = format!("{}://{authority}", url.scheme());
         let origin = base.len();
         base.push_str(url.path().trim_end_matches('/'));
-        Ok(Self { base: base.into(), origin })
+        let scheme = if url.scheme() == "https" { Scheme::HTTPS } else { Scheme::HTTP };
+        let authority = authority.parse().map_err(|reason: http::uri::InvalidUri| {
+            ParseAddressError::Url { shown: shown(text), reason: reason.to_string() }
+        })?;
+        Ok(Self { base: base.into(), origin, scheme, authority })
     }
 }
 

@@ -1,11 +1,11 @@
-//! Rest for what does not answer: after failures in a row it is asked one request at a
-//! time, at growing intervals.
+//! Rest for what does not answer: after failures in a row, or once it is found to hang,
+//! it is asked one request at a time, at growing intervals.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 /// Failures in a row before a rest.
 const STRIKES: u32 = 3;
@@ -23,6 +23,10 @@ pub(super) struct Breaker {
     until: AtomicU64,
     /// How long a request that went out as a probe keeps the others back.
     probe: Duration,
+    /// Milliseconds after `born` of the last answer, one more, so that 0 means none.
+    heard: AtomicU64,
+    /// Lets one look at a time find out whether it hangs.
+    pub(super) look: Semaphore,
 }
 
 /// Held back.
@@ -44,6 +48,8 @@ impl Breaker {
             strikes: AtomicU32::new(0),
             until: AtomicU64::new(0),
             probe: timeout.saturating_add(Duration::from_secs(1)),
+            heard: AtomicU64::new(0),
+            look: Semaphore::new(1),
         }
     }
 
@@ -79,18 +85,47 @@ impl Breaker {
             && self.now() < self.until.load(Ordering::Relaxed)
     }
 
+    /// Whether nothing has come back since it had to rest.
+    pub(super) fn is_on_probation(&self) -> bool {
+        self.strikes.load(Ordering::Relaxed) >= STRIKES
+    }
+
     /// A request came to nothing.
     pub(super) fn strike(&self) {
         let strikes = self.strikes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if strikes >= STRIKES {
-            let doubled = 1_u32 << (strikes - STRIKES).min(8);
-            let rest = FIRST_REST.saturating_mul(doubled).min(LONGEST_REST);
-            self.until.store(self.now().saturating_add(millis(rest)), Ordering::Relaxed);
+            self.rest(strikes);
         }
+    }
+
+    /// It hangs: more failures would tell no more.
+    pub(super) fn trip(&self) {
+        let strikes = self.strikes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let strikes = strikes.max(STRIKES);
+        self.strikes.fetch_max(strikes, Ordering::Relaxed);
+        self.rest(strikes);
+    }
+
+    fn rest(&self, strikes: u32) {
+        let doubled = 1_u32 << strikes.saturating_sub(STRIKES).min(8);
+        let rest = FIRST_REST.saturating_mul(doubled).min(LONGEST_REST);
+        self.until.store(self.now().saturating_add(millis(rest)), Ordering::Relaxed);
+    }
+
+    /// When the last answer came, if one ever did.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        let after = self.heard.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.born + Duration::from_millis(after))
+    }
+
+    /// It lives, which does not say that it does its work.
+    pub(super) fn hear(&self) {
+        self.heard.store(self.now().saturating_add(1), Ordering::Relaxed);
     }
 
     /// An answer came.
     pub(super) fn heal(&self) {
+        self.hear();
         if self.strikes.load(Ordering::Relaxed) != 0 {
             self.strikes.store(0, Ordering::Relaxed);
         }
@@ -117,6 +152,24 @@ mod tests {
         breaker.strike();
         assert_eq!(breaker.admit(), Err(Resting { strikes: 4, again: FIRST_REST * 2 }));
         breaker.heal();
+        assert_eq!(breaker.admit(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hangs_rests_at_once_and_longer_each_time() {
+        let breaker = Breaker::new(Duration::from_secs(30));
+        assert_eq!(breaker.heard(), None);
+        tokio::time::advance(Duration::from_secs(7)).await;
+        breaker.heal();
+        assert_eq!(breaker.heard().map(|at| at.elapsed()), Some(Duration::ZERO));
+        for rest in [1, 2, 4] {
+            breaker.trip();
+            assert_eq!(breaker.admit().unwrap_err().again, FIRST_REST * rest);
+            tokio::time::advance(FIRST_REST * rest).await;
+            assert_eq!(breaker.admit(), Ok(()));
+        }
+        breaker.heal();
+        breaker.strike();
         assert_eq!(breaker.admit(), Ok(()));
     }
 

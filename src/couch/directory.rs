@@ -15,7 +15,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    time::Instant,
+};
 
 /// One address requests are sent to.
 #[derive(Debug)]
@@ -89,6 +92,11 @@ impl Way {
         if let Some(node) = &self.on_to {
             node.breaker.heal();
         }
+    }
+
+    /// When the one that has to answer last did.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.on_to.as_ref().map_or_else(|| self.server.breaker.heard(), |node| node.breaker.heard())
     }
 
     /// No answer came in time. CouchDB passes requests on without a timeout of its own,

@@ -120,6 +120,16 @@ pub enum Error {
         /// How long it was waited for.
         after: Duration,
     },
+    /// No answer, nor to a question that costs the server nothing, put to it meanwhile.
+    #[error("{asked}: no answer within {after:?}, and none to GET {probe} meanwhile: it hangs")]
+    Hangs {
+        /// What was asked of whom.
+        asked: Arc<Asked>,
+        /// How long it was waited for.
+        after: Duration,
+        /// Path of the question that costs nothing.
+        probe: String,
+    },
     /// Not asked, because the last requests to the same node did not come back.
     #[error(
         "{whom} was not asked: its last {strikes} requests came to nothing; it is tried again in {again:?}"
@@ -259,7 +269,7 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Timeout { .. } | Self::Resting { .. } => Kind::Timeout,
+            Self::Timeout { .. } | Self::Hangs { .. } | Self::Resting { .. } => Kind::Timeout,
             Self::Connect { .. } => Kind::Connect,
             Self::Tls { .. } => Kind::Tls,
             Self::Status { .. } => Kind::Status,
@@ -289,7 +299,7 @@ impl Error {
     /// Whether the same request may well succeed a moment later.
     pub(super) fn passes(&self) -> bool {
         match self {
-            Self::Timeout { .. } | Self::Connect { .. } => true,
+            Self::Timeout { .. } | Self::Hangs { .. } | Self::Connect { .. } => true,
             // What a busy or starting server says; 501, 505 and 507 stay as they are.
             Self::Status { status, .. } => matches!(status, 500 | 502 | 503 | 504),
             Self::Resting { .. }

@@ -6,13 +6,14 @@ use super::{
     directory::{Server, Way},
     gate::{Pass, speaks_of_login},
     metrics,
+    silence::GivenUp,
     transport::{Failure, Outgoing, Reply, Transport},
     wire,
 };
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio::time::{Instant, timeout};
 
 /// Bodies larger than this are read on a thread that may take its time.
 const LARGE: usize = 1 << 20;
@@ -64,8 +65,11 @@ impl Sender {
             form,
             limit: route.body_limit(),
         };
-        let sending = self.transport.send(at, out);
-        let outcome = tokio::time::timeout(self.timeout, sending).await;
+        let mut sending = pin!(self.transport.send(at, out));
+        let outcome = match timeout(self.suspicious(), &mut sending).await {
+            Ok(outcome) => Ok(outcome),
+            Err(_) => self.wait_longer(sending, start, way, pass, credential).await,
+        };
         let took = start.elapsed();
         let mut reply = match outcome {
             Ok(Ok(reply)) => reply,
@@ -76,10 +80,15 @@ impl Sender {
                 }
                 return Err(error);
             }
-            Err(_) => {
-                way.late();
+            Err(given_up) => {
                 let asked = Asked::new(&route, path, at);
-                let error = Error::Timeout { asked, after: self.timeout };
+                let error = match given_up {
+                    GivenUp::Late => {
+                        way.late();
+                        Error::Timeout { asked, after: self.timeout }
+                    }
+                    GivenUp::Hangs(probe) => Error::Hangs { asked, after: took, probe },
+                };
                 self.metrics.count(route.label(), error.kind().label(), took);
                 return Err(error);
             }

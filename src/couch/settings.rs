@@ -41,6 +41,14 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Whether any server is reached over TLS; what is derived from these addresses has
+    /// their scheme.
+    pub(super) fn uses_tls(&self) -> bool {
+        self.urls.iter().chain(self.nodes.values()).any(Address::is_https)
+    }
+}
+
 /// Where the login comes from. A password is never shown by `Debug`.
 #[derive(Clone, Debug, Default)]
 pub enum Login {

@@ -1,22 +1,25 @@
 //! How bytes reach a server: over the network, or in this process.
 
+mod gzip;
+mod network;
 mod tls;
 
+use network::Network;
 pub use tls::TlsError;
 
 use super::{Address, Settings, Unaddressable, credential::Cookie};
 use axum::{Router, body::Body};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
-use std::{error::Error as StdError, time::Duration};
+use std::error::Error as StdError;
 use tower::ServiceExt as _;
 
 /// Carries requests to servers.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// Over the network.
-    Http(reqwest::Client),
+    Http(Network),
     /// To a router in this process, whatever the address; its handlers tell servers
     /// apart by the `Host` header. It works on paused time.
     InProcess(Router),
@@ -28,9 +31,6 @@ pub enum TransportError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The HTTP library refused its settings.
-    #[error("the HTTP client cannot be set up")]
-    Http(#[source] reqwest::Error),
 }
 
 impl Transport {
@@ -39,19 +39,7 @@ impl Transport {
     /// # Errors
     /// When a file of `tls` cannot be read or used.
     pub fn http(settings: &Settings) -> Result<Self, TransportError> {
-        let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls::client_config(&settings.tls)?)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .http1_only()
-            .gzip(true)
-            .tcp_nodelay(true)
-            .connect_timeout(settings.timeout.min(CONNECT))
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8));
-        builder = builder.user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")));
-        builder.build().map(Self::Http).map_err(TransportError::Http)
+        Ok(Self::Http(Network::new(settings)?))
     }
 }
 
@@ -101,35 +89,28 @@ pub(super) enum Failure {
     Unaddressable(Unaddressable),
 }
 
-/// The longest wait for a connection alone.
-const CONNECT: Duration = Duration::from_secs(10);
-
-/// Keeps idle connections for less than CouchDB does (mochiweb: five minutes).
-const IDLE: Duration = Duration::from_secs(60);
-
 impl Transport {
     /// Sends one request and reads the whole body that comes back.
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
         match self {
-            Self::Http(client) => over_the_network(client, at, out).await,
+            Self::Http(network) => network.send(at, out).await,
             Self::InProcess(router) => in_process(router, at, out).await,
         }
     }
 }
 
-/// Compares what the library would send with what was meant: it may fold or re-encode.
-fn same(intended: &str, sent: &str) -> Result<(), Failure> {
-    if intended == sent {
-        return Ok(());
+/// The URI to send, if it says what was meant: a name may be none that it can carry.
+fn uri(at: &Address, path: &str) -> Result<Uri, Failure> {
+    let uri = at.uri(path);
+    let sent = uri.as_ref().and_then(Uri::path_and_query).map(|sent| sent.as_str());
+    let sent = sent.unwrap_or_default();
+    match uri {
+        Some(uri) if sent.strip_prefix(at.prefix()) == Some(path) => Ok(uri),
+        _ => Err(Failure::Unaddressable(Unaddressable::Rewritten {
+            intended: path.to_owned(),
+            sent: sent.to_owned(),
+        })),
     }
-    Err(Failure::Unaddressable(Unaddressable::Rewritten {
-        intended: intended.to_owned(),
-        sent: sent.to_owned(),
-    }))
-}
-
-fn split(path: &str) -> (&str, Option<&str>) {
-    path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)))
 }
 
 fn location(headers: &HeaderMap) -> Option<String> {
@@ -169,57 +150,19 @@ impl Collected {
     }
 }
 
-async fn over_the_network(
-    client: &reqwest::Client,
-    at: &Address,
-    out: Outgoing<'_>,
-) -> Result<Reply, Failure> {
-    let url = reqwest::Url::parse(&[at.as_str(), out.path].concat())
-        .map_err(|error| Failure::Connect(error.to_string()))?;
-    let (only_path, query) = split(out.path);
-    same(only_path, url.path().strip_prefix(at.prefix()).unwrap_or_default())?;
-    same(query.unwrap_or_default(), url.query().unwrap_or_default())?;
-    let mut request = reqwest::Request::new(out.method.clone(), url);
-    out.write_headers(request.headers_mut());
-    let limit = out.limit;
-    *request.body_mut() = out.form.map(reqwest::Body::from);
-    let mut response = client.execute(request).await.map_err(Failure::of)?;
-    let expected = response
-        .content_length()
-        .and_then(|length| usize::try_from(length).ok())
-        .unwrap_or_default();
-    if expected > limit {
-        return Err(Failure::TooLarge);
-    }
-    let mut body = Collected::default();
-    while let Some(piece) = response.chunk().await.map_err(Failure::of)? {
-        if !body.add(piece, expected, limit) {
-            return Err(Failure::TooLarge);
-        }
-    }
-    Ok(Reply {
-        status: response.status().as_u16(),
-        location: location(response.headers()),
-        cookie: Cookie::read(response.headers()),
-        body: body.whole(),
-    })
-}
-
 async fn in_process(
     router: &Router,
     at: &Address,
     mut out: Outgoing<'_>,
 ) -> Result<Reply, Failure> {
     let refused = |error: http::Error| Failure::Connect(error.to_string());
+    let path = uri(at, out.path)?.into_parts().path_and_query;
     let mut request = http::Request::builder()
         .method(out.method.clone())
-        .uri([at.prefix(), out.path].concat())
+        .uri(path.map_or_else(Uri::default, Uri::from))
         .header(header::HOST, at.authority())
         .body(Body::empty())
         .map_err(refused)?;
-    let (only_path, query) = split(out.path);
-    same(only_path, request.uri().path().strip_prefix(at.prefix()).unwrap_or_default())?;
-    same(query.unwrap_or_default(), request.uri().query().unwrap_or_default())?;
     out.write_headers(request.headers_mut());
     *request.body_mut() = out.form.take().map_or_else(Body::empty, Body::from);
     let Ok(response) = router.clone().oneshot(request).await;
@@ -242,11 +185,9 @@ async fn in_process(
 }
 
 impl Failure {
-    /// The library's error in our words, without its URL.
-    fn of(error: reqwest::Error) -> Self {
-        let error = error.without_url();
+    /// An error of the network in our words.
+    fn of(error: &(dyn StdError + 'static)) -> Self {
         let mut detail = error.to_string();
-        let mut garbled = false;
         let mut tls = false;
         let mut cause = error.source();
         while let Some(inner) = cause {
@@ -255,7 +196,6 @@ impl Failure {
             while let Some(error) = wrapped {
                 tls |= error.is::<rustls::Error>();
                 let io = error.downcast_ref::<std::io::Error>();
-                garbled |= io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData);
                 wrapped = io.and_then(|io| io.get_ref()).map(|inner| inner as _);
             }
             let text = inner.to_string();
@@ -264,13 +204,7 @@ impl Failure {
             }
             cause = inner.source();
         }
-        if tls {
-            Self::Tls(detail)
-        } else if garbled {
-            Self::Garbage(detail)
-        } else {
-            Self::Connect(detail)
-        }
+        if tls { Self::Tls(detail) } else { Self::Connect(detail) }
     }
 }
 

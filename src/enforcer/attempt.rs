@@ -64,7 +64,6 @@ impl Tools {
 
     /// Sends the request and says what came of it.
     pub(super) async fn send(self, key: IntentKey, order: Order) {
-        // Whoever reads and whoever asks in between may have changed the mind of an operator.
         let hands = Arc::clone(&self.hands.borrow());
         let sent = hands.send(order).await;
         self.follower.sent(key, sent).await;

@@ -104,6 +104,26 @@ families! {
         "Highest difference of file and active bytes in the queue of a channel that ranks by slack.";
     CHANNEL_CONCURRENCY_LIMIT: Gauge None "recliner_channel_concurrency_limit" ["channel"]
         "Compactions of the channel that may run on one node at a time.";
+    NODE_CONCURRENCY_LIMIT: Gauge None "recliner_node_concurrency_limit" []
+        "Compactions that may run on one node at a time, whoever starts them.";
+    CLUSTER_CONCURRENCY_LIMIT: Gauge None "recliner_cluster_concurrency_limit" []
+        "Compactions that may run in the whole cluster at a time, whoever starts them.";
+    CHANNEL_WINDOW_OPEN: Gauge None "recliner_channel_window_open" ["channel"]
+        "1 if a window of the channel is open or it has none, 0 if all are closed.";
+    CANDIDATES: Gauge None "recliner_candidates" ["node", "channel", "decision"]
+        "Queued targets by what is decided about them: start, or the reason for which they do not.";
+    GATE_OPEN: Gauge None "recliner_gate_open" ["node", "gate"]
+        "1 if the gate allows starts on the node, 0 if it holds all of them back.";
+    GATE_CLOSED_SINCE_TIMESTAMP: Gauge Seconds
+        "recliner_gate_closed_since_timestamp_seconds" ["node", "gate"]
+        "Unix time since which the gate holds all starts on the node back, in seconds.";
+    SUSPENDED: Gauge None "recliner_suspended" ["scope"]
+        "1 for each suspension in force: all, a node or a channel; 0 for all where there is none.";
+
+    JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
+        "Number of the newest entry of the journal that is safe on disk.";
+    JOURNAL_DROPPED: Counter None "recliner_journal_dropped_total" []
+        "Events that were not written to the journal because it was full or in trouble.";
 
     SMOOSH_UP: Gauge None "recliner_smoosh_up" ["node"]
         "1 if the node's smoosh status could be read at the node's own address, 0 if not.";
@@ -131,4 +151,31 @@ families! {
         "Bytes that may still be written to the volume, as last measured; absent when too old.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
         "Bytes that running compactions may still take on the volume, whoever started them.";
+
+    JOBS_RUNNING: Gauge None "recliner_jobs_running" ["node", "kind", "owner"]
+        "Compactions that run or are being started on the node, by who started them.";
+    JOB_PROGRESS_RATIO: Gauge Ratio "recliner_job_progress_ratio"
+        ["node", "kind", "db", "range", "ddoc"]
+        "What is done of the compaction, its phases weighted by the time they take, from 0 to 1.";
+    JOB_LAST_PROGRESS_TIMESTAMP: Gauge Seconds
+        "recliner_job_last_progress_timestamp_seconds" ["node", "kind", "db", "range", "ddoc"]
+        "Unix time at which CouchDB last said anything new of the compaction, in seconds.";
+    COMPACTIONS_STARTED: Counter None
+        "recliner_compactions_started_total" ["node", "channel", "kind"]
+        "Compactions that this recliner started.";
+    COMPACTIONS_FINISHED: Counter None
+        "recliner_compactions_finished_total" ["node", "channel", "kind", "result"]
+        "Compactions that this recliner started and that ended, by how.";
+    QUARANTINED_TARGETS: Gauge None "recliner_quarantined_targets" ["node"]
+        "Targets that failed repeatedly and wait to be released by an operator.";
+    COMPACTION_RECLAIMED_BYTES: Counter Bytes
+        "recliner_compaction_reclaimed_bytes_total" ["node", "kind"]
+        "Bytes that came free by compactions that this recliner started, where sizes are known.";
+    COMPACTION_REWRITTEN_BYTES: Counter Bytes
+        "recliner_compaction_rewritten_bytes_total" ["node", "kind"]
+        "Size of the new files of compactions that this recliner started, where it is known.";
+    COMPACTION_DURATION: Histogram Seconds "recliner_compaction_duration_seconds" ["kind"]
+        "Time from the start of a compaction of this recliner to its end, in seconds.";
+    COMPACTION_ESTIMATE_RATIO: Histogram Ratio "recliner_compaction_estimate_ratio" ["kind"]
+        "Size after a compaction of this recliner over the predicted one.";
 }

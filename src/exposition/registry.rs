@@ -20,7 +20,7 @@ pub fn write_gathered(writer: &mut Writer, families: &[MetricFamily]) {
         }
         writer.header(&Header { name, help: family.help(), text_type, open_type });
         for metric in family.get_metric() {
-            write_metric(&mut writer.out, name, family.get_field_type(), metric);
+            write_metric(writer, name, family.get_field_type(), metric);
         }
     }
 }
@@ -40,51 +40,53 @@ fn types(family: &MetricFamily) -> Option<(&'static str, &'static str)> {
     })
 }
 
-fn write_metric(out: &mut String, name: &str, kind: MetricType, metric: &Metric) {
+fn write_metric(writer: &mut Writer, name: &str, kind: MetricType, metric: &Metric) {
     let labels = metric.get_label();
     match kind {
-        MetricType::COUNTER => write_f64(out, name, "", labels, metric.get_counter().get_value()),
-        MetricType::GAUGE => write_f64(out, name, "", labels, metric.get_gauge().get_value()),
-        MetricType::HISTOGRAM => write_histogram(out, name, labels, metric.get_histogram()),
-        MetricType::SUMMARY => write_summary(out, name, labels, metric.get_summary()),
+        MetricType::COUNTER => {
+            write_f64(writer, name, "", labels, metric.get_counter().get_value())
+        }
+        MetricType::GAUGE => write_f64(writer, name, "", labels, metric.get_gauge().get_value()),
+        MetricType::HISTOGRAM => write_histogram(writer, name, labels, metric.get_histogram()),
+        MetricType::SUMMARY => write_summary(writer, name, labels, metric.get_summary()),
         MetricType::UNTYPED => {}
     }
 }
 
-fn write_histogram(out: &mut String, name: &str, labels: &[LabelPair], histogram: &Histogram) {
+fn write_histogram(writer: &mut Writer, name: &str, labels: &[LabelPair], histogram: &Histogram) {
     let count = histogram.get_sample_count();
     // The crate leaves the last bucket to the encoder, but takes an explicit one too.
     let bounded = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
     let buckets = bounded.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
     for (bound, cumulative) in buckets.chain([(f64::INFINITY, count)]) {
-        write_name(out, name, "_bucket", labels, Some(("le", bound)));
-        number::push_u64(out, cumulative);
-        out.push('\n');
+        write_name(&mut writer.out, name, "_bucket", labels, Some(("le", bound)));
+        number::push_u64(&mut writer.out, cumulative);
+        writer.end_line();
     }
-    write_f64(out, name, "_sum", labels, histogram.get_sample_sum());
-    write_count(out, name, labels, count);
+    write_f64(writer, name, "_sum", labels, histogram.get_sample_sum());
+    write_count(writer, name, labels, count);
 }
 
-fn write_summary(out: &mut String, name: &str, labels: &[LabelPair], summary: &Summary) {
+fn write_summary(writer: &mut Writer, name: &str, labels: &[LabelPair], summary: &Summary) {
     for quantile in summary.get_quantile() {
-        write_name(out, name, "", labels, Some(("quantile", quantile.quantile())));
-        number::push_f64(out, quantile.value());
-        out.push('\n');
+        write_name(&mut writer.out, name, "", labels, Some(("quantile", quantile.quantile())));
+        number::push_f64(&mut writer.out, quantile.value());
+        writer.end_line();
     }
-    write_f64(out, name, "_sum", labels, summary.sample_sum());
-    write_count(out, name, labels, summary.sample_count());
+    write_f64(writer, name, "_sum", labels, summary.sample_sum());
+    write_count(writer, name, labels, summary.sample_count());
 }
 
-fn write_f64(out: &mut String, name: &str, suffix: &str, labels: &[LabelPair], value: f64) {
-    write_name(out, name, suffix, labels, None);
-    number::push_f64(out, value);
-    out.push('\n');
+fn write_f64(writer: &mut Writer, name: &str, suffix: &str, labels: &[LabelPair], value: f64) {
+    write_name(&mut writer.out, name, suffix, labels, None);
+    number::push_f64(&mut writer.out, value);
+    writer.end_line();
 }
 
-fn write_count(out: &mut String, name: &str, labels: &[LabelPair], count: u64) {
-    write_name(out, name, "_count", labels, None);
-    number::push_u64(out, count);
-    out.push('\n');
+fn write_count(writer: &mut Writer, name: &str, labels: &[LabelPair], count: u64) {
+    write_name(&mut writer.out, name, "_count", labels, None);
+    number::push_u64(&mut writer.out, count);
+    writer.end_line();
 }
 
 /// Appends a series' name and labels, `extra` last, and the space before its value.

@@ -24,6 +24,11 @@ const ODD: [&str; 8] = [
     "\\",
 ];
 
+/// What was written, where it was not compressed.
+fn text(writer: Writer) -> String {
+    String::from_utf8(writer.finish()).unwrap()
+}
+
 fn observed_registry() -> Registry {
     let registry = Registry::new();
     let buckets = vec![0.005, 1.0, 2.5, 86_400.0, 1e6];
@@ -52,7 +57,7 @@ fn observed_registry() -> Registry {
 /// A bit of everything: whole and real values, no label and six, odd names, a counter, a
 /// family without samples, and the registry's.
 fn specimen(format: Format) -> String {
-    let mut writer = Writer::new(format, String::new());
+    let mut writer = Writer::new(format, Coding::Identity);
     writer.family(&f::BUILD_INFO).sample(&["0.1.0", "803358d"], true);
     writer
         .family(&f::CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP)
@@ -72,7 +77,7 @@ fn specimen(format: Format) -> String {
     let labels = ["_cluster", "view", "db", "", "a\"b", "0f"];
     writer.family(&f::TARGET_ACTIVE_BYTES).sample(&labels, 7usize);
     write_gathered(&mut writer, &observed_registry().gather());
-    writer.finish()
+    text(writer)
 }
 
 #[test]
@@ -109,11 +114,11 @@ fn no_series_of_the_specimen_is_written_twice() {
 #[test]
 fn a_family_without_samples_does_not_show() {
     for (format, rest) in [(Format::Text, ""), (Format::OpenMetrics, "# EOF\n")] {
-        let mut writer = Writer::new(format, String::new());
+        let mut writer = Writer::new(format, Coding::Identity);
         let _ = writer.family(&f::NODE_UP);
         let _ = writer.family(&f::NODE_UP);
         write_gathered(&mut writer, &[prometheus::proto::MetricFamily::default()]);
-        assert_eq!(writer.finish(), rest);
+        assert_eq!(text(writer), rest);
     }
 }
 
@@ -121,19 +126,19 @@ fn a_family_without_samples_does_not_show() {
 #[cfg(debug_assertions)]
 #[should_panic(expected = "recliner_node_up was written before")]
 fn a_family_is_not_opened_again_after_it_got_samples() {
-    let mut writer = Writer::new(Format::Text, String::new());
+    let mut writer = Writer::new(Format::Text, Coding::Identity);
     writer.family(&f::NODE_UP).sample(&["a"], true);
     let _ = writer.family(&f::NODE_UP);
 }
 
 #[test]
 fn a_gathered_family_never_stands_beside_one_of_the_same_name() {
-    let mut writer = Writer::new(Format::Text, String::new());
+    let mut writer = Writer::new(Format::Text, Coding::Identity);
     let registry = observed_registry();
     write_gathered(&mut writer, &registry.gather());
     let once = writer.out.clone();
     write_gathered(&mut writer, &registry.gather());
-    assert_eq!(writer.finish(), once);
+    assert_eq!(text(writer), once);
 }
 
 #[test]
@@ -142,9 +147,9 @@ fn process_metrics_pass_through_both_formats() {
     let process = prometheus::process_collector::ProcessCollector::for_self();
     registry.register(Box::new(process)).unwrap();
     for format in Format::ALL {
-        let mut writer = Writer::new(format, String::new());
+        let mut writer = Writer::new(format, Coding::Identity);
         write_gathered(&mut writer, &registry.gather());
-        let families = parse(format, &writer.finish()).unwrap();
+        let families = parse(format, &text(writer)).unwrap();
         assert!(families.iter().any(|family| family.name == "process_resident_memory_bytes"));
     }
 }
@@ -159,12 +164,12 @@ proptest! {
     #[test]
     fn label_values_read_back_as_they_were(values in label_values(), number in any::<f64>()) {
         for format in Format::ALL {
-            let mut writer = Writer::new(format, String::new());
+            let mut writer = Writer::new(format, Coding::Identity);
             let mut family = writer.family(&f::QUEUE_RATIO_MIN);
             for value in &values {
                 family.sample(&["a", value], number);
             }
-            let text = writer.finish();
+            let text = text(writer);
             prop_assert_eq!(text.ends_with("\n# EOF\n"), format == Format::OpenMetrics);
             let families = parse(format, &text).map_err(TestCaseError::fail)?;
             let expected = values.iter().map(|value| {
@@ -189,9 +194,9 @@ proptest! {
         let registry = Registry::new();
         registry.register(Box::new(gauge)).unwrap();
         for format in Format::ALL {
-            let mut writer = Writer::new(format, String::new());
+            let mut writer = Writer::new(format, Coding::Identity);
             write_gathered(&mut writer, &registry.gather());
-            let families = parse(format, &writer.finish()).map_err(TestCaseError::fail)?;
+            let families = parse(format, &text(writer)).map_err(TestCaseError::fail)?;
             prop_assert_eq!(&families[0].help, &help);
         }
     }
@@ -206,9 +211,9 @@ proptest! {
         let below = |bound: f64| observed.iter().filter(|value| **value <= bound).count() as f64;
         let bucket = |le: &str, bound| ParsedSample::new("h_bucket", &[("le", le)], below(bound));
         for format in Format::ALL {
-            let mut writer = Writer::new(format, String::new());
+            let mut writer = Writer::new(format, Coding::Identity);
             write_gathered(&mut writer, &registry.gather());
-            let found = samples(format, &writer.finish());
+            let found = samples(format, &text(writer));
             let all = observed.len() as f64;
             prop_assert_eq!(&found[..4], &[
                 bucket("0.5", 0.5), bucket("1.0", 1.0), bucket("50.0", 50.0), bucket("+Inf", f64::MAX),

@@ -5,12 +5,15 @@
 //! family of [`super::families`] and, through `registry`, for those of `prometheus`.
 //!
 //! It is built for a hundred thousand series a scrape: what comes before and between the
-//! label values is put together once a family, and numbers are formatted without `fmt`.
-//! Rendering the labels of a target once for its three families was tried and is slower.
+//! label values is put together once a family, the labels of a target once for all its
+//! families ([`super::LabelSets`]), numbers are formatted without `fmt`, and what is to be
+//! compressed is so while it still lies in the processor's cache.
 
 use super::{
-    Format,
+    Coding, Format,
+    encoding::Gzip,
     family::{Family, MetricType, Unit},
+    labels::LabelSet,
     number,
 };
 use crate::clock::Moment;
@@ -62,20 +65,30 @@ impl From<Moment> for Value {
     }
 }
 
+/// What the text of a default configuration takes, so that most need not grow.
+const ROOM: usize = 256 << 10;
+
+/// How much text is compressed at a time.
+const PIECE: usize = 64 << 10;
+
 /// Writes families one after the other into a text.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) format: Format,
     pub(super) out: String,
+    gzip: Option<Gzip>,
     written: HashSet<Box<str>>,
 }
 
 impl Writer {
-    /// A writer that appends to `out`; pass the buffer of the last scrape, cleared, or one
-    /// with room for what is expected.
+    /// A writer of an empty text.
     #[must_use]
-    pub fn new(format: Format, out: String) -> Self {
-        Self { format, out, written: HashSet::new() }
+    pub fn new(format: Format, coding: Coding) -> Self {
+        let (gzip, room) = match coding {
+            Coding::Identity => (None, ROOM),
+            Coding::Gzip => (Some(Gzip::new()), 2 * PIECE),
+        };
+        Self { format, out: String::with_capacity(room), gzip, written: HashSet::new() }
     }
 
     /// Opens a family. Nothing is written until it has a sample.
@@ -89,18 +102,33 @@ impl Writer {
         Samples {
             header: Header::of(family),
             heads: heads(family),
+            names: family.labels,
             state: State::of(again),
             writer: self,
         }
     }
 
-    /// Ends the text, with OpenMetrics' `# EOF` where it belongs.
+    /// Ends the text, with OpenMetrics' `# EOF` where it belongs, in its coding.
     #[must_use]
-    pub fn finish(mut self) -> String {
+    pub fn finish(mut self) -> Vec<u8> {
         if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
-        self.out
+        match self.gzip {
+            Some(gzip) => gzip.finish(self.out),
+            None => self.out.into_bytes(),
+        }
+    }
+
+    /// Ends a line that stays as it is.
+    #[inline]
+    pub(super) fn end_line(&mut self) {
+        self.out.push('\n');
+        if self.out.len() >= PIECE
+            && let Some(gzip) = &mut self.gzip
+        {
+            gzip.take(&mut self.out);
+        }
     }
 
     pub(super) fn was_written(&self, name: &str) -> bool {
@@ -187,6 +215,7 @@ pub struct Samples<'w, const N: usize> {
     writer: &'w mut Writer,
     header: Header<'static>,
     heads: [String; N],
+    names: [&'static str; N],
     state: State,
 }
 
@@ -212,6 +241,51 @@ impl<const N: usize> Samples<'_, N> {
             out.push_str("\"} ");
         }
         push_value(out, value.into());
+        self.writer.end_line();
+    }
+
+    /// The same with labels that were put together before, of a family with these labels.
+    #[inline]
+    pub fn sample_of(&mut self, labels: LabelSet<'_, N>, value: impl Into<Value>) {
+        debug_assert_eq!(*labels.names, self.names, "labels of {}", self.header.name);
+        if !self.is_open() {
+            return;
+        }
+        let out = &mut self.writer.out;
+        out.push_str(self.header.name);
+        out.push('{');
+        out.push_str(labels.text());
+        out.push_str("} ");
+        push_value(out, value.into());
+        self.writer.end_line();
+    }
+
+    /// Writes one histogram, with its label values in the order of the family's labels:
+    /// upper bounds with how many values were at or below each, without the last bound,
+    /// which is `count`'s.
+    pub fn histogram(&mut self, labels: &[&str; N], buckets: &[(f64, u64)], count: u64, sum: f64) {
+        if !self.is_open() {
+            return;
+        }
+        let name = self.header.name;
+        let mut own = String::new();
+        for (head, label) in self.heads.iter().zip(labels) {
+            // The first head begins with the family's name.
+            own.push_str(head.strip_prefix(name).unwrap_or(head));
+            push_escaped(&mut own, label);
+        }
+        let (open, close) = if N == 0 { ("{", "") } else { ("\",", "\"}") };
+        let out = &mut self.writer.out;
+        for (bound, values) in buckets.iter().copied().chain([(f64::INFINITY, count)]) {
+            out.extend([name, "_bucket", &own, open, "le=\""]);
+            number::push_canonical(out, bound);
+            out.push_str("\"} ");
+            push_value(out, Value::Whole(values));
+        }
+        for (ending, value) in [("_sum", Value::Real(sum)), ("_count", Value::Whole(count))] {
+            out.extend([name, ending, &own, close, " "]);
+            push_value(out, value);
+        }
     }
 
     /// Whether samples may follow; the first that asks gets the header written.
@@ -230,7 +304,6 @@ fn push_value(out: &mut String, value: Value) {
         Value::Whole(value) => number::push_u64(out, value),
         Value::Real(value) => number::push_f64(out, value),
     }
-    out.push('\n');
 }
 
 /// Appends a label's value, escaped alike in both formats.

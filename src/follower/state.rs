@@ -108,9 +108,13 @@ impl State {
         settings: &Settings,
         now: Moment,
     ) -> Follows {
-        self.places.follow(tables);
         let step = self.tracker.measured(tables, now);
         self.follow(step, settings)
+    }
+
+    /// What has to be read to learn how jobs ended.
+    pub(super) fn unread(&self, tables: &Snapshot) -> BTreeSet<Ix> {
+        self.tracker.unread(tables)
     }
 
     /// Takes up a start. It counts from now on, kept or not.
@@ -259,6 +263,8 @@ impl State {
         now: Moment,
     ) -> History {
         self.spent.retain(|(at, _)| at.age(now) < HOUR);
+        // What came to be remembered just now must hold starts back from now on.
+        self.places.follow(tables);
         let mut history = History {
             suspensions: self.suspensions.clone(),
             spent: self.spent.clone(),

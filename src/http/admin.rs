@@ -296,8 +296,8 @@ fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
     if plan.channels.named(name).is_some() {
         return Ok(());
     }
-    let names = super::query::channel_names(plan);
-    Err(Refused::absent(format!("there is no channel {name:?}: {names}")))
+    let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
+    Err(Refused::absent(format!("there is no channel {name:?}: {}", names.join(", "))))
 }
 
 /// The one target that a text means.

@@ -1,15 +1,19 @@
 //! The JSON API, in Prometheus's envelope.
 
+mod journal;
+
+pub(super) use journal::{events, history};
+
 use super::{
     State,
     guard::Turns,
-    query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, channel_names, written},
+    query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
 };
 use crate::{
     clock::Moment,
     plan::Plan,
-    report::{self, Found, Target},
-    snapshot::{Ix, NodeIx},
+    report::{self, Explained, Found, Planned, Target, Wanted},
+    snapshot::{Ix, NodeIx, TargetRef},
 };
 use axum::{
     Extension, Json,
@@ -17,6 +21,7 @@ use axum::{
     http::{Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -92,10 +97,10 @@ async fn worked_out(
     }
 }
 
-type Asked<Q> = Result<Query<Q>, QueryRejection>;
+pub(super) type Asked<Q> = Result<Query<Q>, QueryRejection>;
 
 /// What was asked, or the first thing in the question that means nothing.
-fn asked<Q>(query: Asked<Q>) -> Result<Q, Refused> {
+pub(super) fn asked<Q>(query: Asked<Q>) -> Result<Q, Refused> {
     query.map(|Query(query)| query).map_err(|why| {
         // The library's text names its own error first; the reader wants the rest.
         let text = why.body_text();
@@ -110,7 +115,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     Refused::absent(format!(
-        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, explain or config; orders are POST to suspend, resume, compact, release, rescan or flush"
+        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, plan, jobs, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
     ))
     .into_response()
 }
@@ -186,20 +191,25 @@ pub(super) async fn targets(
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
         let found = query.select(plan).map_err(Refused::bad)?;
-        Ok(listed(plan, page, &found))
+        Ok(listed(plan, page, &found, Target::of))
     })
     .await
 }
 
 /// One page of the targets that were found.
-fn listed(plan: &Plan, page: Page, found: &[Ix]) -> Value {
+fn listed<T: Serialize>(
+    plan: &Plan,
+    page: Page,
+    found: &[Ix],
+    line: impl Fn(&Plan, TargetRef<'_>) -> T,
+) -> Value {
     let targets = page.of(found).iter().filter_map(|ix| plan.snapshot.target(*ix));
     json!({
         "generated_at": plan.snapshot.generated_at().rfc3339(),
         "total": found.len(),
         "offset": page.offset,
         "limit": page.limit,
-        "targets": targets.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
+        "targets": targets.map(|target| line(plan, target)).collect::<Vec<_>>(),
     })
 }
 
@@ -215,11 +225,7 @@ pub(super) async fn queue(
     };
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
-        if let Some(channel) = &query.channel
-            && plan.channels.named(channel).is_none()
-        {
-            return Err(Refused::bad(format!("{channel:?} is no channel: {}", channel_names(plan))));
-        }
+        query.check(plan).map_err(Refused::bad)?;
         let name = |at: NodeIx| plan.snapshot.node(at).map(|node| node.name.to_string());
         let queues: Vec<Value> = plan
             .queues
@@ -258,6 +264,26 @@ pub(super) async fn queue(
     .await
 }
 
+/// What starts, with the exact requests, and why the rest of what waits does not.
+pub(super) async fn plan(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    query: Asked<QueueQuery>,
+) -> Response {
+    let query = match asked(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    worked_out(&state, turns, move |plan| {
+        let Page { offset, limit } = query.page().map_err(Refused::bad)?;
+        query.check(plan).map_err(Refused::bad)?;
+        let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
+        let planned = Planned::of(plan, Wanted { node, channel, offset, limit });
+        Ok(json!(planned))
+    })
+    .await
+}
+
 /// Why a target is or is not a candidate.
 pub(super) async fn explain(
     extract::State(state): extract::State<State>,
@@ -289,7 +315,7 @@ pub(super) async fn explain(
                 return Err(Refused::absent(format!("nothing is called {text:?}")));
             }
         };
-        Ok(listed(plan, page, &found))
+        Ok(listed(plan, page, &found, Explained::of))
     })
     .await
 }

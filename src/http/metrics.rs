@@ -1,21 +1,21 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
 mod disks;
+mod jobs;
+mod journal;
+mod plan;
 mod present;
 mod pressures;
 mod takeovers;
 
 use super::{State, guard::Turns};
-use crate::exposition::{self, Format, Writer, accepts_gzip, negotiate};
+use crate::exposition::{self, Coding, Format, Writer, accepts_gzip, negotiate};
 use axum::{
     Extension, extract,
     http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use std::sync::Arc;
-
-/// What a scrape of the default configuration takes, so that most need not grow.
-const ROOM: usize = 256 << 10;
 
 /// Answers a scrape. Away from the runtime's threads: a hundred thousand series take some
 /// milliseconds, and nothing else may wait for them.
@@ -31,11 +31,11 @@ pub(super) async fn metrics(
     };
     let format = negotiate(list(&headers, header::ACCEPT).as_deref());
     let gzip = accepts_gzip(list(&headers, header::ACCEPT_ENCODING).as_deref());
+    let coding = if gzip { Coding::Gzip } else { Coding::Identity };
     let rendered = tokio::task::spawn_blocking(move || {
         // The turn ends with the work, not with the client's patience.
         let _turn = turn;
-        let text = render(&state, format);
-        if gzip { exposition::gzip(text.as_bytes()) } else { text.into_bytes() }
+        render(&state, format, coding)
     });
     let body = match rendered.await {
         Ok(body) => body,
@@ -59,14 +59,18 @@ fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
 }
 
 /// The whole exposition in one format.
-pub(super) fn render(state: &State, format: Format) -> String {
-    let mut writer = Writer::new(format, String::with_capacity(ROOM));
+fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
+    let mut writer = Writer::new(format, coding);
     present::write(&mut writer, state);
     let plan = Arc::clone(&state.plan.borrow());
     let now = &plan.conditions;
     pressures::write(&mut writer, &now.pressures, &plan.snapshot);
     takeovers::write(&mut writer, &state.takeovers.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
+    if let Some(journal) = &state.journal {
+        journal::write(&mut writer, journal);
+    }
+    jobs::write(&mut writer, &plan, &state.counts.borrow());
     exposition::write_gathered(&mut writer, &state.registry.gather());
     writer.finish()
 }

@@ -1,9 +1,12 @@
 //! What a reader of the API may ask for.
 
 use crate::{
+    clock::Moment,
+    journal::{EventsQuery, HistoryQuery, Type},
+    memory::Ending,
     plan::Plan,
     snapshot::{Ix, TargetRef},
-    target::{Kind, State},
+    target::{Kind, State, TargetId},
 };
 use serde::Deserialize;
 
@@ -49,6 +52,27 @@ pub(super) struct ExplainQuery {
     offset: Option<usize>,
 }
 
+/// Which outcomes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HistoryParameters {
+    target: Option<String>,
+    node: Option<String>,
+    result: Option<String>,
+    since: Option<String>,
+    before: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// Which events.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EventsParameters {
+    types: Option<String>,
+    since: Option<u64>,
+    limit: Option<usize>,
+}
+
 /// Part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
@@ -84,9 +108,65 @@ impl Page {
     }
 }
 
+impl HistoryParameters {
+    /// What the journal is asked.
+    ///
+    /// # Errors
+    /// Names a parameter whose value nothing can have.
+    pub(super) fn read(self) -> Result<HistoryQuery, String> {
+        let result = self.result.as_deref().map(|label| {
+            Ending::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
+                format!("{label:?} is no result: {}", Ending::ALL.map(Ending::label).join(", "))
+            })
+        });
+        let since = self.since.as_deref().map(|text| {
+            Moment::read(text).ok_or_else(|| {
+                format!(
+                    "since={text:?} is no moment: write 2026-11-21T00:54:00Z, or seconds since 1970"
+                )
+            })
+        });
+        let target = self.target.map(|text| text.parse::<TargetId>());
+        Ok(HistoryQuery {
+            target: target.transpose().map_err(|why| why.to_string())?,
+            node: self.node,
+            since: since.transpose()?,
+            result: result.transpose()?,
+            before: self.before,
+            limit: Page::new(None, self.limit)?.limit,
+        })
+    }
+}
+
+impl EventsParameters {
+    /// What the journal is asked.
+    ///
+    /// # Errors
+    /// Names a parameter whose value nothing can have.
+    pub(super) fn read(self) -> Result<EventsQuery, String> {
+        let types =
+            self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
+        let types = types.map(|label| {
+            Type::from_label(label).ok_or_else(|| {
+                format!("{label:?} is no type of event: {}", Type::ALL.map(Type::label).join(", "))
+            })
+        });
+        Ok(EventsQuery {
+            types: types.collect::<Result<_, _>>()?,
+            since: self.since,
+            limit: Page::new(None, self.limit)?.limit,
+        })
+    }
+}
+
 impl QueueQuery {
     pub(super) fn page(&self) -> Result<Page, String> {
         Page::new(self.offset, self.limit)
+    }
+
+    /// Refuses a channel that is not there.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), String> {
+        check_channel(plan, self.channel.as_deref())
     }
 }
 
@@ -116,11 +196,7 @@ impl TargetQuery {
             })
         });
         let (kind, state) = (kind.transpose()?, state.transpose()?);
-        if let Some(channel) = &self.channel
-            && plan.channels.named(channel).is_none()
-        {
-            return Err(format!("{channel:?} is no channel: {}", channel_names(plan)));
-        }
+        check_channel(plan, self.channel.as_deref())?;
         let sort = self.sort.as_deref().map(|sort| match sort {
             "reclaimable_bytes" => Ok(Sort::Reclaimable),
             "file_bytes" => Ok(Sort::File),
@@ -161,9 +237,12 @@ fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
     key.unwrap_or(f64::NEG_INFINITY)
 }
 
-pub(super) fn channel_names(plan: &Plan) -> String {
+fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
+    let Some(channel) = channel.filter(|name| plan.channels.named(name).is_none()) else {
+        return Ok(());
+    };
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
-    names.join(", ")
+    Err(format!("{channel:?} is no channel: {}", names.join(", ")))
 }
 
 /// A parameter's value as it stands in the address, undecoded.

@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod journal;
 mod orders;
 mod page;
 mod scrape;
@@ -150,10 +151,12 @@ impl Surface {
         let state = State {
             plan: plan_rx,
             status: status_rx,
+            counts: watch::channel(Arc::default()).1,
             about: Arc::new(about),
             config: config_rx,
             takeovers: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
+            journal: None,
             orders: orders_tx,
             allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
             web: Web::default(),

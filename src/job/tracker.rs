@@ -146,7 +146,17 @@ impl Tracker {
             }
             self.missed(*node, *asked_at, &shown);
         }
-        self.measured(tables, now)
+        let step = self.measured(tables, now);
+        Step { reread: self.unread(tables), ..step }
+    }
+
+    /// Targets whose files have to be read to learn how their jobs ended. Asked for with each
+    /// poll and not with each reading: what is read in the second in which a job was missed
+    /// may not be enough.
+    #[must_use]
+    pub fn unread(&self, tables: &Snapshot) -> BTreeSet<Ix> {
+        let gone = self.jobs.values().filter(|job| matches!(job.stage, Stage::Gone(_)));
+        gone.filter_map(|job| Some(job.alive(tables)?.ix())).collect()
     }
 
     /// Takes in what was read since.
@@ -156,7 +166,7 @@ impl Tracker {
         let mut over = Vec::new();
         for (key, job) in &self.jobs {
             let verdict = match job.stage {
-                Stage::Gone(gone) => job.judged(gone, tables, now, &mut step.reread),
+                Stage::Gone(gone) => job.judged(gone, tables, now),
                 Stage::Starting | Stage::Sent { .. } | Stage::Shown { .. } => {
                     let silent = job.last_seen.age(now) > SILENT;
                     silent.then(|| {
@@ -316,15 +326,9 @@ impl Tracked {
     }
 
     /// How it ended; `Some(None)` where its target was never known; `None` while its file
-    /// has to be read again, and then it is among `reread`.
+    /// has to be read again.
     #[expect(clippy::option_option, reason = "waits, ended with a verdict, ended without")]
-    fn judged(
-        &self,
-        gone: Gone,
-        tables: &Snapshot,
-        now: Moment,
-        reread: &mut BTreeSet<Ix>,
-    ) -> Option<Option<Verdict>> {
+    fn judged(&self, gone: Gone, tables: &Snapshot, now: Moment) -> Option<Option<Verdict>> {
         let unread = gone.at.age(now) > UNREAD;
         let Some(target) = self.alive(tables) else {
             return match self.target {
@@ -340,12 +344,9 @@ impl Tracked {
             Kind::Db => judge::db(&self.before, gone, &facts),
             Kind::View | Kind::Cleanup => judge::view(&self.before, gone, self.measured, &facts),
         };
-        if verdict.is_none() {
-            if unread {
-                let why = "its file could not be read for a quarter of an hour";
-                return Some(Some(Verdict::Lost(why.into())));
-            }
-            reread.insert(target.ix());
+        if verdict.is_none() && unread {
+            let why = "its file could not be read for a quarter of an hour";
+            return Some(Some(Verdict::Lost(why.into())));
         }
         verdict.map(Some)
     }

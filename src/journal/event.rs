@@ -188,12 +188,7 @@ mod scope_text {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Scope, D::Error> {
         let text = String::deserialize(from)?;
-        match text.split_once(':') {
-            None if text == "all" => Ok(Scope::All),
-            Some(("node", name)) => Ok(Scope::Node(name.to_owned())),
-            Some(("channel", name)) => Ok(Scope::Channel(name.to_owned())),
-            None | Some(_) => Err(D::Error::custom(format!("{text:?} is no scope"))),
-        }
+        text.parse().map_err(D::Error::custom)
     }
 }
 

@@ -87,20 +87,17 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
 
 impl OpenError {
     pub(super) fn of(place: String, why: DatabaseError) -> Self {
-        match why {
-            DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => {
-                Self::Held { place }
-            }
-            DatabaseError::Storage(StorageError::Io(why))
-                if !matches!(
-                    why.kind(),
-                    io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
-                ) =>
-            {
-                Self::Io { place, why }
-            }
-            other => Self::Damaged { place, why: other.to_string() },
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        if let DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch = why {
+            return Self::Held { place };
         }
+        let said = why.to_string();
+        if let DatabaseError::Storage(StorageError::Io(why)) = why
+            && !matches!(why.kind(), InvalidData | UnexpectedEof)
+        {
+            return Self::Io { place, why };
+        }
+        Self::Damaged { place, why: said }
     }
 }
 

@@ -70,10 +70,15 @@ fn taken<T>(
 
 pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page<Outcome>, Unread> {
     let table = tx.open_table(OUTCOMES)?;
+    let needles = needles(query);
     let entries = table.range(..query.before.unwrap_or(u64::MAX))?.rev().map(|entry| {
         let (seq, entry) = entry?;
         let (at, said) = entry.value();
         if query.since.is_some_and(|since| u64::from(at) < since.unix()) {
+            return Ok(None);
+        }
+        let text = std::str::from_utf8(said).unwrap_or_default();
+        if !needles.iter().all(|needle| text.contains(needle)) {
             return Ok(None);
         }
         let outcome: Outcome = parsed(said)?;
@@ -83,6 +88,15 @@ pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page
         Ok(wanted.then(|| (seq.value(), outcome)))
     });
     taken(entries, query.limit)
+}
+
+/// What the text of every wanted outcome has in it. Looking for it is far cheaper than
+/// reading an entry that is not wanted, and most are not.
+fn needles(query: &HistoryQuery) -> Vec<String> {
+    let target = query.target.as_ref().map(serde_json::to_string);
+    let node = query.node.as_ref().map(serde_json::to_string);
+    let result = query.result.as_ref().map(serde_json::to_string);
+    [target, node, result].into_iter().flatten().filter_map(Result::ok).collect()
 }
 
 pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<Event>, Unread> {

@@ -249,8 +249,9 @@ fn value<T: DeserializeOwned>(
 
 /// An error of reading at start, where all that was verified should have been readable.
 fn broken(place: String, why: Error) -> OpenError {
-    match why {
-        Error::Io(why) => OpenError::of(place, why.into()),
-        other => OpenError::Damaged { place, why: other.to_string() },
+    let said = why.to_string();
+    if let Error::Io(why) = why {
+        return OpenError::of(place, why.into());
     }
+    OpenError::Damaged { place, why: said }
 }

@@ -83,6 +83,7 @@ pub struct Task {
 
 impl Task {
     /// Opens the journal, a new one where none is there. From now on this process holds it.
+    /// All of the file is read and verified, which takes a second for some hundred MiB.
     ///
     /// # Errors
     /// Says what is in the way and what to do.
@@ -186,10 +187,10 @@ impl Task {
                     batch.taken.extend(taken);
                     waiting.push(answer);
                 }
-                other => {
+                reads @ (Request::Claim(..) | Request::Taken(_) | Request::Read(_)) => {
                     // Whoever asks sees what was kept before.
                     self.settle(&mut batch, &mut waiting);
-                    self.answer(other);
+                    self.answer(reads);
                 }
             }
             if waiting.len() < GROUP {
@@ -304,14 +305,12 @@ impl Task {
     /// so that it can be read, and tried for writing after a pause.
     fn fail(&mut self, what: &str, why: &Error) {
         let place = self.place.name();
-        let why = Trouble(match why {
-            Error::Io(why) => {
-                format!("cannot {what} {place}: {why}; {}: it then goes on by itself", remedy(why))
-            }
-            Error::Corrupted(why) => {
-                format!("{place} is damaged: {why}; stop, and put a copy of it back")
-            }
-            other => format!("cannot {what} {place}: {other}; it is opened again"),
+        let why = Trouble(if let Error::Io(why) = why {
+            format!("cannot {what} {place}: {why}; {}: it then goes on by itself", remedy(why))
+        } else if let Error::Corrupted(why) = why {
+            format!("{place} is damaged: {why}; stop, and put a copy of it back")
+        } else {
+            format!("cannot {what} {place}: {why}; it is opened again")
         });
         tracing::error!(%why, "the journal is in trouble");
         self.stick(why);

@@ -350,7 +350,9 @@ impl Admission {
 
     fn fits_window(&self, channel: usize, brief: &Brief) -> Result<(), Refusal> {
         let Some(strict) = self.strict.get(channel).copied().flatten() else { return Ok(()) };
-        let Some(bytes) = brief.predicted.get().or(brief.file.get()) else { return Ok(()) };
+        let Some(bytes) = brief.predicted.get().or_else(|| brief.file.get()) else {
+            return Ok(());
+        };
         let takes = bytes as f64 / strict.rate;
         if takes <= strict.left {
             return Ok(());

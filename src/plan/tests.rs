@@ -1,5 +1,9 @@
 //! The queues against scoring everything anew, and what a reader is told.
 
+mod naive;
+mod properties;
+mod world;
+
 use super::*;
 use crate::{
     facts::{Facts, Flags, Known, Measured, Source},

@@ -37,7 +37,7 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::InProcess(cluster.by_host());
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
-    Service::start(settings, transport, about, Clock::System).await
+    Service::start(settings, transport, about, Clock::System, journal::InMemory).await
 }
 
 /// A service that runs, and what a test asks it with.

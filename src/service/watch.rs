@@ -1,21 +1,37 @@
-//! What sees a cluster: client, scanner and planner.
+//! What sees a cluster: client, scanner, follower and planner.
+//!
+//! A service also has them measure the surroundings: free space and pressure.
 
 use super::StartError;
 use crate::{
+    channel::Mode,
     clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
+    disk,
+    enforcer::{self, Hands},
+    follower,
     inventory::{HttpSettings, HttpSource, Source},
+    memory::{Fleeting, Keeper, Recovered},
     plan::Rules,
-    planner, scanner,
+    planner, pressure, scanner,
     settings::{Nodes, ScanViews, Settings},
+    takeover,
 };
-use std::{collections::BTreeSet, future::Future, sync::Arc};
+use futures::{FutureExt as _, future::BoxFuture};
+use std::{
+    collections::BTreeSet,
+    future::{Future, ready},
+    sync::Arc,
+};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::watch as latest,
     task::JoinSet,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 /// The tasks of a process; each answers with its name when it ends.
 #[derive(Debug, Default)]
@@ -64,11 +80,47 @@ impl Tasks {
     }
 }
 
-/// Client, scanner and planner of one cluster.
+/// What a watch remembers by, and whether it looks around.
+pub struct Surroundings {
+    /// Where what must survive is kept.
+    pub keeper: Arc<dyn Keeper>,
+    /// What an earlier process left; none where it cannot be used, which ends the watch.
+    pub recovering: BoxFuture<'static, Option<Recovered>>,
+    /// Whether free space and pressure are measured.
+    pub measured: bool,
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Surroundings").field("keeper", &self.keeper).finish_non_exhaustive()
+    }
+}
+
+impl Surroundings {
+    /// For a command that looks once: nothing is remembered, nothing measured.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            keeper: Arc::new(Fleeting::default()),
+            recovering: ready(Some(Recovered::default())).boxed(),
+            measured: false,
+        }
+    }
+
+    /// Measures, and remembers until the process ends.
+    #[must_use]
+    pub fn fleeting() -> Self {
+        Self { measured: true, ..Self::none() }
+    }
+}
+
+/// Client, scanner, follower and planner of one cluster.
 #[derive(Debug)]
 pub struct Watch {
     /// What is seen.
     pub scanner: scanner::Handle,
+    /// What runs, and what is remembered.
+    pub follower: follower::Handle,
     /// What follows from it.
     pub planner: planner::Handle,
     /// How CouchDB is asked.
@@ -80,13 +132,47 @@ pub struct Watch {
     _ends: DropGuard,
     /// Ends the task of the client in use.
     client_stop: CancellationToken,
-    source: latest::Sender<Arc<dyn Source>>,
+    /// Those for whom a client lives on when all others stop: they have something to end.
+    carried: TaskTracker,
+    reach: Reach,
     scan: latest::Sender<Arc<scanner::Settings>>,
     plan: latest::Sender<Arc<planner::Settings>>,
+    follow: latest::Sender<Arc<follower::Settings>>,
+    disk: latest::Sender<Arc<disk::Settings>>,
+    pressure: latest::Sender<Arc<pressure::Settings>>,
+    takeover: latest::Sender<Arc<takeover::Settings>>,
+}
+
+/// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
+/// of them.
+#[derive(Debug)]
+struct Reach {
+    source: latest::Sender<Arc<dyn Source>>,
+    probe: latest::Sender<Arc<dyn pressure::Probe>>,
+    hands: latest::Sender<Arc<dyn Hands>>,
+    smoosh: latest::Sender<Arc<dyn takeover::Hands>>,
+}
+
+impl Reach {
+    fn new(client: &Client, settings: &Settings, clock: Clock) -> Self {
+        Self {
+            source: latest::channel(source_of(client, settings, clock)).0,
+            probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
+            hands: latest::channel(Arc::new(client.clone()) as Arc<dyn Hands>).0,
+            smoosh: latest::channel(Arc::new(client.clone()) as Arc<dyn takeover::Hands>).0,
+        }
+    }
+
+    fn replace(&self, client: &Client, settings: &Settings, clock: Clock) {
+        self.source.send_replace(source_of(client, settings, clock));
+        self.probe.send_replace(Arc::new(client.clone()));
+        self.hands.send_replace(Arc::new(client.clone()));
+        self.smoosh.send_replace(Arc::new(client.clone()));
+    }
 }
 
 impl Watch {
-    /// Starts the three.
+    /// Starts them.
     ///
     /// # Errors
     /// When the client cannot be set up.
@@ -97,31 +183,83 @@ impl Watch {
         registry: &prometheus::Registry,
         tasks: &mut Tasks,
         stop: &CancellationToken,
+        around: impl FnOnce(&Client) -> Surroundings,
     ) -> Result<Self, StartError> {
         let metrics = Metrics::register(registry)?;
         let couchdb = settings.couchdb.clone();
         let (client, client_task) = Client::connect(couchdb, transport, metrics.clone())?;
-        let client_stop = stop.child_token();
-        spawn_client(client_task, client_stop.clone(), stop.clone(), tasks);
-        let (source, source_rx) = latest::channel(source_of(&client, settings, clock));
-        let (scan, scan_rx) = latest::channel(Arc::new(scan_settings(settings)));
-        let (plan, plan_rx) = latest::channel(Arc::new(plan_settings(settings)));
-        let (scanner_task, scanner) = scanner::Task::new(clock, source_rx, scan_rx);
-        let inputs = planner::Inputs::facts_only(scanner.snapshots.clone());
-        let (planner_task, planner) = planner::Task::new(clock, inputs, plan_rx);
+        let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
+        carried.close();
+        spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
+        let Surroundings { keeper, recovering, measured } = around(&client);
+        let reach = Reach::new(&client, settings, clock);
+        let scan = sender(scan_settings(settings));
+        let plan = sender(plan_settings(settings));
+        let follow = sender(follow_settings(settings));
+        let disk = sender(disk::Settings::from(settings));
+        let pressure = sender(pressure_settings(settings));
+
+        let (task, scanner) = scanner::Task::new(clock, reach.source.subscribe(), scan.subscribe());
         let ended = stop.clone();
         tasks.spawn_alone(async move {
-            scanner_task.run(ended).await;
+            task.run(ended).await;
             "scanner"
         });
+
+        let (task, follower) = follower::Task::new(
+            clock,
+            scanner.clone(),
+            follow.subscribe(),
+            keeper,
+            Recovered::default(),
+        );
+        let ended = stop.clone();
+        tasks.spawn(async move {
+            task.run_after(recovering, ended).await;
+            "follower"
+        });
+
+        let mut inputs = planner::Inputs {
+            jobs: follower.jobs.clone(),
+            history: follower.history.clone(),
+            ..planner::Inputs::facts_only(scanner.snapshots.clone())
+        };
+        if measured {
+            let meter = Arc::new(disk::Instruments::new()?);
+            let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
+            let (task, disks) = disk::Task::new(clock, meter, disk.subscribe(), snapshots, jobs);
+            inputs.disks = disks.disks;
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                task.run(ended).await;
+                "measuring of disks"
+            });
+            let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
+            let (task, pressures) = pressure::Task::new(
+                clock,
+                reach.probe.subscribe(),
+                pressure.subscribe(),
+                snapshots,
+                jobs,
+            );
+            inputs.pressures = pressures.pressures;
+            let ended = stop.clone();
+            tasks.spawn(async move {
+                task.run(ended).await;
+                "measuring of pressure"
+            });
+        }
+
+        let (task, planner) = planner::Task::new(clock, inputs, plan.subscribe());
         let ended = stop.clone();
         tasks.spawn_alone(async move {
-            planner_task.run(ended).await;
+            task.run(ended).await;
             "planner"
         });
         let (stop, ends) = (stop.clone(), stop.clone().drop_guard());
         Ok(Self {
             scanner,
+            follower,
             planner,
             client,
             clock,
@@ -129,10 +267,48 @@ impl Watch {
             stop,
             _ends: ends,
             client_stop,
-            source,
+            carried,
+            reach,
             scan,
             plan,
+            follow,
+            disk,
+            pressure,
+            takeover: sender(takeover::Settings::from(settings)),
         })
+    }
+
+    /// What starts compactions where the settings say so; nothing else in the program does.
+    pub fn enforce(&self, tasks: &mut Tasks) {
+        let inputs = enforcer::Inputs {
+            plans: self.planner.plan.clone(),
+            source: self.reach.source.subscribe(),
+            hands: self.reach.hands.subscribe(),
+            follower: self.follower.clone(),
+            scanner: self.scanner.clone(),
+        };
+        let (task, ended) = (enforcer::Task::new(self.clock, inputs), self.stop.clone());
+        tasks.spawn(self.carried.track_future(async move {
+            task.run(ended).await;
+            "enforcer"
+        }));
+    }
+
+    /// What stops smoosh's channels where the settings say so, and gives them back.
+    pub fn take_over(
+        &self,
+        ledger: Arc<dyn takeover::Ledger>,
+        tasks: &mut Tasks,
+    ) -> takeover::Handle {
+        let (hands, settings) = (self.reach.smoosh.subscribe(), self.takeover.subscribe());
+        let snapshots = self.scanner.snapshots.clone();
+        let (task, handle) = takeover::Task::new(self.clock, hands, ledger, settings, snapshots);
+        let ended = self.stop.clone();
+        tasks.spawn(self.carried.track_future(async move {
+            task.run(ended).await;
+            "takeover of smoosh"
+        }));
+        handle
     }
 
     /// Takes over other settings. Where CouchDB is reached differently, a new client takes
@@ -151,13 +327,18 @@ impl Watch {
             let transport = Transport::http(&couchdb)?;
             let (client, task) = Client::connect(couchdb, transport, self.metrics.clone())?;
             self.client_stop.cancel();
-            self.client_stop = self.stop.child_token();
-            spawn_client(task, self.client_stop.clone(), self.stop.clone(), tasks);
+            self.client_stop = CancellationToken::new();
+            let (replaced, stop) = (self.client_stop.clone(), self.stop.clone());
+            spawn_client(task, replaced, stop, self.carried.clone(), tasks);
             self.client = client;
         }
-        self.source.send_replace(source_of(&self.client, new, self.clock));
+        self.reach.replace(&self.client, new, self.clock);
         self.scan.send_replace(Arc::new(scan_settings(new)));
         self.plan.send_replace(Arc::new(plan_settings(new)));
+        self.follow.send_replace(Arc::new(follow_settings(new)));
+        self.disk.send_replace(Arc::new(disk::Settings::from(new)));
+        self.pressure.send_replace(Arc::new(pressure_settings(new)));
+        self.takeover.send_replace(Arc::new(takeover::Settings::from(new)));
         Ok(())
     }
 }
@@ -167,10 +348,18 @@ fn spawn_client(
     task: couch::Task,
     replaced: CancellationToken,
     stop: CancellationToken,
+    carried: TaskTracker,
     tasks: &mut Tasks,
 ) {
     tasks.spawn(async move {
-        task.run(replaced.clone()).await;
+        let over = async {
+            stop.cancelled().await;
+            carried.wait().await;
+        };
+        tokio::select! {
+            () = task.run(replaced.clone()) => {}
+            () = over => {}
+        }
         if replaced.is_cancelled() {
             stop.cancelled().await;
         }
@@ -192,6 +381,23 @@ fn named(settings: &Settings) -> Vec<String> {
     let included = settings.channels.list.iter().flat_map(|channel| channel.databases.texts().0);
     let whole = included.filter(|text| !text.contains(['*', '?', '[', ']', '{', '}', '\\', '!']));
     whole.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn sender<T>(settings: T) -> latest::Sender<Arc<T>> {
+    latest::channel(Arc::new(settings)).0
+}
+
+fn follow_settings(settings: &Settings) -> follower::Settings {
+    follower::Settings {
+        failure: settings.failure,
+        headroom_factor: settings.headroom.factor,
+        channels: Arc::new(settings.channels.clone()),
+        acting: settings.mode == Mode::Enforce,
+    }
+}
+
+const fn pressure_settings(settings: &Settings) -> pressure::Settings {
+    pressure::Settings { pressure: settings.pressure }
 }
 
 fn scan_settings(settings: &Settings) -> scanner::Settings {

@@ -104,6 +104,12 @@ impl Cluster {
         self.locked(|inner| inner.log.kept())
     }
 
+    /// The latest exchanges that asked for more than an answer: neither a read nor a login.
+    #[must_use]
+    pub fn orders(&self) -> Vec<Exchange> {
+        self.locked(|inner| inner.log.orders())
+    }
+
     /// How many requests were ever answered.
     #[must_use]
     pub fn requests(&self) -> u64 {

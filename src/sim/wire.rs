@@ -39,20 +39,27 @@ impl Exchange {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     kept: VecDeque<Exchange>,
+    /// The latest that asked for more than an answer, kept apart: days of polls would push
+    /// them out.
+    orders: VecDeque<Exchange>,
     seen: u64,
 }
 
 impl Log {
     pub(super) fn note(&mut self, exchange: Exchange) {
-        if self.kept.len() == KEPT {
-            self.kept.pop_front();
+        if !exchange.is_reading() {
+            keep(&mut self.orders, exchange.clone());
         }
-        self.kept.push_back(exchange);
+        keep(&mut self.kept, exchange);
         self.seen = self.seen.saturating_add(1);
     }
 
     pub(super) fn kept(&self) -> Vec<Exchange> {
         self.kept.iter().cloned().collect()
+    }
+
+    pub(super) fn orders(&self) -> Vec<Exchange> {
+        self.orders.iter().cloned().collect()
     }
 
     pub(super) const fn seen(&self) -> u64 {
@@ -61,5 +68,13 @@ impl Log {
 
     pub(super) fn clear(&mut self) {
         self.kept.clear();
+        self.orders.clear();
     }
+}
+
+fn keep(log: &mut VecDeque<Exchange>, exchange: Exchange) {
+    if log.len() == KEPT {
+        log.pop_front();
+    }
+    log.push_back(exchange);
 }

@@ -1,6 +1,7 @@
 //! The binary itself, against a simulated cluster behind sockets of its own.
 
 mod bad_input;
+mod orders;
 mod service;
 
 use base64::Engine as _;
@@ -273,6 +274,28 @@ async fn explain_says_why() {
     let ran = site.run(&["explain", "app/_design/x/_design/x"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with("view:_cluster/app%2F_design%2Fx"), "{}", ran.out);
+}
+
+#[tokio::test]
+async fn plan_says_what_would_be_sent_and_sends_nothing() {
+    let site = Site::open(world()).await;
+    let ran = site.run(&["plan", "--format", "json"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    let answer = ran.json();
+    assert_eq!((&answer["memory"], &answer["mode"]), (&false.into(), &"advise".into()));
+    let starts = answer["starts"].as_array().unwrap();
+    assert!(!starts.is_empty(), "{answer}");
+    let refused = answer["refused"].as_array().unwrap();
+    assert!(refused.iter().all(|it| it["why"].as_str().is_some_and(|why| !why.is_empty())));
+
+    let ran = site.run(&["plan"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let request = starts[0]["request"].as_str().unwrap();
+    assert!(ran.out.lines().any(|line| line == request), "{request}\n{}", ran.out);
+    let long = |line: &&str| line.chars().count() > 80 && !line.starts_with("POST ");
+    assert_eq!(ran.out.lines().find(long), None, "{}", ran.out);
+    assert!(ran.out.contains("without a memory"), "{}", ran.out);
+    assert!(site.cluster.wire().iter().all(|it| it.method == http::Method::GET));
 }
 
 #[tokio::test]

@@ -213,7 +213,10 @@ fn every_route_and_its_parameters_are_in_the_readme() {
     for (route, query) in [
         ("/api/v1/targets", "TargetQuery"),
         ("/api/v1/queue", "QueueQuery"),
+        ("/api/v1/plan", "QueueQuery"),
         ("/api/v1/explain", "ExplainQuery"),
+        ("/api/v1/history", "HistoryParameters"),
+        ("/api/v1/events", "EventsParameters"),
     ] {
         let fields: BTreeSet<String> = QUERY
             .lines()

@@ -1,16 +1,19 @@
 //! What the end-to-end tests share: recliner over a simulated cluster on paused time, and
 //! the world's truth in the form in which recliner tells it.
 //!
-//! Owns no expectation of its own but one: whatever a test does, nothing but GET is sent.
+//! Owns no expectation of its own but one: whatever a test does, advise sends nothing but GET
+//! and its login, and enforce keeps every law of [`crate::scenario::judge`].
 
+use crate::scenario::judge;
 use recliner::{
+    channel::Mode,
     clock::{Clock, Moment},
     config::{self, Flags},
     couch::Transport,
     facts::Facts,
     plan::Plan,
     scanner::{Command, Status},
-    service::{Tasks, Watch},
+    service::{Surroundings, Tasks, Watch},
     settings::Settings,
     sim::{Cluster, Config, Database, Exchange},
     snapshot::{Node, TargetRef},
@@ -72,14 +75,20 @@ impl Rig {
 
     /// The same with flags of one's own.
     pub(crate) fn with_flags(world: Config, yaml: &str, flags: Flags) -> Self {
+        // What the command installs before anything else; a second time does nothing.
+        let _installed = rustls::crypto::ring::default_provider().install_default();
         let clock = Clock::anchored(START);
         let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
         let settings = load(&flags, yaml);
         let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
         let transport = Transport::InProcess(cluster.by_host());
         let registry = prometheus::Registry::new();
-        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop)
+        let enforces = settings.mode == Mode::Enforce;
+        let around = |_: &_| if enforces { Surroundings::fleeting() } else { Surroundings::none() };
+        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)
             .expect("the settings are sound");
+        // In advise it is there as well, and must do nothing.
+        watch.enforce(&mut tasks);
         Self { cluster, watch, settings, flags, tasks, stop }
     }
 
@@ -142,8 +151,12 @@ impl Drop for Rig {
         }
         let sent = self.cluster.wire();
         assert!(!sent.is_empty(), "something was asked");
-        let other: Vec<_> = sent.iter().filter(|it| !it.is_reading()).collect();
-        assert!(other.is_empty(), "advise reads and logs in, no more: {other:?}");
+        if self.settings.mode == Mode::Advise {
+            let other = self.cluster.orders();
+            assert!(other.is_empty(), "advise reads and logs in, no more: {other:?}");
+        }
+        let breaches = judge::breaches(&self.cluster, &self.settings);
+        assert!(breaches.is_empty(), "\n{}", breaches.join("\n"));
     }
 }
 

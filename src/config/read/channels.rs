@@ -1,6 +1,6 @@
 //! `channels` and `ignore`: what is worth compacting.
 
-use super::{NOT_YET, set};
+use super::set;
 use crate::{
     channel::{Channel, Mode, Priority},
     config::{
@@ -105,10 +105,6 @@ fn keys(section: &mut Section<'_, '_>) -> Option<Channel> {
     set(&mut channel.mode, section.value("mode", value::one_of(Mode::ALL, Mode::label)));
     set(&mut channel.databases, section.section("databases", names));
     set(&mut channel.designs, section.section("designs", names));
-    if let Some(at) = section.key_at("windows") {
-        let path = section.path_of("windows");
-        section.report.note(at, &path, FindingKind::NotInForce, NOT_YET);
-    }
     let windows = section.list("windows", window);
     let strict_at = section.key_at("strict_window");
     set(&mut channel.strict_window, section.value("strict_window", value::boolean));

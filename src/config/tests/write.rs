@@ -90,13 +90,8 @@ fn the_whole_example_says_what_is_not_in_force() {
             "checked, but not in force, save for the free space there: nothing else is read of the files",
         ),
         ("channels[0].designs", "no effect in a channel of kind db and priority ratio"),
-        ("channels[0].windows", not_yet),
-        ("limits", not_yet),
-        ("failure", not_yet),
-        ("views", not_yet),
         ("follow", not_yet),
         ("warmer", "checked, but not in force, save languages: views in others are not read"),
-        ("journal", not_yet),
     ]
     .map(|(key, says)| format!("{key}: {says}"))
     .to_vec();

@@ -105,6 +105,7 @@ impl Written {
             | Error::Forbidden { .. }
             | Error::Redirect { .. } => Self::Refused(error),
             Error::Resting { .. }
+            | Error::Hangs { .. }
             | Error::NodeDown { .. }
             | Error::UnknownNode { .. }
             | Error::LoginClosed { .. }

@@ -44,7 +44,7 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
 
 /// Trust in the given authorities and no others; else in the system's, and where it has
 /// none in those that are built in.
-fn roots(tls: &Tls) -> Result<RootCertStore, TlsError> {
+fn roots(tls: &Tls, used: bool) -> Result<RootCertStore, TlsError> {
     const KEY: &str = "couchdb.tls.ca_file";
     let mut roots = RootCertStore::empty();
     if let Some(path) = &tls.ca_file {
@@ -57,6 +57,9 @@ fn roots(tls: &Tls) -> Result<RootCertStore, TlsError> {
         }
         return Ok(roots);
     }
+    if !used {
+        return Ok(roots);
+    }
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -66,12 +69,15 @@ fn roots(tls: &Tls) -> Result<RootCertStore, TlsError> {
 
 /// The client's side of TLS. The provider is named here, so that none has to be
 /// installed for the process.
-pub(super) fn client_config(tls: &Tls) -> Result<ClientConfig, TlsError> {
+///
+/// Where TLS is not `used`, the system's authorities are not read: that takes longer than
+/// all else at the start.
+pub(super) fn client_config(tls: &Tls, used: bool) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Refused)?
-        .with_root_certificates(roots(tls)?);
+        .with_root_certificates(roots(tls, used)?);
     match (&tls.cert_file, &tls.key_file) {
         (None, None) => Ok(builder.with_no_client_auth()),
         (Some(cert), Some(key)) => {

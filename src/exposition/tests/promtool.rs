@@ -9,7 +9,7 @@ use std::{
 
 /// One sample of every family in the table, through the writer's own header.
 fn every_family(format: Format) -> String {
-    let mut writer = Writer::new(format, String::new());
+    let mut writer = Writer::new(format, Coding::Identity);
     for Description { name, metric_type, help, labels, .. } in families::ALL {
         let word = metric_type.label();
         writer.header(&Header { name, help, text_type: word, open_type: word });
@@ -28,7 +28,7 @@ fn every_family(format: Format) -> String {
             writer.out.extend([*name, *suffix, &braced, " 1\n"]);
         }
     }
-    writer.finish()
+    text(writer)
 }
 
 #[test]
@@ -38,13 +38,13 @@ fn promtool_finds_nothing_to_say() {
         return;
     }
     // The specimen's registry part breaks naming rules on purpose.
-    let mut writer = Writer::new(Format::Text, String::new());
+    let mut writer = Writer::new(Format::Text, Coding::Identity);
     let mut files = writer.family(&f::TARGET_FILE_BYTES);
     for (place, name) in ODD.iter().enumerate() {
         files.sample(&["couchdb@a", "db", name, &place.to_string(), "a\0b", ""], f64::NAN);
     }
     writer.family(&f::QUEUE_RATIO_MAX).sample(&["a", "b"], Value::Real(f64::INFINITY));
-    for text in [writer.finish(), every_family(Format::Text)] {
+    for text in [text(writer), every_family(Format::Text)] {
         let mut promtool = Command::new("promtool")
             .args(["check", "metrics"])
             .stdin(Stdio::piped())

@@ -41,7 +41,7 @@ mod tests {
     use crate::{
         clock::Moment,
         disk::Space,
-        exposition::Format,
+        exposition::{Coding, Format},
         http::metrics::pressures,
         pressure::{NodePressure, Pressures, Signal},
         snapshot::Draft,
@@ -66,10 +66,10 @@ mod tests {
         let pressure = NodePressure { signals, ..NodePressure::default() };
         let pressures = Pressures { nodes: BTreeMap::from([(node, pressure)]) };
         let text = |jobs: &Jobs| {
-            let mut writer = Writer::new(Format::Text, String::new());
+            let mut writer = Writer::new(Format::Text, Coding::Identity);
             write(&mut writer, &disks, jobs, &snapshot);
             pressures::write(&mut writer, &pressures, &snapshot);
-            let text = writer.finish();
+            let text = String::from_utf8(writer.finish()).unwrap();
             let lines: Vec<String> =
                 text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
             lines

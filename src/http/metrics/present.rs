@@ -3,18 +3,18 @@
 //! Absent where unknown, zero where known to be zero. Nothing is summed here: totals and
 //! the top targets come with the snapshot.
 
-use super::State;
+use super::{State, plan};
 use crate::{
     channel::{Channel, Mode, Priority},
     couch,
-    exposition::{Family, Writer, families as f},
+    exposition::{Family, LabelSet, LabelSets, Writer, families as f},
     facts::Source,
     plan::{Plan, QueueView},
     scanner::Status,
-    snapshot::{Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
+    snapshot::{Ix, Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
     target::{Kind, State as TargetState},
 };
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Families with the same labels, each with where its value comes from.
@@ -31,6 +31,7 @@ pub(super) fn write(writer: &mut Writer, state: &State) {
     sizes(writer, &plan);
     top(writer, &plan);
     queues(writer, &plan);
+    plan::write(writer, &plan);
     smoosh(writer, &plan);
 }
 
@@ -62,7 +63,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
 }
 
 /// Every node whose targets this process serves, with its place; the pseudo node included.
-fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
+pub(super) fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
     nodes
         .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
@@ -150,32 +151,44 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
 }
 
 /// The targets with most to reclaim, by name.
+///
+/// With many of them most of the time is spent on waiting for memory: each is looked up
+/// once, and in the order in which they lie there.
 fn top(writer: &mut Writer, plan: &Plan) {
     let top = plan.snapshot.top();
+    let mut listed: Vec<Ix> = Kind::ALL.iter().flat_map(|kind| top.of(*kind)).copied().collect();
+    listed.sort_unstable();
+    let mut labels = LabelSets::new(&f::TARGET_FILE_BYTES);
+    let mut sizes = Vec::with_capacity(listed.len());
+    for target in listed.into_iter().filter_map(|ix| plan.snapshot.target(ix)) {
+        push_labels(&mut labels, target);
+        sizes.push(Sizes::of(target));
+    }
     // While a database is deleted and made anew, both instances may count as live. One
     // name is one series: that of the one with more to free.
-    let mut seen = HashSet::new();
-    let targets: Vec<Named<'_>> = Kind::ALL
-        .iter()
-        .flat_map(|kind| top.of(*kind))
-        .filter_map(|ix| plan.snapshot.target(*ix))
-        .filter(|target| {
-            let signature = target.view().map(|view| view.signature);
-            let db = target.db_name().db;
-            seen.insert((target.node_ix(), target.kind(), db, target.range(), signature))
-        })
-        .map(Named::new)
-        .collect();
-    let facts: Rows<TargetRef<'_>, Option<u64>, 6, 3> = [
-        (&f::TARGET_FILE_BYTES, |target| target.on_disk(target.facts().file.get())),
-        (&f::TARGET_ACTIVE_BYTES, |target| target.on_disk(target.facts().active.get())),
-        (&f::TARGET_RECLAIMABLE_BYTES, TargetRef::reclaimable),
+    let mut best: HashMap<&str, &Sizes> = HashMap::with_capacity(sizes.len());
+    for (labels, sizes) in labels.iter().zip(&sizes) {
+        let known = best.entry(labels.text()).or_insert(sizes);
+        if sizes.reclaimable > known.reclaimable {
+            *known = sizes;
+        }
+    }
+    let mut shown: Vec<(LabelSet<'_, 6>, &Sizes)> = labels.iter().zip(&sizes).collect();
+    if best.len() < shown.len() {
+        shown.retain(|(labels, sizes)| {
+            best.get(labels.text()).is_some_and(|best| std::ptr::eq(*best, *sizes))
+        });
+    }
+    let facts: Rows<&Sizes, Option<u64>, 6, 3> = [
+        (&f::TARGET_FILE_BYTES, |sizes| sizes.file),
+        (&f::TARGET_ACTIVE_BYTES, |sizes| sizes.active),
+        (&f::TARGET_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
     ];
     for (family, fact) in facts {
         let mut samples = writer.family(family);
-        for named in &targets {
-            if let Some(bytes) = fact(named.target) {
-                samples.sample(&named.labels(), bytes);
+        for (labels, sizes) in &shown {
+            if let Some(bytes) = fact(sizes) {
+                samples.sample_of(*labels, bytes);
             }
         }
     }
@@ -184,36 +197,42 @@ fn top(writer: &mut Writer, plan: &Plan) {
         let all: u64 = places(plan)
             .map(|(at, _)| plan.snapshot.totals().of(at, kind).states[TargetState::Ok as usize])
             .sum();
-        let shown = targets.iter().filter(|named| named.target.kind() == kind).count();
+        let shown = shown.iter().filter(|(_, sizes)| sizes.kind == kind).count();
         samples.sample(&[kind.label()], all.saturating_sub(shown as u64));
     }
 }
 
-/// A target with those of its labels that are not in the tables as text.
-struct Named<'a> {
-    target: TargetRef<'a>,
-    range: String,
-    signature: String,
+fn push_labels(labels: &mut LabelSets<6>, target: TargetRef<'_>) {
+    let range = target.range().map(|range| range.to_string());
+    let signature = target.view().map(|view| view.signature.to_string());
+    let design = target.view().and_then(|view| view.designs.first());
+    labels.push(&[
+        target.node(),
+        target.kind().label(),
+        target.db_name().db,
+        range.as_deref().unwrap_or_default(),
+        design.map_or("", |design| design),
+        signature.as_deref().unwrap_or_default(),
+    ]);
 }
 
-impl<'a> Named<'a> {
-    fn new(target: TargetRef<'a>) -> Self {
-        let range = target.range().map(|range| range.to_string()).unwrap_or_default();
-        let signature = target.view().map(|view| view.signature.to_string()).unwrap_or_default();
-        Self { target, range, signature }
-    }
+/// What is shown of one target, in bytes on disk.
+struct Sizes {
+    kind: Kind,
+    file: Option<u64>,
+    active: Option<u64>,
+    reclaimable: Option<u64>,
+}
 
-    fn labels(&self) -> [&str; 6] {
-        let Self { target, range, signature } = self;
-        let design = target.view().and_then(|view| view.designs.first());
-        [
-            target.node(),
-            target.kind().label(),
-            target.db_name().db,
-            range,
-            design.map_or("", |design| design),
-            signature,
-        ]
+impl Sizes {
+    fn of(target: TargetRef<'_>) -> Self {
+        let facts = target.facts();
+        Self {
+            kind: target.kind(),
+            file: target.on_disk(facts.file.get()),
+            active: target.on_disk(facts.active.get()),
+            reclaimable: target.reclaimable(),
+        }
     }
 }
 

@@ -63,13 +63,11 @@ async fn a_scope_is_suspended_and_resumed() {
         (r#"{"scope": "node:couchdb@a", "why": ""}"#, Scope::Node("couchdb@a".into()), None),
         (r#"{"scope": "channel:ratio_dbs"}"#, Scope::Channel("ratio_dbs".into()), None),
     ] {
-        let answer = order(&mut surface, "suspend", body, |order| match order {
-            Order::Suspend(found, reply) => {
-                assert_eq!(found, Suspend { scope, why: why.map(str::to_owned) });
-                let done = Suspended { since: NOW, already: true, running: Some(2) };
-                reply.send(Ok(done)).unwrap();
-            }
-            other => panic!("{other:?}"),
+        let answer = order(&mut surface, "suspend", body, |order| {
+            let Order::Suspend(found, reply) = order else { panic!("it is another order") };
+            assert_eq!(found, Suspend { scope, why: why.map(str::to_owned) });
+            let done = Suspended { since: NOW, already: true, running: Some(2) };
+            reply.send(Ok(done)).unwrap();
         });
         let data = json!({ "since": NOW.rfc3339(), "already": true, "running": 2 });
         assert_eq!(answer.await, success(data), "{body}");
@@ -93,12 +91,10 @@ async fn a_scope_is_suspended_and_resumed() {
 
     // What is suspended may be gone by now.
     let body = r#"{"scope": "node:couchdb@z"}"#;
-    let answer = order(&mut surface, "resume", body, |order| match order {
-        Order::Resume(Resume { scope }, reply) => {
-            let done = Resumed { lifted: vec![scope], remaining: vec![Scope::All] };
-            reply.send(Ok(done)).unwrap();
-        }
-        other => panic!("{other:?}"),
+    let answer = order(&mut surface, "resume", body, |order| {
+        let Order::Resume(Resume { scope }, reply) = order else { panic!("it is another order") };
+        let done = Resumed { lifted: vec![scope], remaining: vec![Scope::All] };
+        reply.send(Ok(done)).unwrap();
     });
     let data = json!({ "lifted": ["node:couchdb@z"], "remaining": ["all"] });
     assert_eq!(answer.await, success(data));
@@ -110,13 +106,11 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
     let id: TargetId = SHARD.parse().unwrap();
     for (target, force) in [(SHARD, false), (SHARD, true)] {
         let body = json!({ "target": target, "force": force }).to_string();
-        let answer = order(&mut surface, "compact", &body, |order| match order {
-            Order::Compact(found, reply) => {
-                assert_eq!(found, Compact { target: id.clone(), force });
-                let requests = vec!["POST /_node/couchdb@a/x/_compact".to_owned()];
-                reply.send(Ok(Compacting { requests })).unwrap();
-            }
-            other => panic!("{other:?}"),
+        let answer = order(&mut surface, "compact", &body, |order| {
+            let Order::Compact(found, reply) = order else { panic!("it is another order") };
+            assert_eq!(found, Compact { target: id.clone(), force });
+            let requests = vec!["POST /_node/couchdb@a/x/_compact".to_owned()];
+            reply.send(Ok(Compacting { requests })).unwrap();
         });
         let data = json!({ "requests": ["POST /_node/couchdb@a/x/_compact"] });
         assert_eq!(answer.await, success(data));
@@ -160,22 +154,18 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
 #[tokio::test]
 async fn sweeps_queues_and_quarantine_take_orders() {
     let mut surface = Surface::new();
-    let answer = order(&mut surface, "rescan", "", |order| match order {
-        Order::Rescan(reply) => reply.send(Ok(Rescanning { begins: false })).unwrap(),
-        other => panic!("{other:?}"),
+    let answer = order(&mut surface, "rescan", "", |order| {
+        let Order::Rescan(reply) = order else { panic!("it is another order") };
+        reply.send(Ok(Rescanning { begins: false })).unwrap();
     });
     assert_eq!(answer.await, success(json!({ "begins": false })));
 
     let body = r#"{"node": "couchdb@a", "channel": "slack_dbs"}"#;
-    let answer = order(&mut surface, "flush", body, |order| match order {
-        Order::Flush(Flush { node, channel }, reply) => {
-            assert_eq!(
-                (node.as_deref(), channel.as_deref()),
-                (Some("couchdb@a"), Some("slack_dbs"))
-            );
-            reply.send(Ok(Flushed { targets: 7 })).unwrap();
-        }
-        other => panic!("{other:?}"),
+    let answer = order(&mut surface, "flush", body, |order| {
+        let Order::Flush(found, reply) = order else { panic!("it is another order") };
+        let (node, channel) = (found.node.as_deref(), found.channel.as_deref());
+        assert_eq!((node, channel), (Some("couchdb@a"), Some("slack_dbs")));
+        reply.send(Ok(Flushed { targets: 7 })).unwrap();
     });
     assert_eq!(answer.await, success(json!({ "targets": 7 })));
     let body = r#"{"channel": "slack"}"#;
@@ -185,20 +175,18 @@ async fn sweeps_queues_and_quarantine_take_orders() {
     for target in [SHARD, "db:couchdb@z/gone"] {
         let id: TargetId = target.parse().unwrap();
         let body = json!({ "target": target }).to_string();
-        let answer = order(&mut surface, "release", &body, |order| match order {
-            Order::Release(Release::One(found), reply) => {
-                assert_eq!(found, id);
-                reply.send(Ok(Released { targets: vec![found] })).unwrap();
-            }
-            other => panic!("{other:?}"),
+        let answer = order(&mut surface, "release", &body, |order| {
+            let Order::Release(Release::One(found), reply) = order else {
+                panic!("it is another order")
+            };
+            assert_eq!(found, id);
+            reply.send(Ok(Released { targets: vec![found] })).unwrap();
         });
         assert_eq!(answer.await, success(json!({ "targets": [target] })));
     }
-    let answer = order(&mut surface, "release", r#"{"all": true}"#, |order| match order {
-        Order::Release(Release::All, reply) => {
-            reply.send(Ok(Released { targets: vec![] })).unwrap()
-        }
-        other => panic!("{other:?}"),
+    let answer = order(&mut surface, "release", r#"{"all": true}"#, |order| {
+        let Order::Release(Release::All, reply) = order else { panic!("it is another order") };
+        reply.send(Ok(Released { targets: vec![] })).unwrap();
     });
     assert_eq!(answer.await, success(json!({ "targets": [] })));
     for body in ["", "{}", r#"{"target": "orders", "all": true}"#, r#"{"all": false}"#] {

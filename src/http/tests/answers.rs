@@ -83,6 +83,8 @@ async fn a_question_that_means_nothing_is_named() {
         ("targets?node=a&node=b", "node"),
         ("queue?channel=nope", "\"nope\" is no channel: ratio_dbs, "),
         ("queue?kind=db", "kind"),
+        ("plan?channel=nope", "\"nope\" is no channel: ratio_dbs, "),
+        ("plan?target=x", "target"),
         ("queue?limit=10001", "limit 10001"),
         ("explain", "?target="),
         ("explain?id=x", "id"),
@@ -98,6 +100,40 @@ async fn a_question_that_means_nothing_is_named() {
         assert!(!error.contains("deserialize"), "{path}: {error}");
         assert_eq!(body.as_object().unwrap().len(), 3);
     }
+}
+
+#[tokio::test]
+async fn a_plan_says_what_starts_and_why_the_rest_does_not() {
+    let surface = Surface::new();
+    let data = surface.data("/api/v1/plan").await;
+    assert_eq!(data["mode"], "advise");
+    let starts = data["starts"].as_array().unwrap();
+    assert_eq!(starts.len(), 1, "{data}");
+    assert_eq!((&starts[0]["id"], &starts[0]["node"]), (&json!(VIEW), &json!("couchdb@a")));
+    assert_eq!(
+        starts[0]["request"],
+        "POST /_node/couchdb@a/shards%2F00000000-ffffffff%2Forders.17/_compact/clients"
+    );
+    assert_eq!(starts[0]["caveats"], json!(["unknown_disk", "estimated", "unknown_rate"]));
+    assert_eq!(starts[0]["duration_seconds"], Value::Null);
+    let refused = |id: &str| {
+        let all = data["refused"].as_array().unwrap();
+        let found = all.iter().find(|it| it["id"] == id).unwrap();
+        (found["refusal"]["reason"].clone(), found["why"].clone())
+    };
+    let why = "the last start on the node was 0s ago, and limits.wait is 30s";
+    assert_eq!(refused(SHARD), (json!("ramp"), json!(why)));
+    let why = "1 of ratio_views runs or starts before it on the node, as many as its concurrency";
+    assert_eq!(refused(ODD_VIEW), (json!("channel_limit"), json!(why)));
+    let waiting =
+        json!({"node": "couchdb@a", "channel": "ratio_dbs", "starts": 0, "refused": {"ramp": 2}});
+    assert!(data["candidates"].as_array().unwrap().contains(&waiting), "{data}");
+    let page = surface.data("/api/v1/plan?node=couchdb@a&limit=1&offset=1").await;
+    assert_eq!((page["starts"].as_array().unwrap().len(), &page["total"]), (1, &json!(2)));
+    assert_eq!(page["refused"].as_array().unwrap().len(), 1);
+    let explained = surface.data(&format!("/api/v1/explain?target={}", encoded(VIEW))).await;
+    assert_eq!(explained["targets"][0]["start"]["request"], starts[0]["request"]);
+    assert_eq!(explained["targets"][0]["why"], Value::Null);
 }
 
 #[tokio::test]
@@ -150,7 +186,7 @@ async fn explain_takes_every_name_a_target_has() {
 #[tokio::test]
 async fn a_target_has_the_fields_of_the_contract() {
     let surface = Surface::new();
-    let data = surface.data("/api/v1/explain?target=orders&limit=100").await;
+    let data = surface.data("/api/v1/targets?db=orders&limit=100").await;
     // `ddocs` is beyond the contract: all names of a view whose first is `ddoc`.
     let contract = "id, kind, node, db, range, name, ddoc, ddocs, signature, state, copies, \
         estimated, file_bytes, active_bytes, external_bytes, predicted_bytes, reclaimable_bytes, \

@@ -1,4 +1,8 @@
 use super::*;
+use crate::http::{
+    Allow,
+    guard::{NotTaken, Permit, may_order},
+};
 use axum::{
     Router,
     body::Body,
@@ -8,8 +12,15 @@ use axum::{
 };
 use base64::Engine as _;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use std::process::Command;
+use std::{process::Command, time::Duration};
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time,
+};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 /// A bcrypt hash with few rounds.
@@ -288,4 +299,55 @@ async fn no_file_is_plain_http_for_anybody() {
     assert!(!web.has_users() && !web.is_encrypted());
     assert_eq!(ask(&web, "/", None).await.0, StatusCode::OK);
     assert!(web.in_force().await.tls().is_none());
+}
+
+#[tokio::test]
+async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
+    let site = Site::new();
+    let allow = Allow { lifecycle: true, ..Allow::default() };
+    let taken = async |web: &Web, host: &str| {
+        let request = Request::post("/-/quit").header("host", host);
+        let request = request.extension(web.in_force().await).body(Body::empty()).unwrap();
+        may_order(&allow, Permit::Lifecycle, &request).map(|_| ())
+    };
+    let (tls, plain) = (site.web(TLS).unwrap(), Web::default());
+    for (host, with_tls, without) in [
+        ("127.0.0.1:10984", Ok(()), Ok(())),
+        ("recliner.example", Ok(()), Err(NotTaken::Host)),
+        ("Recliner.Example:10984", Ok(()), Err(NotTaken::Host)),
+        ("b.pool.example:1", Ok(()), Err(NotTaken::Host)),
+        ("evil.example:10984", Err(NotTaken::Host), Err(NotTaken::Host)),
+        ("recliner.example.evil.example", Err(NotTaken::Host), Err(NotTaken::Host)),
+    ] {
+        assert_eq!(taken(&tls, host).await, with_tls, "{host}");
+        assert_eq!(taken(&plain, host).await, without, "{host}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_never_ends_is_not_waited_for() {
+    let site = Site::new();
+    let web = site.web(TLS).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let page = Router::new().route("/", get(|| async { "hello" }));
+    tasks.spawn(crate::http::serve(listener, page, web, stop.clone()));
+    for part in ["", "\u{16}\u{3}\u{1}", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(part.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        let read = stream.read_to_end(&mut said);
+        let ended = time::timeout(Duration::from_secs(600), read).await;
+        // Closed with unread bytes, a socket says that it was reset.
+        let _how = ended.expect("the other side closes");
+        assert!(!said.windows(5).any(|part| part == b"hello"), "{part:?}: {said:?}");
+    }
+    // One that is under way when everything stops holds nothing up.
+    let silent = TcpStream::connect(address).await.unwrap();
+    stop.cancel();
+    let ended = time::timeout(Duration::from_secs(5), tasks.join_next()).await;
+    ended.expect("it stops").expect("there is one").unwrap();
+    drop(silent);
 }

@@ -5,7 +5,7 @@ use redb::{Database, StorageBackend};
 use std::{
     collections::BTreeSet,
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError},
 };
 
 /// The smallest part of a write that reaches a disk whole.
@@ -45,7 +45,7 @@ struct Platter {
 /// The disk; clones are the same one.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::disallowed_types, reason = "redb calls it from wherever; never over an await")]
-pub(super) struct Disk(Arc<Mutex<Platter>>);
+pub(super) struct Disk(Arc<std::sync::Mutex<Platter>>);
 
 impl Disk {
     fn with<T>(&self, work: impl FnOnce(&mut Platter) -> T) -> T {

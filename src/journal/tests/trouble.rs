@@ -92,3 +92,35 @@ async fn more_events_than_there_is_room_for_are_dropped_and_counted() {
     }
     assert_eq!(journal.dropped(), 5000 - 4096);
 }
+
+const SMALL: &str = "RECLINER_TEST_SMALL_DISK";
+
+/// The same on a file system that is full: a directory on one of a few MiB of its own, such
+/// as a tmpfs.
+#[tokio::test]
+async fn a_file_system_that_is_full_and_has_room_again() {
+    let Some(small) = std::env::var_os(SMALL) else {
+        println!("skipped: {SMALL} names no directory on a small file system");
+        return;
+    };
+    let dir = tempfile::tempdir_in(small).unwrap();
+    let running = Running::claimed(Directory::new(dir.path())).await;
+    running.keep((0..100).map(ended).collect()).await.unwrap();
+    let ballast = dir.path().join("ballast");
+    let mut file = std::fs::File::create(&ballast).unwrap();
+    let mut filled = 0;
+    while io::Write::write_all(&mut file, &[1; 4096]).is_ok() {
+        filled += 1;
+        assert!(filled < 25_000, "{SMALL} has more than 100 MiB of room");
+    }
+    let (count, why) = keep_until_it_fails(&running, 100).await;
+    assert!(why.0.contains("make room on its disk"), "{why}");
+    assert_eq!(running.history().await.len(), usize::try_from(count).unwrap());
+    std::fs::remove_file(&ballast).unwrap();
+    until(&running, true).await;
+    running.keep((count..count + 100).map(ended).collect()).await.unwrap();
+    running.stopped().await;
+    let running = Running::claimed(Directory::new(dir.path())).await;
+    assert_eq!(running.history().await.len(), usize::try_from(count + 100).unwrap());
+    running.stopped().await;
+}

@@ -3,10 +3,10 @@
 use super::{NODES, PASSWORD, PATIENCE, Site, recliner, world};
 use recliner::sim::Exchange;
 use serde_json::Value;
-use std::{collections::BTreeSet, process::Stdio, time::Duration};
+use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
-    process::Command,
+    process::{Child, ChildStderr, Command},
     time,
 };
 
@@ -24,18 +24,48 @@ async fn address_of(stderr: &mut (impl AsyncBufReadExt + Unpin)) -> String {
     time::timeout(PATIENCE, found).await.expect("it serves in time")
 }
 
+/// A service of its own process.
+pub(super) struct Running {
+    pub(super) address: String,
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Running {
+    /// `recliner serve` on a cluster, in a directory, with more flags.
+    pub(super) async fn start(site: &Site, dir: &Path, flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+        command.args(["serve", "--web.listen-address", "127.0.0.1:0"]).args(flags);
+        command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
+        command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
+        command.current_dir(dir).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().expect("it runs");
+        let mut stderr = BufReader::new(process.stderr.take().expect("it is piped"));
+        let address = address_of(&mut stderr).await;
+        Self { address, process, stderr }
+    }
+
+    /// Tells it to stop, and returns what it logged.
+    pub(super) async fn stop(&mut self) -> String {
+        let pid = self.process.id().expect("it runs").to_string();
+        let told =
+            std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(told.success());
+        let ended = time::timeout(PATIENCE, self.process.wait()).await;
+        let ended = ended.expect("it ends in time").expect("it ends");
+        assert_eq!(ended.code(), Some(0));
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).await.expect("it logs text");
+        rest
+    }
+}
+
 #[tokio::test]
 async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     let site = Site::open(world()).await;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    command.args(["serve", "--web.listen-address", "127.0.0.1:0"]);
-    command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
-    command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
     let dir = tempfile::tempdir().unwrap();
-    command.current_dir(dir.path()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut service = command.spawn().unwrap();
-    let mut stderr = BufReader::new(service.stderr.take().unwrap());
-    let base = format!("http://{}", address_of(&mut stderr).await);
+    let mut running = Running::start(&site, dir.path(), &[]).await;
+    let base = format!("http://{}", running.address);
 
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -53,9 +83,15 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     for node in NODES {
         assert!(metrics.contains(&format!("recliner_node_up{{node=\"{node}\"}} 1")), "{metrics}");
     }
-    for path in
-        ["/metrics", "/", "/api/v1/status", "/api/v1/config", "/api/v1/targets", "/api/v1/queue"]
-    {
+    for path in [
+        "/metrics",
+        "/",
+        "/api/v1/status",
+        "/api/v1/config",
+        "/api/v1/targets",
+        "/api/v1/queue",
+        "/api/v1/plan",
+    ] {
         let (status, body) = get(path).await;
         assert_eq!(status, 200, "{path}");
         assert!(!body.contains(PASSWORD), "{path}");
@@ -74,13 +110,7 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     assert!(!ids(asked.json()).is_empty());
     recliner(&["explain", "nothing", "--recliner.url", &base], &[]).await.refuses(1, &["nothing"]);
 
-    let pid = service.id().unwrap().to_string();
-    let told = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
-    assert!(told.success());
-    let ended = time::timeout(PATIENCE, service.wait()).await.unwrap().unwrap();
-    assert_eq!(ended.code(), Some(0));
-    let mut rest = String::new();
-    stderr.read_to_string(&mut rest).await.unwrap();
+    let rest = running.stop().await;
     assert!(!rest.contains("panicked") && !rest.contains(PASSWORD), "{rest}");
     assert!(site.cluster.wire().iter().all(Exchange::is_reading));
     let words = ["explain", "nothing", "--recliner.url", &base];

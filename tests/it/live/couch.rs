@@ -7,7 +7,7 @@ use recliner::{
     config::{self, Flags},
     couch::Transport,
     plan::Plan,
-    service::{Tasks, Watch},
+    service::{Surroundings, Tasks, Watch},
     target::{Kind, ShardName, State},
 };
 use reqwest::Method;
@@ -182,8 +182,10 @@ impl Couch {
         let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
         let registry = prometheus::Registry::new();
         let mut watch =
-            Watch::start(&settings, transport, Clock::System, &registry, &mut tasks, &stop)
-                .expect("the settings are sound");
+            Watch::start(&settings, transport, Clock::System, &registry, &mut tasks, &stop, |_| {
+                Surroundings::none()
+            })
+            .expect("the settings are sound");
         let looked = async {
             let status = watch
                 .scanner

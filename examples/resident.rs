@@ -1,0 +1,204 @@
+//! Memory of the tables over many sweeps of a cluster that is made up as it is read.
+//!
+//! ```text
+//! cargo run --release --example resident -- --databases 1000000 --sweeps 100
+//! ```
+//!
+//! Scanner and planner run on threads of their own, as in `recliner serve`; nothing is asked
+//! over HTTP, so that a sweep takes seconds. Linux only: it prints what `/proc` says.
+
+use clap::Parser;
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use recliner::{
+    channel::Channels,
+    clock::Clock,
+    facts::{Facts, Known, Measured, Source as MeasuredBy},
+    inventory::{
+        CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
+    },
+    planner, scanner,
+    snapshot::SmooshSeen,
+    target::Range,
+};
+use std::{io::Write as _, sync::Arc, time::Duration};
+use tikv_jemallocator::Jemalloc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
+
+const NODE: &str = "couchdb@one.example.org";
+
+/// Sweep a made-up cluster of one node again and again.
+#[derive(Clone, Debug, Parser)]
+struct Args {
+    /// Databases, of one shard each
+    #[arg(long, default_value_t = 1_000_000)]
+    databases: usize,
+    /// Sweeps
+    #[arg(long, default_value_t = 100)]
+    sweeps: u64,
+    /// Databases in a thousand whose sizes change between two sweeps
+    #[arg(long, default_value_t = 0)]
+    changing: u64,
+}
+
+/// Answers every stage at once; counts the sweeps to make facts that change.
+#[derive(Debug)]
+struct MadeUp {
+    args: Args,
+    sweeps: watch::Sender<u64>,
+}
+
+impl MadeUp {
+    fn facts(&self, at: usize, now: Clock) -> Facts {
+        let mixed = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+        let changed = if mixed % 1_000 < self.args.changing { *self.sweeps.borrow() } else { 0 };
+        let active = (1 << 20) + mixed % (1 << 30);
+        Facts {
+            file: Known::new(active * 2 + changed.wrapping_mul(mixed | 1) % (1 << 28)),
+            active: Known::new(active),
+            external: Known::new(active),
+            update_seq: Known::new(1_000_000 + changed),
+            compacted_seq: Known::new(0),
+            docs: Known::new(mixed),
+            deleted_docs: Known::new(0),
+            measured_at: Some(Measured { at: now.now(), by: MeasuredBy::Http }),
+            ..Facts::default()
+        }
+    }
+}
+
+fn db(at: usize) -> String {
+    format!("tenant-{at:033}")
+}
+
+const WHOLE: Range = Range { from: 0, to: u32::MAX };
+
+impl Source for MadeUp {
+    fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
+        let this = Self { args: self.args.clone(), sweeps: self.sweeps.clone() };
+        let databases = self.args.databases;
+        let seen = match stage {
+            Stage::Nodes => {
+                self.sweeps.send_modify(|sweeps| *sweeps += 1);
+                let members =
+                    Members { expected: vec![NODE.to_owned()], connected: vec![NODE.to_owned()] };
+                let node = NodeSeen {
+                    node: NODE.to_owned(),
+                    up: Ok(()),
+                    version: None,
+                    own_address: true,
+                    smoosh: SmooshSeen::Unasked,
+                };
+                let seen = [
+                    Observation::Members(Ok(members)),
+                    Observation::Node(node),
+                    Observation::Reshard(Ok(Reshard::default())),
+                ];
+                stream::iter(seen).boxed()
+            }
+            Stage::Map => {
+                let entry = |at| MapEntry {
+                    db: db(at),
+                    suffix: ".1795222434".to_owned(),
+                    copies: [CopyAt { range: WHOLE, node: NODE.to_owned() }].into(),
+                    ..MapEntry::default()
+                };
+                let pages = (0..databases.div_ceil(500)).map(move |page| {
+                    let places = page * 500..databases.min((page + 1) * 500);
+                    Observation::MapPage(places.map(entry).collect())
+                });
+                let end = Observation::MapEnd(Ok(MapRead::Whole));
+                stream::iter(pages.chain([end])).boxed()
+            }
+            Stage::Files { nodes } => stream::iter(nodes)
+                .map(move |node| {
+                    let mut answer = String::new();
+                    for at in 0..databases {
+                        answer.extend(["shards/00000000-ffffffff/", &db(at), ".1795222434\n"]);
+                    }
+                    Observation::Files { node, names: Ok(answer.lines().collect()) }
+                })
+                .boxed(),
+            Stage::Shards { lanes, .. } => {
+                let targets = lanes.into_iter().flat_map(|lane| lane.targets);
+                stream::iter(targets.map(move |ix| Observation::Shard {
+                    ix,
+                    facts: Ok(Some(this.facts(ix.as_usize(), Clock::System))),
+                }))
+                .boxed()
+            }
+            Stage::Strays { .. } | Stage::Views { .. } | Stage::Poll { .. } => {
+                stream::empty().boxed()
+            }
+        };
+        seen.chain(stream::once(std::future::ready(Observation::StageEnded))).boxed()
+    }
+}
+
+/// A line of `/proc/self/status`, in bytes.
+fn memory(line: &str) -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|it| it.strip_prefix(line)?.split_whitespace().next());
+    Some(kib?.parse::<usize>().ok()? << 10)
+}
+
+#[tokio::main(worker_threads = 1)]
+async fn main() -> std::io::Result<()> {
+    let args = Args::parse();
+    let per_target = |bytes: Option<usize>| bytes.unwrap_or_default() / args.databases.max(1);
+    let (sweeps, _) = watch::channel(0);
+    let source: Arc<dyn Source> = Arc::new(MadeUp { args: args.clone(), sweeps });
+    let (_source, source) = watch::channel(source);
+    let (_scan, scan) = watch::channel(Arc::new(scanner::Settings {
+        // The next sweep begins when the last one was looked at.
+        interval: Duration::from_secs(86_400),
+        poll: Duration::from_secs(5),
+        share: scanner::Share::All,
+        views: true,
+        top: 100,
+    }));
+    let (_plan, plan) = watch::channel(Arc::new(planner::Settings {
+        channels: Arc::new(Channels::default()),
+        fresh_for: Duration::from_secs(1_200),
+    }));
+    let (scanner, handle) = scanner::Task::new(Clock::System, source, scan);
+    let (planner, planned) = planner::Task::new(Clock::System, handle.snapshots.clone(), plan);
+    let stop = CancellationToken::new();
+    let mut tasks = recliner::service::Tasks::new();
+    let stopped = stop.clone();
+    tasks.spawn_alone(async move {
+        scanner.run(stopped).await;
+        "scanner"
+    });
+    let stopped = stop.clone();
+    tasks.spawn_alone(async move {
+        planner.run(stopped).await;
+        "planner"
+    });
+    let mut status = handle.status.clone();
+    for sweep in 1..=args.sweeps {
+        if status.wait_for(|status| status.sweeps >= sweep).await.is_err() {
+            return Ok(());
+        }
+        let version = handle.snapshots.borrow().version();
+        let mut plan = planned.plan.clone();
+        if plan.wait_for(|plan| plan.snapshot.version() >= version).await.is_err() {
+            return Ok(());
+        }
+        let (now, most) = (per_target(memory("VmRSS:")), per_target(memory("VmHWM:")));
+        writeln!(std::io::stdout().lock(), "sweep {sweep}: {now} bytes a target, at most {most}")?;
+        if handle.send(scanner::Command::Sweep).is_some() {
+            return Ok(());
+        }
+    }
+    stop.cancel();
+    while tasks.next_ended().await.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Tables of what a running recliner remembers, from its JSON.
+
+use super::{bytes, lines, printable, table};
+use serde_json::Value;
+
+/// How jobs ended.
+pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
+    if rows.is_empty() {
+        return "No job that ended is remembered.\n".to_owned();
+    }
+    let head = ["ended", "target", "channel", "by", "took", "before", "after", "freed", "result"];
+    let mut table = table(width, &head, &[4, 5, 6, 7]);
+    for row in rows {
+        let took = row["duration_seconds"].as_u64().map(std::time::Duration::from_secs);
+        let freed = row["freed_bytes"].as_i64().map_or_else(
+            || "?".to_owned(),
+            |freed| {
+                let sign = if freed < 0 { "-" } else { "" };
+                format!("{sign}{}", bytes(Some(freed.unsigned_abs())))
+            },
+        );
+        table.add_row([
+            text(&row["ended_at"]),
+            text(&row["target"]),
+            text(&row["channel"]),
+            text(&row["owner"]),
+            took.map_or_else(String::new, |took| humantime::format_duration(took).to_string()),
+            bytes(row["before_bytes"].as_u64()),
+            bytes(row["after_bytes"].as_u64()),
+            freed,
+            [text(&row["result"]), text(&row["why"])].join(" ").trim_end().to_owned(),
+        ]);
+    }
+    lines(&table)
+}
+
+/// What happened.
+pub(in crate::cli) fn events(rows: &[Value], width: u16) -> String {
+    if rows.is_empty() {
+        return "No event is remembered.\n".to_owned();
+    }
+    let mut table = table(width, &["seq", "at", "event", "of", "more"], &[0]);
+    for row in rows {
+        let fields = row.as_object();
+        let of = ["target", "scope", "node"].iter().find(|name| row[**name].is_string());
+        let known = ["seq", "at", "type"];
+        let more: Vec<String> = fields
+            .into_iter()
+            .flatten()
+            .filter(|(name, value)| {
+                !known.contains(&&***name) && of != Some(&&***name) && !value.is_null()
+            })
+            .map(|(name, value)| format!("{} {}", printable(name), text(value)))
+            .collect();
+        table.add_row([
+            row["seq"].to_string(),
+            text(&row["at"]),
+            text(&row["type"]).replace('_', " "),
+            of.map_or_else(String::new, |name| text(&row[*name])),
+            more.join(", "),
+        ]);
+    }
+    lines(&table)
+}
+
+/// A value in a cell; nothing where it is unknown.
+fn text(value: &Value) -> String {
+    if value.is_null() {
+        return String::new();
+    }
+    value.as_str().map_or_else(|| printable(&value.to_string()), printable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_remembered_reads_as_a_table() {
+        let rows = [
+            json!({
+                "seq": 7, "target": "db:n/a", "kind": "db", "node": "n", "ddoc": null,
+                "channel": "ratio_dbs", "owner": "recliner", "started_at": "2026-11-21T00:54:00Z",
+                "ended_at": "2026-11-21T00:55:30Z", "duration_seconds": 90,
+                "before_bytes": 10 << 20, "after_bytes": 1 << 20, "freed_bytes": 9 << 20,
+                "result": "freed", "why": null,
+            }),
+            json!({
+                "ended_at": "2026-11-21T00:55:30Z", "target": "db:n/b\u{1b}[2J", "owner": "other",
+                "freed_bytes": -1024, "result": "failed", "why": "no space",
+            }),
+        ];
+        let shown = outcomes(&rows, 200);
+        let found: Vec<Vec<&str>> = shown
+            .lines()
+            .map(|line| line.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect())
+            .collect();
+        assert_eq!(
+            found[1],
+            [
+                "2026-11-21T00:55:30Z",
+                "db:n/a",
+                "ratio_dbs",
+                "recliner",
+                "1m 30s",
+                "10.0 MiB",
+                "1.0 MiB",
+                "9.0 MiB",
+                "freed"
+            ]
+        );
+        assert_eq!(
+            found[2],
+            [
+                "2026-11-21T00:55:30Z",
+                "db:n/b\\u{1b}[2J",
+                "other",
+                "?",
+                "?",
+                "-1.0 KiB",
+                "failed no space"
+            ]
+        );
+        let rows = [json!({
+            "seq": 3, "at": "2026-11-21T00:54:00Z", "type": "not_started", "target": "db:n/a",
+            "node": "n", "why": null,
+        })];
+        let shown = events(&rows, 200);
+        assert!(shown.lines().nth(1).unwrap().ends_with("not started  db:n/a  node n"), "{shown}");
+        assert_eq!(events(&[], 200), "No event is remembered.\n");
+    }
+}

@@ -1,0 +1,110 @@
+//! The plan as tables, from its JSON, whoever made that.
+
+use super::{bytes, lines, printable, shortened, table};
+use serde_json::Value;
+use std::{collections::BTreeSet, time::Duration};
+
+/// What would start with its requests, the gates that are shut, and why the rest waits.
+pub(in crate::cli) fn planned(plan: &Value, width: u16) -> String {
+    let made_at = printable(plan["made_at"].as_str().unwrap_or_default());
+    let enforces = plan["mode"] == "enforce";
+    let mut text =
+        format!("planned at {made_at}, mode {}\n\n", if enforces { "enforce" } else { "advise" });
+    text.push_str(&starts(plan, width));
+    let gates = gates(plan);
+    if !gates.is_empty() {
+        text.push_str(&format!("\n{gates}"));
+    }
+    text.push_str(&format!("\n{}", rest(plan, width)));
+    text
+}
+
+fn items<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    of[name].as_array().into_iter().flatten()
+}
+
+fn word(of: &Value, name: &str) -> String {
+    of[name].as_str().map(printable).unwrap_or_default()
+}
+
+fn starts(plan: &Value, width: u16) -> String {
+    let head = ["starts now", "channel", "on disk", "frees", "writes", "takes"];
+    let mut table = table(width, &head, &[2, 3, 4, 5]);
+    let mut requests = String::new();
+    for start in items(plan, "starts") {
+        let (db, ddoc) = (word(start, "db"), word(start, "ddoc"));
+        let what = if ddoc.is_empty() { db } else { format!("{db}/{ddoc}") };
+        let number = |name: &str| bytes(start[name].as_u64());
+        let cleans = start["kind"] == "cleanup";
+        let sized = |name: &str| if cleans { "-".to_owned() } else { number(name) };
+        table.add_row([
+            shortened(&what),
+            word(start, "channel"),
+            sized("file_bytes"),
+            sized("gain_bytes"),
+            sized("rewrite_bytes"),
+            start["duration_seconds"].as_f64().map_or_else(|| "?".to_owned(), span),
+        ]);
+        requests.push_str(&format!("{}\n", word(start, "request")));
+        let caveats: Vec<String> = items(start, "caveats")
+            .filter_map(Value::as_str)
+            .filter_map(said)
+            .map(|said| format!("  {said}\n"))
+            .collect();
+        requests.push_str(&caveats.concat());
+    }
+    if requests.is_empty() {
+        return "Nothing starts now.\n".to_owned();
+    }
+    format!("{}\n{requests}", lines(&table))
+}
+
+/// What a caveat means; none for what the table shows.
+fn said(caveat: &str) -> Option<&'static str> {
+    match caveat {
+        "unknown_disk" => Some("free space there is unknown"),
+        "low_confidence" => Some("active bytes mislead on this server: it may free more"),
+        "estimated" => Some("sizes are one copy's, taken for all"),
+        "every_copy" => Some("compacts every copy on every node at once"),
+        _ => None,
+    }
+}
+
+fn span(seconds: f64) -> String {
+    let rounded = if seconds < 120.0 { seconds.ceil() } else { (seconds / 60.0).ceil() * 60.0 };
+    Duration::try_from_secs_f64(rounded)
+        .map_or_else(|_| "?".to_owned(), |span| humantime::format_duration(span).to_string())
+}
+
+/// The gates that are shut, a line each with its nodes. That of the mode is said above.
+fn gates(plan: &Value) -> String {
+    let names: BTreeSet<&str> = items(plan, "gates")
+        .filter_map(|gate| gate["gate"].as_str())
+        .filter(|gate| *gate != "mode")
+        .collect();
+    let nodes = |name: &str| -> Vec<String> {
+        items(plan, "gates")
+            .filter(|gate| gate["gate"] == name)
+            .map(|gate| word(gate, "node"))
+            .collect()
+    };
+    let lines = names.iter().map(|name| format!("{name} holds {}\n", nodes(name).join(", ")));
+    lines.collect()
+}
+
+fn rest(plan: &Value, width: u16) -> String {
+    let mut table = table(width, &["channel", "node", "wait", "why"], &[2]);
+    let mut any = false;
+    for queue in items(plan, "candidates") {
+        for (reason, count) in queue["refused"].as_object().into_iter().flatten() {
+            any = true;
+            table.add_row([
+                word(queue, "channel"),
+                word(queue, "node"),
+                count.to_string(),
+                printable(&reason.replace('_', " ")),
+            ]);
+        }
+    }
+    if any { lines(&table) } else { "Nothing else waits.\n".to_owned() }
+}

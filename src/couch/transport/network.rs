@@ -1,0 +1,98 @@
+//! Requests over TCP and TLS, on connections that are kept.
+
+use super::{Collected, Failure, Outgoing, Reply, TransportError, gzip, location, tls, uri};
+use crate::couch::{Address, Settings, credential::Cookie};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use std::time::Duration;
+
+/// The longest wait for a connection alone.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Keeps idle connections for less than CouchDB does (mochiweb: five minutes).
+const IDLE: Duration = Duration::from_secs(60);
+
+/// A pool of connections. It follows no redirect and asks no proxy.
+#[derive(Clone, Debug)]
+pub struct Network {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl Network {
+    /// The trust, certificate and pool of `settings`.
+    pub(super) fn new(settings: &Settings) -> Result<Self, TransportError> {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(settings.timeout.min(CONNECT)));
+        let tls = tls::client_config(&settings.tls, settings.uses_tls())?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
+            .build(connector);
+        Ok(Self { client })
+    }
+
+    pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
+        const AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = out.method.clone();
+        *request.uri_mut() = uri(at, out.path)?;
+        let headers = request.headers_mut();
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        out.write_headers(headers);
+        let limit = out.limit;
+        if let Some(form) = out.form {
+            *request.body_mut() = Full::new(form);
+        }
+        let response = self.client.request(request).await.map_err(|error| Failure::of(&error))?;
+        let (head, body) = response.into_parts();
+        let mut body = collected(body, limit).await?;
+        if is_packed(&head.headers) {
+            body = gzip::unpacked(&body, limit)?;
+        }
+        Ok(Reply {
+            status: head.status.as_u16(),
+            location: location(&head.headers),
+            cookie: Cookie::read(&head.headers),
+            body,
+        })
+    }
+}
+
+fn is_packed(headers: &HeaderMap) -> bool {
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    encoding.is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"gzip"))
+}
+
+async fn collected(mut body: Incoming, limit: usize) -> Result<Bytes, Failure> {
+    let expected = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let expected = expected.unwrap_or_default();
+    if expected > limit {
+        return Err(Failure::TooLarge);
+    }
+    let mut pieces = Collected::default();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Failure::of(&error))?;
+        if let Ok(piece) = frame.into_data()
+            && !pieces.add(piece, expected, limit)
+        {
+            return Err(Failure::TooLarge);
+        }
+    }
+    Ok(pieces.whole())
+}

@@ -1,0 +1,154 @@
+use super::*;
+use crate::{
+    clock::Clock,
+    journal::{Identity, InMemory, Journal, Task},
+    memory::{Change, Ending, Keeper as _, Outcome, Owner, Scope, Suspension},
+    settings::work,
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// A journal in memory, and its task.
+pub(super) fn opened() -> (Task, Journal) {
+    let settings = watch::channel(work::Journal::default()).1;
+    Task::open(InMemory, Clock::anchored(NOW), settings).unwrap()
+}
+
+/// One whose task runs as long as it is held.
+async fn journal(tasks: &mut JoinSet<()>) -> Journal {
+    let (task, journal) = opened();
+    tasks.spawn(task.run(CancellationToken::new()));
+    let cluster = Identity { nodes: ["couchdb@a".to_owned()].into(), ..Identity::default() };
+    journal.claim(cluster).await.unwrap();
+    journal
+}
+
+fn outcome(number: u64) -> Outcome {
+    Outcome {
+        target: format!("db:couchdb@a/d{number}").parse().unwrap(),
+        kind: crate::target::Kind::Db,
+        node: "couchdb@a".into(),
+        design: None,
+        channel: Some("ratio_dbs".into()),
+        owner: Owner::Recliner,
+        started_at: Moment::from_unix(NOW.unix() + number),
+        ended_at: Moment::from_unix(NOW.unix() + number + 60),
+        before_bytes: Some(10 * MIB),
+        after_bytes: Some(MIB),
+        predicted_bytes: Some(2 * MIB),
+        ending: if number.is_multiple_of(2) { Ending::Freed } else { Ending::Failed },
+        why: None,
+    }
+}
+
+async fn surface(tasks: &mut JoinSet<()>) -> Surface {
+    let mut surface = Surface::new();
+    let journal = journal(tasks).await;
+    for number in 0..4 {
+        let change = Change::Ended { outcome: outcome(number), closes: None };
+        journal.keep(vec![change]).await.unwrap();
+    }
+    let suspension = Suspension { since: NOW, why: Some("backup".into()) };
+    journal.keep(vec![Change::Suspend(Scope::All, Some(suspension))]).await.unwrap();
+    surface.state.journal = Some(journal);
+    surface
+}
+
+fn numbers(list: &Value) -> Vec<u64> {
+    list.as_array().unwrap().iter().map(|one| one["seq"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_history_is_paged_from_the_newest_back() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let first = surface.data("/api/v1/history?limit=3").await;
+    assert_eq!(numbers(&first["outcomes"]), [7, 5, 3]);
+    assert_eq!(first["next_before"], 3);
+    let rest = surface.data("/api/v1/history?limit=3&before=3").await;
+    assert_eq!((numbers(&rest["outcomes"]), &rest["next_before"]), (vec![1], &json!(null)));
+    assert_eq!(
+        rest["outcomes"][0],
+        json!({
+            "seq": 1, "target": "db:couchdb@a/d0", "kind": "db", "node": "couchdb@a",
+            "ddoc": null, "channel": "ratio_dbs", "owner": "recliner",
+            "started_at": "2026-11-21T00:54:00Z", "ended_at": "2026-11-21T00:55:00Z",
+            "duration_seconds": 60, "before_bytes": 10 * MIB, "after_bytes": MIB,
+            "predicted_bytes": 2 * MIB, "freed_bytes": 9 * MIB, "estimate_ratio": 0.5,
+            "result": "freed", "why": null,
+        })
+    );
+    for (query, expected) in [
+        ("result=failed", &[7, 3][..]),
+        ("target=db:couchdb@a%2Fd2", &[5]),
+        ("node=couchdb@b", &[]),
+        ("since=2026-11-21T00:55:02Z", &[7, 5]),
+        ("since=1795222503", &[7]),
+    ] {
+        let data = surface.data(&format!("/api/v1/history?{query}")).await;
+        assert_eq!(numbers(&data["outcomes"]), expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn events_come_in_order_with_their_types() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let all = surface.data("/api/v1/events").await;
+    assert_eq!((numbers(&all["events"]), &all["last_seq"]), (vec![2, 4, 6, 8, 9], &json!(9)));
+    assert_eq!(
+        all["events"][4],
+        json!({
+            "seq": 9, "at": "2026-11-21T00:54:00Z", "type": "suspended", "scope": "all",
+            "why": "backup",
+        })
+    );
+    for (query, expected, more) in [
+        ("limit=2", &[8, 9][..], false),
+        ("since=2&limit=2", &[4, 6], true),
+        ("since=9", &[], false),
+        ("types=suspended,resumed", &[9], false),
+    ] {
+        let data = surface.data(&format!("/api/v1/events?{query}")).await;
+        assert_eq!((numbers(&data["events"]), &data["more"]), (expected.to_vec(), &json!(more)));
+    }
+}
+
+#[tokio::test]
+async fn questions_to_the_journal_that_mean_nothing_are_named() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    for (path, named) in [
+        ("history?result=fine", "\"fine\" is no result: freed, nothing_freed, grew, failed, lost"),
+        ("history?since=yesterday", "since=\"yesterday\" is no moment"),
+        ("history?target=orders", "\"orders\" is not a target id"),
+        ("history?limit=10001", "limit 10001"),
+        ("history?offset=1", "offset"),
+        ("events?types=started,x", "\"x\" is no type of event: started, "),
+        ("events?since=x", "since"),
+    ] {
+        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+        let error = body["error"].as_str().unwrap();
+        assert!(error.contains(named), "{path}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_journal_that_is_not_there_or_ended_is_said() {
+    let surface = Surface::new();
+    for path in ["/api/v1/history", "/api/v1/events"] {
+        let (status, body) = surface.json(path).await;
+        assert_eq!((status, &body["errorType"]), (StatusCode::NOT_FOUND, &json!("not_found")));
+    }
+    let mut tasks = JoinSet::new();
+    let with = self::surface(&mut tasks).await;
+    let metrics = with.get("/metrics").await;
+    for line in ["recliner_journal_last_seq 9", "recliner_journal_dropped_total 0"] {
+        assert!(metrics.text().lines().any(|it| it == line), "{}", metrics.text());
+    }
+    tasks.shutdown().await;
+    let (status, body) = with.json("/api/v1/history").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(body["error"], "the journal is closed: recliner is stopping");
+}

@@ -1,0 +1,155 @@
+//! What holds for every plan.
+
+use super::{
+    naive::{Chosen, Naive},
+    world::{World, any_spec},
+    *,
+};
+use crate::memory::{Scope, Suspension};
+use std::collections::BTreeSet;
+
+fn naive_of<'a>(world: &'a World, plan: &'a Plan) -> Naive<'a> {
+    let mut naive = Naive { world, plan, chosen: Vec::new() };
+    naive.choose();
+    naive
+}
+
+/// What starts, with the nodes of its files.
+fn chosen(plan: &Plan) -> Vec<Chosen> {
+    let files = |start: &Start| {
+        let target = plan.snapshot.target(start.ix).unwrap();
+        match target.kind() {
+            Kind::Cleanup => Vec::new(),
+            Kind::Db | Kind::View if start.node != NodeIx::CLUSTER => vec![start.node],
+            Kind::Db | Kind::View => {
+                let shards = plan.snapshot.targets();
+                let shards = shards.filter(|it| it.kind() == Kind::Db && it.db() == target.db());
+                let mut nodes: Vec<NodeIx> = shards.map(TargetRef::node_ix).collect();
+                nodes.sort();
+                nodes
+            }
+        }
+    };
+    let starts = plan.starts.iter();
+    starts
+        .map(|start| Chosen { ix: start.ix, channel: start.channel, files: files(start) })
+        .collect()
+}
+
+fn reason(plan: &Plan, ix: Ix) -> Option<RefusalReason> {
+    match plan.decision(plan.snapshot.target(ix).unwrap()) {
+        Decision::Refused(refusal) => Some(refusal.reason),
+        Decision::Start => None,
+        Decision::NotTaken => panic!("{ix:?} waits"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_second_and_slower_implementation_decides_the_same(
+        spec in any_spec(),
+        waited in 0..40_000_u64,
+    ) {
+        let world = spec.build();
+        let plan = world.plan(waited);
+        let naive = naive_of(&world, &plan);
+        prop_assert_eq!(&chosen(&plan), &naive.chosen);
+        for queue in plan.queues.iter() {
+            for ix in naive.candidates(queue) {
+                let starts = naive.chosen.iter().any(|chosen| chosen.ix == ix);
+                let expected = naive.admitted(queue.channel, ix).err().filter(|_| !starts);
+                let found = reason(&plan, ix);
+                prop_assert_eq!(found, expected, "{}", plan.snapshot.target(ix).unwrap().id());
+                prop_assert_eq!(found.is_none(), starts, "a candidate without a reason");
+            }
+        }
+    }
+
+    #[test]
+    fn every_candidate_is_decided_once_and_counted_so(spec in any_spec()) {
+        let world = spec.build();
+        let plan = world.plan(0);
+        prop_assert_eq!(&chosen(&plan), &chosen(&world.plan(0)), "the same again");
+        prop_assert_eq!(plan.queues.len(), plan.candidates.len());
+        let started: BTreeSet<Ix> = plan.starts.iter().map(|start| start.ix).collect();
+        prop_assert_eq!(started.len(), plan.starts.len(), "nothing starts twice");
+        let naive = Naive { world: &world, plan: &plan, chosen: Vec::new() };
+        let mut starts = 0;
+        for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
+            let mut expected = Counts::default();
+            for ix in naive.candidates(queue) {
+                match reason(&plan, ix) {
+                    Some(reason) => expected.refuse(reason),
+                    None => expected.starts += 1,
+                }
+            }
+            prop_assert_eq!(*counts, expected);
+            starts += counts.starts;
+        }
+        prop_assert_eq!(starts, started.len() as u64);
+    }
+
+    #[test]
+    fn starts_exceed_no_limit_and_leave_what_is_kept_free(spec in any_spec()) {
+        let world = spec.build();
+        let plan = world.plan(0);
+        let limits = world.rules.limits;
+        let naive = Naive { world: &world, plan: &plan, chosen: chosen(&plan) };
+        let files: Vec<NodeIx> =
+            naive.chosen.iter().flat_map(|chosen| chosen.files.iter().copied()).collect();
+        let jobs = &world.conditions.jobs;
+        if !files.is_empty() {
+            prop_assert!(jobs.compactions().count() + files.len() <= limits.cluster);
+        }
+        for node in files.iter().collect::<BTreeSet<_>>() {
+            let here = files.iter().filter(|it| *it == node).count();
+            prop_assert!(jobs.on_node(*node) + here <= limits.per_node);
+            let name = &world.snapshot.node(*node).unwrap().name;
+            for volume in world.conditions.disks.of_node(name) {
+                prop_assert!(naive.left(volume, true).is_none_or(|left| left >= 0));
+                prop_assert_eq!(volume.falling_since, None);
+            }
+        }
+        let mut shards = BTreeSet::new();
+        for start in plan.starts.iter().filter(|start| start.design.is_none()) {
+            let target = plan.snapshot.target(start.ix).unwrap();
+            if target.kind() == Kind::Db && limits.one_copy_of_a_range {
+                prop_assert!(shards.insert((target.db(), target.range())), "one copy of a range");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_starts_behind_a_gate_that_is_shut(spec in any_spec(), which in 0..13_usize) {
+        let mut world = spec.build();
+        let before = world.plan(0);
+        let name = |at: usize| world.channels.list[at].name.to_string();
+        let scope = match which {
+            0 => Scope::All,
+            at @ 1..8 => Scope::Channel(name(at - 1)),
+            8 => Scope::Node("_cluster".to_owned()),
+            at => Scope::Node(format!("n{}", at - 9)),
+        };
+        let mut history = (*world.conditions.history).clone();
+        let suspension = Suspension { since: at(5), why: None };
+        history.suspensions.0.insert(scope.clone(), suspension);
+        world.conditions.history = Arc::new(history);
+        let plan = world.plan(0);
+        let covered = |chosen: &Chosen| match &scope {
+            Scope::All => true,
+            Scope::Channel(name) => *plan.channels.list[chosen.channel].name == **name,
+            Scope::Node(name) if name == "_cluster" => {
+                plan.channels.list[chosen.channel].kind != Kind::Db
+            }
+            Scope::Node(name) => chosen.files.iter().any(|node| {
+                *plan.snapshot.node(*node).unwrap().name == **name
+            }),
+        };
+        let starts = chosen(&plan);
+        prop_assert!(!starts.iter().any(covered));
+        // Where nothing behind the gate started before, it changes no start.
+        if !chosen(&before).iter().any(covered) && which < 9 {
+            prop_assert_eq!(starts, chosen(&before));
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Small clusters of any make, with everything that decides.
+
+use super::*;
+use crate::{
+    channel::Mode,
+    disk::{Disks, Space, Volume},
+    job::{History, Job, JobKey, Jobs, Phase, Work},
+    memory::{Owner, Rest, Scope, Suspension, Suspensions},
+    pressure::{Held, NodePressure, Pressures, Signal},
+    settings::{limits::Limits, work::EnforceViews},
+    snapshot::{DbMap, View},
+    target::{Range, Signature},
+    window::{Days, Window},
+};
+
+pub(super) const NOW: u64 = 1_795_222_434;
+
+/// One database: its ranges, on which nodes each has a copy, and what is known of it.
+#[derive(Clone, Debug)]
+pub(super) struct Db {
+    ranges: u32,
+    homes: u8,
+    /// Mebibytes of the file and of what is active in it; the second copy has one more.
+    sizes: (u64, u64),
+    resharding: bool,
+    running: bool,
+    /// Seconds ago; none for never.
+    measured: Option<u64>,
+    view: Option<(u64, u64, u64)>,
+    cleanup: bool,
+}
+
+/// Everything a plan is made from, in small numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Spec {
+    nodes: usize,
+    dbs: Vec<Db>,
+    /// Of each channel: concurrency, whether it enforces, whether its window is open.
+    channels: Vec<(usize, bool, Option<bool>)>,
+    strict: bool,
+    enforce: bool,
+    limits: (usize, usize, u64, u64, bool),
+    blind: u64,
+    keep_free: u8,
+    views: EnforceViews,
+    /// Nodes, mebibytes available, size known, falling.
+    volumes: Vec<(u8, Option<u64>, bool, bool)>,
+    /// Target, node, ours, building, mebibytes reserved.
+    jobs: Vec<(usize, usize, bool, bool, u64)>,
+    polled: u8,
+    rests: Vec<(usize, u8)>,
+    rounds: Vec<(usize, u8)>,
+    pub(super) suspended: Vec<u8>,
+    pressed: u8,
+    maintained: u8,
+    last_starts: Vec<(usize, u64)>,
+    acting: Option<u64>,
+    spent: Vec<(u64, u64)>,
+    rate: Option<u64>,
+    journal_trouble: bool,
+}
+
+/// What a plan is made from.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) channels: Arc<Channels>,
+    pub(super) conditions: Conditions,
+    pub(super) rules: Arc<Rules>,
+}
+
+fn rarely() -> impl Strategy<Value = bool> {
+    proptest::bool::weighted(0.1)
+}
+
+fn often() -> impl Strategy<Value = bool> {
+    proptest::bool::weighted(0.9)
+}
+
+prop_compose! {
+    fn any_db()(
+        ranges in 1..3_u32,
+        homes in 1..8_u8,
+        sizes in (2..60_u64, 1..12_u64),
+        (resharding, running) in (rarely(), rarely()),
+        measured in prop_oneof![9 => (0..1_100_u64).prop_map(Some), 1 => Just(Some(5_000)), 1 => Just(None)],
+        view in proptest::option::of((2..60_u64, 1..12_u64, prop_oneof![Just(0), Just(2_000_u64)])),
+        cleanup in rarely(),
+    ) -> Db {
+        Db { ranges, homes, sizes, resharding, running, measured, view, cleanup }
+    }
+}
+
+prop_compose! {
+    fn any_present()(
+        jobs in proptest::collection::vec((0..20_usize, 1..4_usize, any::<bool>(), rarely(), 0..40_u64), 0..3),
+        polled in any::<u8>(),
+        rests in proptest::collection::vec((0..20_usize, 0..4_u8), 0..3),
+        rounds in proptest::collection::vec((0..20_usize, 0..8_u8), 0..3),
+        suspended in proptest::collection::vec(0..40_u8, 0..2),
+        (pressed, maintained) in (prop_oneof![3 => Just(0), 1 => 0..8_u8], prop_oneof![3 => Just(0), 1 => 0..8_u8]),
+        last_starts in proptest::collection::vec((0..4_usize, 0..60_u64), 0..2),
+        acting in proptest::option::of(0..120_u64),
+        spent in proptest::collection::vec((0..5_000_u64, 0..80_u64), 0..3),
+        rate in proptest::option::of(1..100_u64),
+        journal_trouble in rarely(),
+    ) -> Spec {
+        Spec {
+            jobs, polled, rests, rounds, suspended, pressed, maintained, last_starts, acting, spent,
+            rate, journal_trouble,
+            nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
+            limits: (0, 0, 0, 0, true), blind: 0, keep_free: 0, views: EnforceViews::All,
+            volumes: Vec::new(),
+        }
+    }
+}
+
+prop_compose! {
+    pub(super) fn any_spec()(
+        present in any_present(),
+        nodes in 1..4_usize,
+        dbs in proptest::collection::vec(any_db(), 1..9),
+        channels in proptest::collection::vec((0..4_usize, often(), proptest::option::weighted(0.3, any::<bool>())), 7),
+        (strict, enforce) in (any::<bool>(), any::<bool>()),
+        limits in (0..5_usize, 0..9_usize, prop_oneof![Just(u64::MAX), (20 * MIB)..(300 * MIB)], prop_oneof![Just(0), Just(30_u64)], any::<bool>()),
+        blind in prop_oneof![Just(0), Just(20 * MIB), Just(u64::MAX)],
+        keep_free in 0..20_u8,
+        views in proptest::sample::select(EnforceViews::ALL.to_vec()),
+        volumes in proptest::collection::vec((0..8_u8, proptest::option::weighted(0.9, 0..120_u64), any::<bool>(), rarely()), 0..4),
+    ) -> Spec {
+        Spec {
+            nodes, dbs, channels, strict, enforce, limits, blind, keep_free, views, volumes,
+            ..present
+        }
+    }
+}
+
+fn known(sizes: (u64, u64), measured: Option<u64>, flags: Flags, pending: Option<u64>) -> Facts {
+    Facts {
+        file: Known::new(sizes.0 * MIB),
+        active: Known::new(sizes.1 * MIB),
+        updates_pending: pending.into(),
+        measured_at: measured.map(|ago| Measured { at: at(NOW - ago), by: Source::Http }),
+        flags,
+        ..Facts::default()
+    }
+}
+
+fn nodes_in(bits: u8, nodes: usize) -> impl Iterator<Item = usize> {
+    (0..nodes).filter(move |at| bits & (1 << at) != 0)
+}
+
+fn node_ix(at: usize) -> NodeIx {
+    NodeIx::from_usize(at).unwrap()
+}
+
+impl Spec {
+    pub(super) fn build(&self) -> World {
+        let (snapshot, all) = self.snapshot();
+        let channels = self.channels();
+        World {
+            conditions: self.conditions(&snapshot, &all, &channels),
+            rules: Arc::new(self.rules()),
+            channels: Arc::new(channels),
+            snapshot,
+        }
+    }
+
+    fn snapshot(&self) -> (Arc<Snapshot>, Vec<Ix>) {
+        let mut draft = Draft::new(5);
+        let nodes: Vec<NodeIx> =
+            (0..self.nodes).map(|at| member(&mut draft, &format!("n{at}"))).collect();
+        let mut all = Vec::new();
+        for (number, spec) in self.dbs.iter().enumerate() {
+            let db = draft.db(DbName { db: &format!("db{number}"), suffix: ".1" });
+            let mut homes: Vec<NodeIx> =
+                nodes_in(spec.homes, self.nodes).map(|at| nodes[at]).collect();
+            if homes.is_empty() {
+                homes.push(nodes[0]);
+            }
+            for at in 0..spec.ranges {
+                let width = u32::MAX / spec.ranges;
+                let range = Range { from: at * width, to: at * width + (width - 1) };
+                for (copy, node) in homes.iter().enumerate() {
+                    let ix = draft.db_target(*node, db, Some(range));
+                    let flags =
+                        Flags { compact_running: spec.running && copy == 0, ..Flags::default() };
+                    let sizes = (spec.sizes.0 + copy as u64, spec.sizes.1);
+                    draft.set_facts(ix, known(sizes, spec.measured, flags, None));
+                    if spec.resharding && at == 0 {
+                        draft.set_state(ix, State::Resharding);
+                    }
+                    all.push(ix);
+                }
+            }
+            let copies = u32::try_from(homes.len()).unwrap() * spec.ranges;
+            if let Some((file, active, pending)) = spec.view {
+                let view = View {
+                    signature: Signature([u8::try_from(number).unwrap(); 16]),
+                    designs: ["_design/v".into()].into(),
+                    language: "javascript".into(),
+                    collators: [].into(),
+                    exact_range: true,
+                };
+                let ix = draft.add_view(db, view);
+                draft.set_facts(
+                    ix,
+                    known((file, active), spec.measured, Flags::default(), Some(pending)),
+                );
+                draft.set_map(db, DbMap { copies, ranges: spec.ranges }, &[ix]);
+                all.push(ix);
+            }
+            if spec.cleanup {
+                let ix = draft.cleanup_target(db);
+                let flags = Flags { evidence: true, ..Flags::default() };
+                draft.set_facts(ix, known((0, 0), spec.measured, flags, None));
+                all.push(ix);
+            }
+        }
+        (draft.publish(at(NOW)), all)
+    }
+
+    fn channels(&self) -> Channels {
+        let mut channels = Channels::default();
+        for (channel, (concurrency, enforces, window)) in
+            channels.list.iter_mut().zip(&self.channels)
+        {
+            channel.concurrency = *concurrency;
+            channel.mode = if *enforces { Mode::Enforce } else { Mode::Advise };
+            channel.strict_window = self.strict;
+            // It is seven minutes past a full hour.
+            channel.windows = window
+                .map(|open| Window {
+                    days: Days::ALL,
+                    from: crate::window::time("00:00", crate::window::Edge::From).unwrap(),
+                    to: crate::window::time(
+                        if open { "01:00" } else { "00:30" },
+                        crate::window::Edge::To,
+                    )
+                    .unwrap(),
+                    zone: crate::window::zone("UTC").unwrap(),
+                })
+                .into_iter()
+                .collect();
+        }
+        channels
+    }
+
+    fn rules(&self) -> Rules {
+        let (per_node, cluster, bytes_per_hour, wait, one_copy_of_a_range) = self.limits;
+        Rules {
+            mode: if self.enforce { Mode::Enforce } else { Mode::Advise },
+            limits: Limits {
+                per_node,
+                cluster,
+                bytes_per_hour,
+                wait: std::time::Duration::from_secs(wait),
+                one_copy_of_a_range,
+            },
+            headroom: Headroom {
+                keep_free_percent: f64::from(self.keep_free),
+                blind_limit: self.blind,
+                ..Headroom::default()
+            },
+            views: self.views,
+            ..Rules::default()
+        }
+    }
+
+    fn conditions(&self, snapshot: &Snapshot, all: &[Ix], channels: &Channels) -> Conditions {
+        let pick = |at: usize| snapshot.target(all[at % all.len()]).unwrap();
+        let list =
+            self.jobs.iter().enumerate().map(|(number, (at, on, ours, builds, reserved))| {
+                let target = pick(*at);
+                let on_cluster = target.node_ix() == NodeIx::CLUSTER;
+                let node = if on_cluster { node_ix(1 + on % self.nodes) } else { target.node_ix() };
+                let work = match (target.kind(), builds) {
+                    (Kind::Db, _) => Work::Db,
+                    (Kind::View | Kind::Cleanup, true) => Work::Build("_design/v".into()),
+                    (Kind::View | Kind::Cleanup, false) => Work::View("_design/v".into()),
+                };
+                Job {
+                    key: JobKey { node, shard: format!("shard{number}").into(), work },
+                    target: Some(target.ix()),
+                    kind: target.kind(),
+                    owner: if *ours { Owner::Recliner } else { Owner::Other },
+                    channel: None,
+                    since: at_ago(100),
+                    phase: Phase::Running,
+                    progress: None,
+                    last_progress: at_ago(0),
+                    reserved: reserved * MIB,
+                    file_bytes: None,
+                    predicted_bytes: None,
+                }
+            });
+        let polled = nodes_in(self.polled, self.nodes).map(|at| (node_ix(at + 1), at_ago(1)));
+        let jobs = Jobs { list: list.collect(), polled: polled.collect(), ..Jobs::default() };
+        let volumes =
+            self.volumes.iter().enumerate().map(|(at, (nodes, available, sized, falling))| {
+                Volume {
+                    name: format!("v{at}").into(),
+                    nodes: nodes_in(*nodes, self.nodes).map(|at| format!("n{at}").into()).collect(),
+                    space: available.map(|available| Space {
+                        available: available * MIB,
+                        size: sized.then_some(200 * MIB),
+                        at: at_ago(0),
+                    }),
+                    falling_since: falling.then_some(at_ago(9)),
+                    problem: None,
+                }
+            });
+        let nodes = (0..self.nodes).map(|at| {
+            let held = Held { signal: Signal::RunQueue, since: at_ago(5), value: 9.0, low: 4.0 };
+            let pressure = NodePressure {
+                held: (self.pressed & (1 << at) != 0).then_some(held),
+                maintenance_since: (self.maintained & (1 << at) != 0).then_some(at_ago(6)),
+                ..NodePressure::default()
+            };
+            (node_ix(at + 1), pressure)
+        });
+        Conditions {
+            jobs: Arc::new(jobs),
+            history: Arc::new(self.history(snapshot, all, channels)),
+            disks: Arc::new(Disks { volumes: volumes.collect() }),
+            pressures: Arc::new(Pressures { nodes: nodes.collect() }),
+        }
+    }
+
+    fn history(&self, snapshot: &Snapshot, all: &[Ix], channels: &Channels) -> History {
+        let pick = |at: usize| all[at % all.len()];
+        let rests = self.rests.iter().map(|(which, kind)| {
+            let since = at_ago(500);
+            let rest = match kind {
+                0 => Rest::CoolDown { since, until: at(NOW + 60) },
+                1 => Rest::CoolDown { since, until: at_ago(60) },
+                2 => Rest::Quarantined { since, failures: 5 },
+                _ => Rest::Futile { since, file_bytes: MIB },
+            };
+            (pick(*which), rest)
+        });
+        let rounds = self.rounds.iter().filter_map(|(at, done)| {
+            let view = snapshot.target(pick(*at)).filter(|target| target.kind() == Kind::View)?;
+            Some((view.ix(), nodes_in(*done, self.nodes).map(|at| node_ix(at + 1)).collect()))
+        });
+        let suspended = self.suspended.iter().map(|which| {
+            let scope = match usize::from(*which) {
+                0 => Scope::All,
+                at @ 1..8 => Scope::Channel(channels.list[at - 1].name.to_string()),
+                8 => Scope::Node("_cluster".to_owned()),
+                at => Scope::Node(format!("n{}", at % 5)),
+            };
+            (scope, Suspension { since: at_ago(7), why: None })
+        });
+        let last_starts = self.last_starts.iter().map(|(at, ago)| (node_ix(*at), at_ago(*ago)));
+        History {
+            rests: rests.collect(),
+            rounds: rounds.collect(),
+            suspensions: Suspensions(suspended.collect()),
+            spent: self.spent.iter().map(|(ago, size)| (at_ago(*ago), size * MIB)).collect(),
+            last_start: last_starts.collect(),
+            acting_since: self.acting.map(at_ago),
+            headroom_factor: None,
+            rate: self.rate.map(|rate| rate as f64 * 1_000.0),
+            journal_trouble: self.journal_trouble.then(|| (at_ago(3), "full".to_owned())),
+        }
+    }
+}
+
+fn at_ago(seconds: u64) -> Moment {
+    at(NOW - seconds)
+}
+
+impl World {
+    /// The plan of queues in which everything has waited for `waited` seconds.
+    pub(super) fn plan(&self, waited: u64) -> Plan {
+        let mut queues = Queues::new(Arc::clone(&self.channels));
+        queues.follow(&self.snapshot, at(NOW - waited));
+        queues.publish(&self.snapshot, &self.conditions, &self.rules, at(NOW))
+    }
+}

@@ -1,0 +1,306 @@
+//! Orders to a running recliner: what is sent, what is printed, how it ends; and a service
+//! that is closed by users and certificates.
+
+use super::{PASSWORD, PATIENCE, Ran, Site, recliner, service, world, written};
+use axum::{
+    Router,
+    body::to_bytes,
+    extract::Request,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use std::path::Path;
+use tokio::{net::TcpListener, sync::mpsc, task::JoinSet, time};
+
+/// What a fake recliner was asked.
+#[derive(Debug, PartialEq)]
+struct Asked {
+    path: String,
+    kind: Option<String>,
+    login: Option<String>,
+    body: Value,
+}
+
+/// Something that answers as a recliner would, with the same to everything.
+struct Fake {
+    url: String,
+    asked: mpsc::Receiver<Asked>,
+    _server: JoinSet<std::io::Result<()>>,
+}
+
+impl Fake {
+    async fn answering(status: StatusCode, body: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let (sender, asked) = mpsc::channel(8);
+        let body = body.to_owned();
+        let answer = move |request: Request| {
+            let (sender, body) = (sender.clone(), body.clone());
+            async move { remember(request, &sender).await.map(|()| (status, body)).into_response() }
+        };
+        let mut server = JoinSet::new();
+        server.spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+        Self { url, asked, _server: server }
+    }
+
+    async fn of(data: Value) -> Self {
+        let body = json!({ "status": "success", "data": data }).to_string();
+        Self::answering(StatusCode::OK, &body).await
+    }
+}
+
+async fn remember(request: Request, sender: &mpsc::Sender<Asked>) -> Result<(), Response> {
+    let (parts, body) = request.into_parts();
+    let header = |name: &str| {
+        parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
+    let (kind, login) = (header("content-type"), header("authorization"));
+    let path = format!("{} {}", parts.method, parts.uri);
+    let bytes = to_bytes(body, 1 << 20).await;
+    let bytes = bytes.map_err(|_| StatusCode::BAD_REQUEST.into_response())?;
+    let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    let asked = Asked { path, kind, login, body };
+    sender.send(asked).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+#[tokio::test]
+async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
+    const SHARD: &str = "db:node1@127.0.0.1/shards%2Fa.1";
+    let since = "2026-11-21T00:54:00Z";
+    for (words, data, body, says) in [
+        (
+            &["suspend"][..],
+            json!({ "since": since, "already": false, "running": 2 }),
+            json!({ "scope": "all", "why": null }),
+            "Everything is suspended since 2026-11-21T00:54:00Z: nothing new is started.\n2 compactions run on to their ends: CouchDB has no verb to stop them.\n",
+        ),
+        (
+            &["suspend", "node:node1@127.0.0.1", "--why", "disks are moved"],
+            json!({ "since": since, "already": true, "running": null }),
+            json!({ "scope": "node:node1@127.0.0.1", "why": "disks are moved" }),
+            "Node node1@127.0.0.1 was suspended already, since 2026-11-21T00:54:00Z.\nWhat runs goes on to its end: CouchDB has no verb to stop it.\n",
+        ),
+        (
+            &["resume"],
+            json!({ "lifted": ["all", "channel:big"], "remaining": [] }),
+            json!({ "scope": "all" }),
+            "Resumed: all, channel:big.\n",
+        ),
+        (
+            &["resume", "channel:big"],
+            json!({ "lifted": [], "remaining": ["all"] }),
+            json!({ "scope": "channel:big" }),
+            "Nothing to resume: Channel big was not suspended.\nStill suspended: all.\n",
+        ),
+        (
+            &["compact", SHARD, "--force"],
+            json!({ "requests": ["POST /_node/a/b/_compact"] }),
+            json!({ "target": SHARD, "force": true }),
+            "Started db:node1@127.0.0.1/shards%2Fa.1.\n  POST /_node/a/b/_compact\n",
+        ),
+        (
+            &["release", "--all"],
+            json!({ "targets": [] }),
+            json!({ "target": null, "all": true }),
+            "Nothing was in quarantine.\n",
+        ),
+        (
+            &["release", SHARD],
+            json!({ "targets": [SHARD] }),
+            json!({ "target": SHARD, "all": false }),
+            "Released:\n  db:node1@127.0.0.1/shards%2Fa.1\n",
+        ),
+        (&["rescan"], json!({ "begins": true }), json!({}), "A sweep begins.\n"),
+        (
+            &["flush", "--channel", "big"],
+            json!({ "targets": 7 }),
+            json!({ "node": null, "channel": "big" }),
+            "7 targets left their queues.\n",
+        ),
+    ] {
+        let mut fake = Fake::of(data.clone()).await;
+        let all = [words, &["--recliner.url", &fake.url]].concat();
+        let login = [("RECLINER_USER", "ann"), ("RECLINER_PASSWORD", PASSWORD)];
+        let ran = recliner(&all, &login).await;
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, says, ""), "{words:?}");
+        let asked = fake.asked.recv().await.unwrap();
+        assert_eq!(asked.path, format!("POST /api/v1/{}", words[0]));
+        assert_eq!(asked.kind.as_deref(), Some("application/json"));
+        assert!(asked.login.is_some_and(|login| login.starts_with("Basic ")));
+        assert_eq!(asked.body, body, "{words:?}");
+        let ran = recliner(&[&all[..], &["--format", "json"]].concat(), &[]).await;
+        assert_eq!((ran.code, ran.json()), (0, data));
+        assert_eq!(fake.asked.recv().await.unwrap().login, None);
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_ends_with_a_sentence() {
+    let error = |kind: &str, data: Value| {
+        json!({ "status": "error", "errorType": kind, "error": "no: \u{1b}x", "data": data })
+            .to_string()
+    };
+    for (status, body, code, says) in [
+        (403, error("forbidden", Value::Null), 1, "recliner: no: \\u{1b}x\n"),
+        (400, error("bad_data", Value::Null), 64, "recliner: no: \\u{1b}x\n"),
+        (
+            409,
+            error("conflict", json!({ "candidates": ["db:a/b", "db:a/c"] })),
+            1,
+            "recliner: no: \\u{1b}x\n  db:a/b\n  db:a/c\n",
+        ),
+        (401, "go away".to_owned(), 1, "it wants a user; give --recliner.username"),
+        (200, "<html>".to_owned(), 1, "no JSON of recliner's"),
+        (500, "{}".to_owned(), 1, "it answered 500 Internal Server Error and not as recliner does"),
+        (302, String::new(), 1, "it answered 302 Found and no JSON of recliner's"),
+    ] {
+        let fake = Fake::answering(StatusCode::from_u16(status).unwrap(), &body).await;
+        let ran = recliner(&["compact", "orders", "--recliner.url", &fake.url], &[]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{ran:?}");
+        assert!(ran.err.contains(says), "{status}: {}", ran.err);
+    }
+    let none = "http://127.0.0.1:1";
+    recliner(&["rescan", "--recliner.url", none], &[]).await.refuses(1, &[none, "refused"]);
+    let dir = tempfile::tempdir().unwrap();
+    let empty = written(dir.path(), "empty", "");
+    for (words, says) in [
+        (
+            &["rescan", "--recliner.url", "http://ann:s3kr3t-pa55@a"][..],
+            "without user and password",
+        ),
+        (&["rescan", "--recliner.url", "a"], "--recliner.url"),
+        (&["rescan", "--recliner.username", "ann"], "--recliner.password-file"),
+        (&["rescan", "--recliner.password-file", &empty], "it holds no password"),
+        (&["rescan", "--recliner.ca-file", &empty], "it holds no certificate in PEM"),
+        (
+            &["rescan", "--recliner.ca-file", "/nowhere"],
+            "--recliner.ca-file=/nowhere cannot be read",
+        ),
+    ] {
+        recliner(words, &[]).await.refuses(64, &[says]);
+    }
+    for words in [&["compact"][..], &["release"], &["release", "a", "--all"], &["suspend", "a:b"]] {
+        assert_eq!(recliner(words, &[]).await.code, 64, "{words:?}");
+    }
+    let help = recliner(&["suspend", "--help"], &[]).await;
+    let said: Vec<&str> = help.out.split_whitespace().collect();
+    assert!(said.join(" ").contains("CouchDB has no verb to stop a running compaction over HTTP"));
+}
+
+/// An authority, a certificate for localhost and one for a client, in files.
+fn certificates(dir: &Path) {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, key).expect("an authority");
+    written(dir, "ca.pem", &issuer.pem());
+    for (name, file) in [("localhost", "own"), ("prometheus", "client")] {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let signed = params.signed_by(&key, &issuer).expect("a certificate");
+        written(dir, &format!("{file}.pem"), &signed.pem());
+        written(dir, &format!("{file}.key"), &key.serialize_pem());
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_closed_by_users_and_certificates() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    certificates(dir.path());
+    let hash = bcrypt::hash_with_salt(PASSWORD, 4, [7; 16]).unwrap();
+    let hash = hash.format_for_version(bcrypt::Version::TwoY);
+    let web = written(
+        dir.path(),
+        "web.yml",
+        &format!(
+            "tls_server_config: {{cert_file: own.pem, key_file: own.key, client_ca_file: ca.pem,\n  client_auth_type: RequireAndVerifyClientCert}}\nbasic_auth_users: {{ann: {hash}}}\n"
+        ),
+    );
+    let mut running =
+        service::Running::start(&site, dir.path(), &["--web.config.file", &web]).await;
+    let url = format!("https://localhost:{}", running.address.rsplit(':').next().unwrap());
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+    let password = written(dir.path(), "password", &format!("{PASSWORD}\n"));
+    let certified = [
+        "--recliner.url",
+        &url,
+        "--recliner.ca-file",
+        &ca,
+        "--recliner.cert-file",
+        &cert,
+        "--recliner.key-file",
+        &key,
+    ];
+    let ask = async |words: &[&str], more: &[&str]| -> Ran {
+        recliner(&[words, more].concat(), &[]).await
+    };
+    let user = ["--recliner.username", "ann", "--recliner.password-file", &password];
+
+    // Only with the authority, the certificate and the password.
+    let ready = async {
+        loop {
+            let ran = ask(&["explain", "torn"], &[&certified[..], &user].concat()).await;
+            if ran.code == 0 {
+                break;
+            }
+            assert!(ran.err.contains("nothing is called"), "{ran:?}");
+        }
+    };
+    time::timeout(PATIENCE, ready).await.expect("it looks at the cluster");
+    let plain = ["--recliner.url", &format!("http://{}", running.address)];
+    for (with, says) in [
+        (&certified[..], "it wants a user"),
+        (&[&certified[..4], &user].concat(), "CertificateRequired"),
+        (&[&certified[..2], &certified[4..], &user].concat(), "invalid peer certificate"),
+        (&[&plain[..], &user].concat(), "cannot ask recliner"),
+    ] {
+        let ran = ask(&["explain", "torn"], with).await;
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
+        assert!(ran.err.contains(says), "{says}: {ran:?}");
+    }
+    let wrong = written(dir.path(), "wrong", "other\n");
+    let other = ["--recliner.username", "ann", "--recliner.password-file", &wrong];
+    ask(&["explain", "torn"], &[&certified[..], &other].concat())
+        .await
+        .refuses(1, &["it refused the user or the password"]);
+
+    // Who may ask may not yet order.
+    ask(&["resume"], &[&certified[..], &user].concat())
+        .await
+        .refuses(1, &["--web.enable-admin-api"]);
+
+    let said = running.stop().await;
+    assert!(!said.contains(PASSWORD) && !said.contains(&hash), "{said}");
+}
+
+#[tokio::test]
+async fn a_bad_file_of_users_is_refused_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = ["--couchdb.url", "http://127.0.0.1:1"];
+    let web = written(dir.path(), "web.yml", &format!("basic_auth_users:\n  ann: {PASSWORD}\n"));
+    for command in ["check-config", "serve"] {
+        let ran = recliner(&[command, url[0], url[1], "--web.config.file", &web], &[]).await;
+        ran.refuses(64, &["web.yml:2:8", "ann", "bcrypt"]);
+    }
+    let file = written(dir.path(), "recliner.yml", "scna: 1\n");
+    let words = ["check-config", "--config.file", &file, "--web.config.file", &web, url[0], url[1]];
+    let ran = recliner(&words, &[]).await;
+    assert_eq!(ran.code, 64, "{ran:?}");
+    assert!(ran.err.contains("scna") && ran.err.contains("ann"), "of both files: {ran:?}");
+
+    let open = written(dir.path(), "open.yml", "http_server_config: {http2: false}\n");
+    for command in ["check-config", "serve"] {
+        let words = [
+            &[command, url[0], url[1], "--mode=enforce", "--web.enable-admin-api"][..],
+            &["--web.listen-address", "0.0.0.0:0", "--web.config.file", &open],
+        ];
+        let ran = recliner(&words.concat(), &[]).await;
+        assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{ran:?}");
+        let says = "anyone who reaches 0.0.0.0:0 could start compactions";
+        assert!(ran.err.contains(says), "{}", ran.err);
+    }
+}

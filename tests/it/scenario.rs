@@ -1,0 +1,89 @@
+//! Simulated clusters enforced over hours and days: what was compacted and when, as one
+//! text, and a judge that reads the wire and the world's own record alone.
+
+pub(crate) mod judge;
+
+use crate::support::{A, B, Rig, nodes, small};
+use judge::timeline;
+use recliner::sim::{Config, Database, Node};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A database of one range whose files are several times what is live, of about `mb`
+/// megabytes live.
+fn bloated(name: &str, mb: u64) -> Database {
+    Database { q: 1, n: 1, docs: mb * 1_000, bloat: 4.0, ..Database::new(name) }
+}
+
+fn on(database: Database, node: &str) -> Database {
+    Database { placed_on: vec![node.to_owned()], ..database }
+}
+
+const ENFORCE: &str = "mode: enforce\nscan: {interval: 10m}\npoll: 5s\n";
+
+#[tokio::test(start_paused = true)]
+async fn in_advise_nothing_is_sent_however_much_waits() {
+    let world = nodes().with(bloated("orders", 500)).with(bloated("users", 300));
+    let mut rig = Rig::new(world, "scan: {interval: 10m}\n");
+    rig.sweep().await;
+    sleep(6 * HOUR).await;
+    assert_eq!(rig.cluster.orders(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_compacted_one_careful_start_at_a_time() {
+    let world = nodes()
+        .with(on(bloated("orders", 2_000), A))
+        .with(on(bloated("users", 1_000), A))
+        .with(on(bloated("logs", 500), B))
+        .with(small("quiet", 5_000));
+    let rig = Rig::new(world, ENFORCE);
+    sleep(HOUR).await;
+    insta::assert_snapshot!(timeline(&rig.cluster), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_of_a_range_are_compacted_one_after_the_other() {
+    let world = nodes().with(Database { n: 3, ..bloated("orders", 1_000) });
+    let rig = Rig::new(world, ENFORCE);
+    sleep(2 * HOUR).await;
+    insta::assert_snapshot!(timeline(&rig.cluster), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_does_not_fit_waits_and_one_that_does_goes() {
+    let disk = |name: &str| Node { disk: Some(13_000_000_000), ..Node::new(name) };
+    let world = Config { nodes: vec![disk(A)], ..nodes() }
+        .with(on(bloated("huge", 2_000), A))
+        .with(on(bloated("small", 200), A));
+    // 13 GB hold 8.8 GB of files; the huge one's peak of 4.4 GB does not fit above a tenth.
+    let yaml = format!("{ENFORCE}headroom: {{volumes: [{{nodes: [\"{A}\"], available: 4GB}}]}}\n");
+    let rig = Rig::new(world, &yaml);
+    sleep(2 * HOUR).await;
+    insta::assert_snapshot!(timeline(&rig.cluster), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn outside_its_window_nothing_starts() {
+    // The test begins at 03:00 UTC on a Saturday.
+    let yaml = format!(
+        "{ENFORCE}channels:\n  - {{name: nightly, kind: db, priority: ratio, windows: [{{days: [mon-sun], from: \"05:00\", to: \"06:00\", zone: UTC}}]}}\n"
+    );
+    let world = nodes().with(on(bloated("orders", 500), A)).with(on(bloated("users", 400), A));
+    let rig = Rig::new(world, &yaml);
+    sleep(24 * HOUR).await;
+    insta::assert_snapshot!(timeline(&rig.cluster), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_restarts_loses_its_job_and_gets_it_again() {
+    let world = nodes().with(on(bloated("orders", 10_000), A));
+    let rig = Rig::new(world, ENFORCE);
+    sleep(2 * MINUTE).await;
+    rig.cluster.faults().restart(A);
+    sleep(2 * HOUR).await;
+    insta::assert_snapshot!(timeline(&rig.cluster), @"");
+}

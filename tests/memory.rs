@@ -1,0 +1,112 @@
+//! What the tables and queues of many targets take, and that it stays so over many sweeps.
+//!
+//! A test binary of its own, because it counts every allocation of the process; on one
+//! thread, so that the count is the same in every run.
+
+use cap::Cap;
+use recliner::{
+    channel::Channels,
+    clock::Moment,
+    facts::{Facts, Known, Measured, Source},
+    plan::{Plan, Queues},
+    snapshot::{DbName, Draft, Ix, NodeIx},
+    target::Range,
+};
+use std::{alloc::System, sync::Arc};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+const TARGETS: usize = 20_000;
+const WHOLE: Range = Range { from: 0, to: u32::MAX };
+
+/// Tables, queues, and the plan that readers hold.
+struct Cluster {
+    draft: Draft,
+    node: NodeIx,
+    queues: Queues,
+    plan: Plan,
+    targets: Vec<Ix>,
+    /// Databases made so far, for names.
+    made: usize,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let mut draft = Draft::new(100);
+        let node = draft.node("couchdb@a");
+        draft.change_node(node, |node| node.member = true);
+        let queues = Queues::new(Arc::new(Channels::default()));
+        let targets = Vec::with_capacity(TARGETS);
+        Self { draft, node, queues, plan: Plan::default(), targets, made: 0 }
+    }
+
+    fn make(&mut self) -> Ix {
+        self.made += 1;
+        let name = format!("tenant-{:033}", self.made);
+        let db = self.draft.db(DbName { db: &name, suffix: ".1795222434" });
+        self.draft.db_target(self.node, db, Some(WHOLE))
+    }
+
+    /// Measures every target, publishing every so often as the scanner does; some change,
+    /// and some databases go and others come.
+    fn sweep(&mut self, number: u64) {
+        let now = Moment::from_unix(1_795_222_434 + number * 300);
+        for at in 0..TARGETS {
+            let mixed = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30;
+            if mixed % 200 == number % 200 {
+                if let Some(gone) = self.targets.get(at) {
+                    self.draft.remove(*gone);
+                }
+                let new = self.make();
+                if let Some(place) = self.targets.get_mut(at) {
+                    *place = new;
+                }
+            }
+            let changed = if mixed % 50 == number % 50 { number + 1 } else { 0 };
+            let facts = Facts {
+                file: Known::new(mixed * (3 + changed)),
+                active: Known::new(mixed),
+                external: Known::new(mixed),
+                measured_at: Some(Measured { at: now, by: Source::Http }),
+                ..Facts::default()
+            };
+            self.draft.set_facts(self.targets[at], facts);
+            if at % 2_000 == 0 {
+                self.publish(now);
+            }
+        }
+        self.publish(now);
+    }
+
+    fn publish(&mut self, now: Moment) {
+        let snapshot = self.draft.publish(now);
+        self.queues.follow(&snapshot, now);
+        let conditions = Conditions::default();
+        self.plan = self.queues.publish(&snapshot, &conditions, &Arc::default(), now);
+    }
+}
+
+#[test]
+fn a_target_takes_few_bytes_however_often_it_is_read() {
+    let before = ALLOCATOR.allocated();
+    let mut cluster = Cluster::new();
+    for _ in 0..TARGETS {
+        let ix = cluster.make();
+        cluster.targets.push(ix);
+    }
+    // The test's own list, and all that is not the tables'.
+    let own = cluster.targets.capacity() * size_of::<Ix>();
+    let bytes = || (ALLOCATOR.allocated() - before - own) / TARGETS;
+    for sweep in 0..3 {
+        cluster.sweep(sweep);
+    }
+    let few = bytes();
+    for sweep in 3..30 {
+        cluster.sweep(sweep);
+    }
+    let many = bytes();
+    assert!(few <= 225, "{few} bytes a target after three sweeps");
+    assert!(many <= few + 4, "{few} bytes a target after three sweeps, {many} after thirty");
+    assert_eq!(cluster.plan.snapshot.targets().count(), TARGETS);
+}
