@@ -55,7 +55,7 @@ impl Volume {
     ) -> impl Iterator<Item = &'a Job> {
         jobs.compactions().filter(move |job| {
             let node = snapshot.node(job.key.node);
-            node.is_some_and(|node| self.nodes.iter().any(|name| *name == node.name))
+            node.is_some_and(|node| self.nodes.contains(&node.name))
         })
     }
 

@@ -49,11 +49,13 @@ impl Sender {
         let start = Instant::now();
         let at = &way.server.address;
         let begins = matches!(route, Route::Login);
-        let form = match route {
-            Route::Login => pass.form(),
+        let form = if begins {
+            pass.form()
+        } else if route.starts_work() {
             // CouchDB looks at the type alone.
-            _ if route.starts_work() => Some(Bytes::from_static(b"{}")),
-            _ => route.value(),
+            Some(Bytes::from_static(b"{}"))
+        } else {
+            route.value()
         };
         let out = Outgoing {
             method: route.method(),

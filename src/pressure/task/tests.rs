@@ -74,11 +74,9 @@ impl Running {
 
     /// What is published of a node `seconds` later.
     async fn after(&self, seconds: u64, node: u8) -> Option<NodePressure> {
-        let pressures = self.handle.pressures.clone();
         time::sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
         let ix = NodeIx::from_usize(usize::from(node) + 1).unwrap();
-        let found = pressures.borrow().nodes.get(&ix).cloned();
-        found
+        self.handle.pressures.borrow().nodes.get(&ix).cloned()
     }
 }
 
