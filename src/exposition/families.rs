@@ -146,7 +146,7 @@ families! {
         "What the signal reads, the median of the last looks; latency in seconds, else a count.";
 
     DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
-        "Size of the volume, where it is known; one that nodes share is shown with its first node.";
+        "Bytes of the volume, where known; one that nodes share is shown with its first node.";
     DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
         "Bytes that may still be written to the volume, as last measured; absent when too old.";
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
@@ -156,7 +156,7 @@ families! {
         "Compactions that run or are being started on the node, by who started them.";
     JOB_PROGRESS_RATIO: Gauge Ratio "recliner_job_progress_ratio"
         ["node", "kind", "db", "range", "ddoc"]
-        "What is done of the compaction, its phases weighted by the time they take, from 0 to 1.";
+        "Ratio of the compaction's work that is done, its phases weighted by the time they take.";
     JOB_LAST_PROGRESS_TIMESTAMP: Gauge Seconds
         "recliner_job_last_progress_timestamp_seconds" ["node", "kind", "db", "range", "ddoc"]
         "Unix time at which CouchDB last said anything new of the compaction, in seconds.";
@@ -173,9 +173,9 @@ families! {
         "Bytes that came free by compactions that this recliner started, where sizes are known.";
     COMPACTION_REWRITTEN_BYTES: Counter Bytes
         "recliner_compaction_rewritten_bytes_total" ["node", "kind"]
-        "Size of the new files of compactions that this recliner started, where it is known.";
+        "Bytes of the new files of compactions that this recliner started, where sizes are known.";
     COMPACTION_DURATION: Histogram Seconds "recliner_compaction_duration_seconds" ["kind"]
         "Time from the start of a compaction of this recliner to its end, in seconds.";
     COMPACTION_ESTIMATE_RATIO: Histogram Ratio "recliner_compaction_estimate_ratio" ["kind"]
-        "Size after a compaction of this recliner over the predicted one.";
+        "Ratio of the size after a compaction of this recliner to the predicted one.";
 }

@@ -56,6 +56,20 @@ const CONTRACT: &[(&str, &str)] = &[
     ("smoosh_waiting", "node channel"),
     ("smoosh_waiting_priority_min", "node channel"),
     ("smoosh_waiting_priority_max", "node channel"),
+    ("pressure", "node signal"),
+    ("disk_size_bytes", "node volume"),
+    ("disk_available_bytes", "node volume"),
+    ("disk_reserved_bytes", "node volume"),
+    ("jobs_running", "node kind owner"),
+    ("job_progress_ratio", "node kind db range ddoc"),
+    ("job_last_progress_timestamp_seconds", "node kind db range ddoc"),
+    ("compactions_started_total", "node channel kind"),
+    ("compactions_finished_total", "node channel kind result"),
+    ("quarantined_targets", "node"),
+    ("compaction_reclaimed_bytes_total", "node kind"),
+    ("compaction_rewritten_bytes_total", "node kind"),
+    ("compaction_duration_seconds", "kind"),
+    ("compaction_estimate_ratio", "kind"),
 ];
 
 #[test]
