@@ -6,6 +6,7 @@ use super::{
     *,
 };
 use crate::memory::{Scope, Suspension};
+use proptest::{strategy::ValueTree as _, test_runner::TestRunner};
 use std::collections::BTreeSet;
 
 fn naive_of<'a>(world: &'a World, plan: &'a Plan) -> Naive<'a> {
@@ -42,6 +43,30 @@ fn reason(plan: &Plan, ix: Ix) -> Option<RefusalReason> {
         Decision::Start => None,
         Decision::NotTaken => panic!("{ix:?} waits"),
     }
+}
+
+/// The worlds below would prove little if they never met a reason.
+#[test]
+fn the_worlds_meet_every_reason_and_every_kind_of_start() {
+    let mut runner = TestRunner::deterministic();
+    let (mut reasons, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..1_500 {
+        let plan = any_spec().new_tree(&mut runner).unwrap().current().build().plan(0);
+        let counted = plan.candidates.iter().flat_map(Counts::reasons);
+        reasons.extend(counted.map(|(reason, _)| reason));
+        kinds.extend(plan.starts.iter().map(|start| {
+            (plan.snapshot.target(start.ix).unwrap().kind(), start.node == NodeIx::CLUSTER)
+        }));
+    }
+    let all = RefusalReason::ALL.into_iter();
+    // What has no evidence waits nowhere.
+    let missing: Vec<_> = all
+        .filter(|reason| *reason != RefusalReason::NoEvidence && !reasons.contains(reason))
+        .collect();
+    assert_eq!(missing, []);
+    let shards_copies_wholes_and_cleanups =
+        [(Kind::Db, false), (Kind::View, false), (Kind::View, true), (Kind::Cleanup, true)];
+    assert_eq!(kinds, BTreeSet::from(shards_copies_wholes_and_cleanups));
 }
 
 proptest! {
