@@ -19,6 +19,7 @@ use recliner::{
     inventory::{
         CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
     },
+    plan::Rules,
     planner, scanner,
     snapshot::SmooshSeen,
     target::Range,
@@ -166,10 +167,14 @@ async fn main() -> std::io::Result<()> {
     }));
     let (_plan, plan) = watch::channel(Arc::new(planner::Settings {
         channels: Arc::new(Channels::default()),
-        fresh_for: Duration::from_secs(1_200),
+        rules: Rules::default(),
     }));
     let (scanner, handle) = scanner::Task::new(Clock::System, source, scan);
-    let (planner, planned) = planner::Task::new(Clock::System, handle.snapshots.clone(), plan);
+    let (planner, planned) = planner::Task::new(
+        Clock::System,
+        planner::Inputs::facts_only(handle.snapshots.clone()),
+        plan,
+    );
     let stop = CancellationToken::new();
     let mut tasks = recliner::service::Tasks::new();
     let stopped = stop.clone();
