@@ -48,11 +48,11 @@ impl Sender {
         let start = Instant::now();
         let at = &way.server.address;
         let begins = matches!(route, Route::Login);
-        let form = match route {
-            Route::Login => pass.form(),
+        let form = if begins {
+            pass.form()
+        } else {
             // CouchDB looks at the type alone.
-            _ if route.changes_something() => Some(Bytes::from_static(b"{}")),
-            _ => None,
+            route.changes_something().then(|| Bytes::from_static(b"{}"))
         };
         let out = Outgoing {
             path,
