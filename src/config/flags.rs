@@ -1,8 +1,8 @@
 //! The flags that say what a file may say too, and those that only flags say.
 
 use super::{
-    problem::{Finding, FindingKind, Place, Problem, quoted},
-    read::{FromFile, NOT_YET},
+    problem::{Place, Problem, quoted},
+    read::FromFile,
     section::Report,
     value,
 };
