@@ -56,6 +56,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("smoosh_waiting", "node channel"),
     ("smoosh_waiting_priority_min", "node channel"),
     ("smoosh_waiting_priority_max", "node channel"),
+    ("smoosh_taken_over", "node"),
     ("pressure", "node signal"),
     ("disk_size_bytes", "node volume"),
     ("disk_available_bytes", "node volume"),

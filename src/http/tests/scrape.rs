@@ -1,7 +1,10 @@
 //! `/metrics`.
 
 use super::*;
-use crate::exposition::{duplicate_series, families};
+use crate::{
+    exposition::{duplicate_series, families},
+    takeover::{NodeState, Takeovers},
+};
 use std::{
     collections::BTreeSet,
     io::{Read as _, Write as _},
@@ -10,7 +13,10 @@ use std::{
 
 /// With everything registered that the service registers.
 fn whole() -> Surface {
-    let surface = Surface::new();
+    let mut surface = Surface::new();
+    let taken = NodeState { taken: ["ratio_dbs".to_owned()].into(), ..NodeState::default() };
+    let takeovers = Takeovers { nodes: [("couchdb@a".to_owned(), taken)].into() };
+    surface.state.takeovers = watch::channel(Arc::new(takeovers)).1;
     let process = prometheus::process_collector::ProcessCollector::for_self();
     surface.state.registry.register(Box::new(process)).unwrap();
     couch::Metrics::register(&surface.state.registry).unwrap();
