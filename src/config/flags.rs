@@ -137,19 +137,6 @@ impl Flags {
         });
         settings.mode =
             flagged.or_else(|| file.mode.as_ref().map(|found| found.value)).unwrap_or_default();
-        if settings.mode == Mode::Enforce {
-            match (flagged, &file.mode) {
-                (None, Some(found)) => {
-                    report.note(found.at, &found.path, FindingKind::NotInForce, NOT_YET);
-                }
-                _ => report.findings.push(Finding {
-                    place: Place::Flag("--mode"),
-                    kind: FindingKind::NotInForce,
-                    text: NOT_YET.to_owned(),
-                }),
-            }
-        }
-
         if let Some(path) = storage_path {
             settings.storage_path.clone_from(path);
         }

@@ -214,22 +214,18 @@ async fn facts(
     let mut seen = source.read(stage);
     let mut found = None;
     while let Some(seen) = seen.next().await {
-        match seen {
-            Observation::Shard { ix, facts } if ix == start.ix => {
-                found = facts.map_err(|unread| unread.message)?;
-            }
-            Observation::Views { views, .. } => {
-                let signature = target.view().map(|view| view.signature);
-                for view in views.map_err(|unread| unread.message)? {
-                    match view.index {
-                        Ok(index) if Some(index.signature) == signature => {
-                            found = Some(index.facts)
-                        }
-                        Ok(_) | Err(_) => {}
-                    }
+        if let Observation::Views { views, .. } = seen {
+            let signature = target.view().map(|view| view.signature);
+            for view in views.map_err(|unread| unread.message)? {
+                match view.index {
+                    Ok(index) if Some(index.signature) == signature => found = Some(index.facts),
+                    Ok(_) | Err(_) => {}
                 }
             }
-            _ => {}
+        } else if let Observation::Shard { ix, facts } = seen
+            && ix == start.ix
+        {
+            found = facts.map_err(|unread| unread.message)?;
         }
     }
     Ok(found)

@@ -275,16 +275,19 @@ impl<const N: usize> Samples<'_, N> {
             push_escaped(&mut own, label);
         }
         let (open, close) = if N == 0 { ("{", "") } else { ("\",", "\"}") };
-        let out = &mut self.writer.out;
         for (bound, values) in buckets.iter().copied().chain([(f64::INFINITY, count)]) {
+            let out = &mut self.writer.out;
             out.extend([name, "_bucket", &own, open, "le=\""]);
             number::push_canonical(out, bound);
             out.push_str("\"} ");
             push_value(out, Value::Whole(values));
+            self.writer.end_line();
         }
         for (ending, value) in [("_sum", Value::Real(sum)), ("_count", Value::Whole(count))] {
+            let out = &mut self.writer.out;
             out.extend([name, ending, &own, close, " "]);
             push_value(out, value);
+            self.writer.end_line();
         }
     }
 

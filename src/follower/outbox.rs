@@ -124,11 +124,13 @@ impl Outbox {
         let mut changes: Vec<Change> = batch
             .changes
             .into_iter()
-            .map(|change| match change {
-                Change::Intended(intent) if written.off.contains(&intent.key()) => {
-                    Change::Withdrawn(intent.key())
+            .map(|change| {
+                if let Change::Intended(intent) = &change
+                    && written.off.contains(&intent.key())
+                {
+                    return Change::Withdrawn(intent.key());
                 }
-                other => other,
+                change
             })
             .collect();
         changes.append(&mut self.next.changes);

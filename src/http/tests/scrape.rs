@@ -1,10 +1,7 @@
 //! `/metrics`.
 
 use super::*;
-use crate::{
-    exposition::{duplicate_series, families},
-    takeover::{NodeState, Takeovers},
-};
+use crate::exposition::{duplicate_series, families};
 use std::{
     collections::BTreeSet,
     io::{Read as _, Write as _},
@@ -13,10 +10,7 @@ use std::{
 
 /// With everything registered that the service registers.
 fn whole() -> Surface {
-    let mut surface = Surface::new();
-    let taken = NodeState { taken: ["ratio_dbs".to_owned()].into(), ..NodeState::default() };
-    let takeovers = Takeovers { nodes: [("couchdb@a".to_owned(), taken)].into() };
-    surface.state.takeovers = watch::channel(Arc::new(takeovers)).1;
+    let surface = Surface::new();
     let process = prometheus::process_collector::ProcessCollector::for_self();
     surface.state.registry.register(Box::new(process)).unwrap();
     couch::Metrics::register(&surface.state.registry).unwrap();
@@ -97,9 +91,10 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
         names(answer.text()).into_iter().filter(|name| name.starts_with("recliner_")).collect();
     let table: BTreeSet<&str> = families::ALL.iter().map(|family| family.name).collect();
     // None has anything to show here: no request was sent, slack queues are empty, no node
-    // said what it runs, no volume is configured, and no gate is shut since a moment.
+    // said what it runs, no volume is configured, smoosh is left alone, and no gate is shut since a moment.
     let silent = BTreeSet::from([
         families::PRESSURE.name,
+        families::SMOOSH_TAKEN_OVER.name,
         families::DISK_SIZE_BYTES.name,
         families::DISK_AVAILABLE_BYTES.name,
         families::DISK_RESERVED_BYTES.name,

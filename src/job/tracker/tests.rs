@@ -155,7 +155,7 @@ impl Line {
 
     /// Phase, owner, progress in percent and bytes reserved of each job.
     fn jobs(&self) -> Vec<(Phase, Owner, Option<u64>, u64)> {
-        let percent = |share: f64| (share * 100.0).round() as u64;
+        let percent = |share: f64| scaled(100, share + 0.005);
         let jobs = self.tracker.jobs();
         jobs.list
             .iter()
@@ -165,7 +165,10 @@ impl Line {
 }
 
 /// Ending, owner, sizes before and after, and seconds it took.
-fn ends(step: &Step) -> Vec<(Ending, Owner, Option<u64>, Option<u64>, u64)> {
+type End = (Ending, Owner, Option<u64>, Option<u64>, u64);
+
+/// How jobs ended.
+fn ends(step: &Step) -> Vec<End> {
     let of = |ended: &Ended| {
         let it = &ended.outcome;
         let took = it.started_at.age(it.ended_at).as_secs();
