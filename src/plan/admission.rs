@@ -241,6 +241,9 @@ impl Admission {
         if let Some(refusal) = known.rest.and_then(|rest| self.rests(rest, brief)) {
             return Err(refusal);
         }
+        if brief.own == Own::Unchanged {
+            return plain(RefusalReason::Futile);
+        }
         self.fresh(brief)
     }
 

@@ -40,6 +40,8 @@ pub(super) enum Own {
     Updating,
     /// A view that has many changes to see yet.
     Behind,
+    /// A db that nothing was written to since its last compaction, which left it as it is.
+    Unchanged,
 }
 
 /// What of a waiting target decides, in forty bytes. Sizes are per file.
@@ -88,9 +90,18 @@ fn own(target: TargetRef<'_>, facts: &Facts) -> Own {
         Own::Updating
     } else if target.kind() == Kind::View && behind(facts).is_some() {
         Own::Behind
+    } else if unchanged(target.kind(), facts) {
+        Own::Unchanged
     } else {
         Own::Clear
     }
+}
+
+/// Whether a compaction would write the same file again: what large files keep above active
+/// would else be compacted for its slack as soon as it was for its ratio.
+pub(super) fn unchanged(kind: Kind, facts: &Facts) -> bool {
+    let compacted = facts.compacted_seq.get().is_some_and(|seq| seq > 0);
+    kind == Kind::Db && compacted && facts.changes() == Some(0) && !facts.flags.needs_upgrade
 }
 
 fn shape(target: TargetRef<'_>) -> Shape {

@@ -111,6 +111,10 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             "it failed {} times in a row and is left alone until an operator releases it",
             count(value)
         ),
+        RefusalReason::Futile if limit.is_none() => {
+            "nothing was written to it since its last compaction: another one would free nothing"
+                .to_owned()
+        }
         RefusalReason::Futile => format!(
             "its last compaction left {} and freed far less than promised; more has to change first",
             bytes(limit)

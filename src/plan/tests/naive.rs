@@ -164,6 +164,10 @@ impl Naive<'_> {
             Some(Rest::Futile { .. }) => return Some(RefusalReason::Futile),
             Some(Rest::CoolDown { .. }) | None => {}
         }
+        let same = facts.update_seq.get().filter(|seq| *seq > 0) == facts.compacted_seq.get();
+        if target.kind() == Kind::Db && same && facts.compacted_seq.get().is_some() {
+            return Some(RefusalReason::Futile);
+        }
         let fresh = facts
             .measured_at
             .is_some_and(|measured| measured.at.age(self.plan.made_at) <= world.rules.fresh_for);
