@@ -123,7 +123,7 @@ pub(super) struct ServeArgs {
     pub(super) source: SourceArgs,
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise or enforce; this version only advises, whatever is said here [default: advise]
+    /// advise starts nothing; enforce starts compactions, within limits and gates [default: advise]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
     /// The directory of the memory; made where only it is missing [default: data/]
@@ -146,7 +146,7 @@ pub(super) struct CheckArgs {
 pub(super) struct DemoArgs {
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise or enforce; this version only advises, whatever is said here [default: advise]
+    /// advise starts nothing; enforce starts compactions, within limits and gates [default: advise]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
     /// Let the simulated nodes answer as CouchDB does, on 127.0.0.1 from this port upward, to try

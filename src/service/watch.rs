@@ -195,7 +195,10 @@ impl Watch {
         let reach = Reach::new(&client, settings, clock);
         let scan = sender(scan_settings(settings));
         let plan = sender(plan_settings(settings));
-        let follow = sender(follow_settings(settings));
+        let mut following = follow_settings(settings);
+        // What looks once starts nothing, so that nothing is spread out after its start.
+        following.acting &= measured;
+        let follow = sender(following);
         let disk = sender(disk::Settings::from(settings));
         let pressure = sender(pressure_settings(settings));
 

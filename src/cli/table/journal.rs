@@ -1,6 +1,7 @@
 //! Tables of what a running recliner remembers, from its JSON.
 
 use super::{bytes, lines, printable, table};
+use crate::target::{ShardName, TargetId};
 use serde_json::Value;
 
 /// How jobs ended.
@@ -8,8 +9,8 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
     if rows.is_empty() {
         return "No job that ended is remembered.\n".to_owned();
     }
-    let head = ["ended", "target", "channel", "by", "took", "before", "after", "freed", "result"];
-    let mut table = table(width, &head, &[4, 5, 6, 7]);
+    let head = ["ended", "took", "before", "after", "freed", "result", "target"];
+    let mut table = table(width, &head, &[2, 3, 4]);
     for row in rows {
         let took = row["duration_seconds"].as_u64().map(std::time::Duration::from_secs);
         let freed = row["freed_bytes"].as_i64().map_or_else(
@@ -19,16 +20,16 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
                 format!("{sign}{}", bytes(Some(freed.unsigned_abs())))
             },
         );
+        let by = if row["owner"] == "other" { "by others" } else { "" };
+        let result = [text(&row["result"]).replace('_', " "), by.to_owned(), text(&row["why"])];
         table.add_row([
             text(&row["ended_at"]),
-            text(&row["target"]),
-            text(&row["channel"]),
-            text(&row["owner"]),
             took.map_or_else(String::new, |took| humantime::format_duration(took).to_string()),
             bytes(row["before_bytes"].as_u64()),
             bytes(row["after_bytes"].as_u64()),
             freed,
-            [text(&row["result"]), text(&row["why"])].join(" ").trim_end().to_owned(),
+            result.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" "),
+            named(&text(&row["target"]), &text(&row["channel"])),
         ]);
     }
     lines(&table)
@@ -61,6 +62,21 @@ pub(in crate::cli) fn events(rows: &[Value], width: u16) -> String {
         ]);
     }
     lines(&table)
+}
+
+/// A target by what people call it, and the channel that took it; what is no id stays.
+fn named(id: &str, channel: &str) -> String {
+    let name = match id.parse::<TargetId>() {
+        Ok(TargetId::Db { node, shard }) => match ShardName::split(&shard) {
+            Some(name) => format!("{} {} on {node}", name.db, name.range),
+            None => format!("{shard} on {node}"),
+        },
+        Ok(TargetId::View { db, signature, .. }) => format!("view {signature} of {db}"),
+        Ok(TargetId::Cleanup { db }) => format!("index files of {db}"),
+        Err(_) => return id.to_owned(),
+    };
+    let name = printable(&name);
+    if channel.is_empty() { name } else { format!("{name} ({channel})") }
 }
 
 /// A value in a cell; nothing where it is unknown.
@@ -100,26 +116,23 @@ mod tests {
             found[1],
             [
                 "2026-11-21T00:55:30Z",
-                "db:n/a",
-                "ratio_dbs",
-                "recliner",
                 "1m 30s",
                 "10.0 MiB",
                 "1.0 MiB",
                 "9.0 MiB",
-                "freed"
+                "freed",
+                "a on n (ratio_dbs)"
             ]
         );
         assert_eq!(
             found[2],
             [
                 "2026-11-21T00:55:30Z",
-                "db:n/b\\u{1b}[2J",
-                "other",
                 "?",
                 "?",
                 "-1.0 KiB",
-                "failed no space"
+                "failed by others no space",
+                "b\\u{1b}[2J on n"
             ]
         );
         let rows = [json!({
