@@ -21,6 +21,7 @@ mod rules;
 mod running;
 mod sites;
 mod start;
+mod terms;
 
 pub use conditions::Conditions;
 pub use counts::Counts;

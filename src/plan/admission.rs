@@ -11,12 +11,14 @@ use super::{
     room::Room,
     running::Running,
     sites::{Site, Sited, Sites},
+    terms::Terms,
 };
 use crate::{
     channel::Channels,
     clock::Moment,
     memory::Rest,
     snapshot::{Chunked, Ix, NodeIx, Snapshot},
+    target::Kind,
 };
 use std::sync::Arc;
 
@@ -40,6 +42,13 @@ struct Strict {
     left: f64,
     /// Bytes a second.
     rate: f64,
+}
+
+impl Strict {
+    /// Bytes of the largest new file that ends in time.
+    fn largest(&self) -> f64 {
+        self.left * self.rate
+    }
 }
 
 /// Whether a target may start.
@@ -108,17 +117,43 @@ impl Admission {
         }
     }
 
-    /// Whether nothing of a lane can start any more, whatever waits there.
-    pub(super) fn nothing_more(&self, node: NodeIx, channel: usize, shape: Shape) -> bool {
-        match shape {
-            Shape::Shard => {
-                self.gates.shut(node, channel).is_some()
-                    || self.room.full(node, channel)
-                    || self.spread(node).is_err()
-            }
-            Shape::Copy | Shape::Whole => self.room.cluster_full(),
-            Shape::Cleanup => self.room.channel(node, channel).is_err(),
-            Shape::Nothing => true,
+    /// What holds for every shard of a queue alike.
+    pub(super) fn terms(&self, node: NodeIx, channel: usize) -> Terms {
+        let (limit, budget) = self.room.terms(node, channel);
+        let strict = self.strict.get(channel).copied().flatten();
+        Terms {
+            now: self.now,
+            fresh_for: self.rules.fresh_for.as_secs(),
+            factor: self.factor,
+            gate: self.gates.shut(node, channel).map(|refusal| refusal.reason),
+            window: strict.map(|strict| strict.largest()),
+            space: self.ledger.terms(node),
+            limit,
+            budget,
+            spread: self.spread(node).err().map(|refusal| refusal.reason),
+        }
+    }
+
+    /// Why a candidate may not start, if so; on these terms, where it is a shard and nothing
+    /// special is known of it.
+    pub(super) fn reason(
+        &self,
+        terms: &Terms,
+        (node, channel): (NodeIx, usize),
+        brief: &Brief,
+    ) -> Option<RefusalReason> {
+        if Terms::cover(brief) && self.running.known(brief.ix).is_none() {
+            return terms.reason(brief, || self.other_copy(brief));
+        }
+        self.admit(node, channel, brief).err().map(|refusal| refusal.reason)
+    }
+
+    /// Whether nothing of a queue of the whole cluster can start any more.
+    pub(super) fn nothing_more(&self, channel: usize, kind: Kind) -> bool {
+        match kind {
+            Kind::Db => false,
+            Kind::View => self.room.cluster_full(),
+            Kind::Cleanup => self.room.channel(NodeIx::CLUSTER, channel).is_err(),
         }
     }
 
@@ -193,19 +228,8 @@ impl Admission {
     }
 
     /// Bytes a start needs beside one file, at its worst moment.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "never negative, and a conversion from float saturates"
-    )]
     pub(super) fn need(&self, brief: &Brief) -> Need {
-        let peak = match (brief.shape, brief.active.get()) {
-            (Shape::Cleanup, _) => Some(0),
-            (Shape::Shard, Some(active)) => Some((active as f64 * self.factor).ceil() as u64),
-            (_, Some(active)) => Some(active),
-            (_, None) => brief.file.get(),
-        };
-        Need { peak, file: brief.file.get() }
+        Need { peak: peak(brief, self.factor), file: brief.file.get() }
     }
 
     /// Whether free space is known wherever a start writes.
@@ -333,10 +357,7 @@ impl Admission {
         let need = self.need(brief);
         let space = self.ledger.beside_what_runs(sites, need);
         space.map_err(|refusal| (Stage::Space, refusal))?;
-        if brief.shape == Shape::Shard
-            && self.rules.limits.one_copy_of_a_range
-            && self.running.other_copy(&self.snapshot, brief.db, brief.ix)
-        {
+        if brief.shape == Shape::Shard && self.other_copy(brief) {
             let refusal = Refusal::plain(RefusalReason::OtherCopyRunning);
             return Err((Stage::OtherCopy, refusal));
         }
@@ -356,11 +377,17 @@ impl Admission {
         let Some(bytes) = brief.predicted.get().or_else(|| brief.file.get()) else {
             return Ok(());
         };
-        let takes = bytes as f64 / strict.rate;
-        if takes <= strict.left {
+        if bytes as f64 <= strict.largest() {
             return Ok(());
         }
+        let takes = bytes as f64 / strict.rate;
         Err(Refusal::compared(RefusalReason::WouldNotFitWindow, takes, strict.left))
+    }
+
+    /// Whether another copy of a shard's range is being compacted, and only one may be.
+    fn other_copy(&self, brief: &Brief) -> bool {
+        self.rules.limits.one_copy_of_a_range
+            && self.running.other_copy(&self.snapshot, brief.db, brief.ix)
     }
 
     /// Whether this plan's own starts leave a start on a node for now.
@@ -376,6 +403,21 @@ impl Admission {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Bytes that compacting one file takes beside it, at its worst moment.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "never negative, and a conversion from float saturates"
+)]
+pub(super) fn peak(brief: &Brief, factor: f64) -> Option<u64> {
+    match (brief.shape, brief.active.get()) {
+        (Shape::Cleanup, _) => Some(0),
+        (Shape::Shard, Some(active)) => Some((active as f64 * factor).ceil() as u64),
+        (_, Some(active)) => Some(active),
+        (_, None) => brief.file.get(),
     }
 }
 

@@ -5,9 +5,7 @@
 //! nothing waits for ever.
 
 use super::{
-    Counts, Placement, QueueView, Start,
-    admission::Admission,
-    brief::{Brief, Shape},
+    Counts, Placement, QueueView, RefusalReason, Start, admission::Admission, brief::Brief,
     start::Expected,
 };
 use crate::{
@@ -106,11 +104,13 @@ pub(super) fn count(lane: &Lane<'_>, starts: &[Start], admission: &Admission) ->
     let QueueView { node, channel, .. } = *lane.view;
     let started: hashbrown::HashSet<_> =
         starts.iter().filter(|start| start.channel == channel).map(|start| start.ix).collect();
+    let terms = admission.terms(node, channel);
     for brief in lane.briefs() {
         if !started.is_empty() && started.contains(&brief.ix) {
             counts.starts += 1;
         } else {
-            counts.refuse(admission.decide(node, channel, brief).reason);
+            let reason = admission.reason(&terms, (node, channel), brief);
+            counts.refuse(reason.unwrap_or(RefusalReason::ChannelLimit));
         }
     }
     counts
@@ -119,17 +119,16 @@ pub(super) fn count(lane: &Lane<'_>, starts: &[Start], admission: &Admission) ->
 /// The first candidate of a lane from `from` on that may start.
 fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission) -> Option<Head> {
     let QueueView { node, channel, .. } = *lane.view;
-    let shape = match ballot.channels.list.get(channel)?.kind {
-        Kind::Db => Shape::Shard,
-        Kind::View => Shape::Copy,
-        Kind::Cleanup => Shape::Cleanup,
-    };
-    if admission.nothing_more(node, channel, shape) {
+    let kind = ballot.channels.list.get(channel)?.kind;
+    let terms = admission.terms(node, channel);
+    if admission.nothing_more(channel, kind) || (kind == Kind::Db && terms.shut()) {
         return None;
     }
     let mut at = from;
     while let Some(brief) = lane.get(at) {
-        if let Ok(node) = admission.admit(node, channel, brief) {
+        let worth_asking =
+            kind != Kind::Db || admission.reason(&terms, (node, channel), brief).is_none();
+        if worth_asking && let Ok(node) = admission.admit(node, channel, brief) {
             return Some(Head { at, node, worth: worth(brief, ballot).into() });
         }
         at += 1;

@@ -1,11 +1,11 @@
 //! Space: what each volume has left for jobs, and what they reserve.
 
-use super::{Refusal, RefusalReason, Rules, sites::Site};
+use super::{Refusal, RefusalReason, Rules, sites::Site, terms};
 use crate::{
     clock::Moment,
     disk::{Disks, Space, Volume},
     job::Jobs,
-    snapshot::Snapshot,
+    snapshot::{NodeIx, Snapshot},
 };
 use hashbrown::HashMap;
 
@@ -89,6 +89,19 @@ impl Ledger {
     /// Whether there is space, counting also what starts.
     pub(super) fn beside_what_starts(&self, sites: &[Site], need: Need) -> Result<(), Refusal> {
         self.fits(sites, need, |balance| balance.taken)
+    }
+
+    /// The same for one file on a node, whatever it needs.
+    pub(super) fn terms(&self, node: NodeIx) -> terms::Space {
+        let volumes = self.of_node.get(node.as_usize()).map_or(&[][..], Vec::as_slice);
+        let rooms = || self.balances(volumes).filter_map(|it| Some((it.room?, it.taken)));
+        let knows = !volumes.is_empty() && self.balances(volumes).all(|it| it.room.is_some());
+        terms::Space {
+            blind: (!knows).then_some(self.blind_limit),
+            falling: self.balances(volumes).any(|balance| balance.falling_since.is_some()),
+            room: rooms().map(|(room, _)| room).min(),
+            left: rooms().map(|(room, taken)| room.saturating_sub(taken)).min(),
+        }
     }
 
     /// Reserves the space of a start.

@@ -113,12 +113,21 @@ impl Room {
         Err(Refusal::compared(RefusalReason::Budget, after as f64, limit))
     }
 
-    /// Whether no further compaction of a channel can start on a node, whatever its target.
-    pub(super) fn full(&self, node: NodeIx, channel: usize) -> bool {
+    /// The limit that is reached for one more file of a channel on a node, and bytes of the
+    /// largest file within the budget.
+    pub(super) fn terms(&self, node: NodeIx, channel: usize) -> (Option<RefusalReason>, u64) {
         let running = self.nodes.get(node.as_usize()).copied().unwrap_or(0);
-        self.cluster_full()
-            || running >= self.limits.per_node
-            || self.channel(node, channel).is_err()
+        let reached = self
+            .channel(node, channel)
+            .and_then(|()| within(RefusalReason::NodeLimit, running, 1, self.limits.per_node))
+            .and_then(|()| {
+                within(RefusalReason::ClusterLimit, self.cluster, 1, self.limits.cluster)
+            });
+        let budget = match (self.spent, self.limits.bytes_per_hour.checked_sub(self.spent)) {
+            (0, _) => u64::MAX,
+            (_, left) => left.unwrap_or(0),
+        };
+        (reached.err().map(|refusal| refusal.reason), budget)
     }
 
     /// Whether no further compaction can start anywhere.

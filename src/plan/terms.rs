@@ -1,0 +1,101 @@
+//! What an admission says to every shard of one queue alike.
+//!
+//! Why beside the admission, which says the same: asked of a million shards one by one, it
+//! takes twice the time that planning may. Here what does not depend on the shard is asked
+//! once, and only for reasons, without their numbers; whatever is special about a shard is
+//! left to the admission.
+
+use super::{
+    RefusalReason,
+    brief::{Brief, Own, Shape},
+};
+use crate::clock::Moment;
+
+/// The bounds that all shards of one queue share, at one state of the plan.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) now: Moment,
+    /// Whole seconds that facts count as fresh.
+    pub(super) fresh_for: u64,
+    pub(super) factor: f64,
+    pub(super) gate: Option<RefusalReason>,
+    /// Predicted bytes of the largest file that ends within the window.
+    pub(super) window: Option<f64>,
+    pub(super) space: Space,
+    /// The limit that is reached on the node, whatever the file.
+    pub(super) limit: Option<RefusalReason>,
+    /// Bytes of the largest file within the budget.
+    pub(super) budget: u64,
+    /// Whether the plan's own starts leave others for later.
+    pub(super) spread: Option<RefusalReason>,
+}
+
+/// Space for one file on a node, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Space {
+    /// The largest file that starts, where space is not known everywhere.
+    pub(super) blind: Option<u64>,
+    /// Whether space falls on one of the node's volumes.
+    pub(super) falling: bool,
+    /// What is left beside what runs; absent where no volume is known.
+    pub(super) room: Option<u64>,
+    /// What is left beside what starts too.
+    pub(super) left: Option<u64>,
+}
+
+impl Terms {
+    /// Whether no shard of the queue may start, whatever it is.
+    pub(super) const fn shut(&self) -> bool {
+        self.gate.is_some() || self.limit.is_some() || self.spread.is_some()
+    }
+
+    /// Whether a shard's facts and memory say nothing special: then [`Terms::reason`] holds.
+    pub(super) fn cover(brief: &Brief) -> bool {
+        brief.shape == Shape::Shard && brief.own == Own::Clear
+    }
+
+    /// Why a shard of which nothing special is known may not start. `other_copy` is asked
+    /// where it matters only.
+    pub(super) fn reason(
+        &self,
+        brief: &Brief,
+        other_copy: impl FnOnce() -> bool,
+    ) -> Option<RefusalReason> {
+        let age = self.now.unix().saturating_sub(brief.measured_at.unix());
+        if brief.measured_at == Moment::default() || age > self.fresh_for {
+            return Some(RefusalReason::Stale);
+        }
+        if self.gate.is_some() {
+            return self.gate;
+        }
+        let file = brief.file.get();
+        if let Some(largest) = self.window
+            && brief.predicted.get().or(file).is_some_and(|bytes| bytes as f64 > largest)
+        {
+            return Some(RefusalReason::WouldNotFitWindow);
+        }
+        if let Some(blind) = self.space.blind
+            && file.is_none_or(|file| file > blind)
+        {
+            return Some(RefusalReason::UnknownDisk);
+        }
+        let peak = super::admission::peak(brief, self.factor);
+        let over = |room: Option<u64>| room.is_some_and(|room| peak.is_none_or(|it| it > room));
+        if self.space.falling || over(self.space.room) {
+            return Some(RefusalReason::Headroom);
+        }
+        if other_copy() {
+            return Some(RefusalReason::OtherCopyRunning);
+        }
+        if self.limit.is_some() {
+            return self.limit;
+        }
+        if file.unwrap_or(0) > self.budget {
+            return Some(RefusalReason::Budget);
+        }
+        if over(self.space.left) {
+            return Some(RefusalReason::Headroom);
+        }
+        self.spread
+    }
+}
