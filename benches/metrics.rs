@@ -84,6 +84,8 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         status: status_rx,
         about: Arc::new(About::default()),
         config: config_rx,
+        counts: watch::channel(Arc::default()).1,
+        takeovers: watch::channel(Arc::default()).1,
         registry,
         orders: mpsc::channel(1).0,
         allow: Allow::default(),

@@ -1,8 +1,8 @@
 //! recliner sees a whole CouchDB cluster from outside, scores every database shard and
 //! view index for compaction, and tells Prometheus what waits, what could be freed, and why.
 //!
-//! This page is for whoever changes the program; the README is for whoever runs it. This
-//! version advises: nothing it does starts a compaction.
+//! In enforce mode it runs the compactions too. This page is for whoever changes the program;
+//! the README is for whoever runs it.
 //!
 //! # Words
 //!
@@ -16,6 +16,8 @@
 //! | miss | why one channel does not take a target | [`score`] |
 //! | queue | a channel's waiting targets on one node, bounded, best first | [`queue`] |
 //! | plan | where each target stands, what would start now, and one refusal for all else | [`plan`] |
+//! | job | a compaction or index build that runs, whoever started it | [`job`] |
+//! | outcome | how a job ended, with bytes before and after | [`memory::Outcome`] |
 //! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`] |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
 //! | predicted | the size after a compaction; [`estimate`] states the rule and its error | [`estimate`] |
@@ -28,9 +30,17 @@
 //!      │  own addresses, typed answers      │ (each task watches its part)
 //!      v                                    v
 //!  inventory ──observations──> scanner ──snapshot──> planner ──plan──┬──> http: metrics, API,
-//!  (stages of a sweep,         (tables of            (score, queues: │        page, probes
-//!   the poll of jobs)           all targets)          pure)          └──> cli: scan, explain
+//!  (stages of a sweep,         (tables of    │       (score, queues, │        page, probes
+//!   the poll of jobs)           all targets) │        plan: pure)    ├──> cli: scan, plan, explain
+//!                                            v         ^   ^         └──> enforcer ──> CouchDB
+//!  disk, pressure ─────────────────────── follower ────┘   │                 │
+//!       └──────────────────────────────── (jobs, memory) ──┘ <──"a start is coming"
+//!                                            └──> journal
 //! ```
+//!
+//! The [`enforcer`] is the only one that starts anything, and [`takeover`] the only one that
+//! changes a setting of CouchDB's. A start is kept in the [`journal`] before its request goes
+//! out; the [`follower`] sees it through to its outcome.
 //!
 //! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
 //! scrape or a request reads what was published last and never waits for CouchDB.
@@ -61,9 +71,9 @@
 //!
 //! # Invariants
 //!
-//! 1. **Advise sends GET alone.** Every request is built by [`couch::Route`], and no route
-//!    changes anything, save that `_info` makes CouchDB create the index of a view that was
-//!    never built.
+//! 1. **Advise reads and logs in, no more.** Every request is built by [`couch::Route`]; those
+//!    that change something are sent by [`enforcer`] and [`takeover`] alone, in enforce mode, save
+//!    that `_info` makes CouchDB create the index of a view that was never built.
 //! 2. **A name reaches CouchDB whole or not at all.** What a URL would fold into another path
 //!    is [`couch::Unaddressable`] and never sent.
 //! 3. **No request goes out with a login that was refused.** One request proves it, at start

@@ -3,7 +3,7 @@
 //! Owns what is changed of a node's configuration for that, and the record of it: the
 //! channel's `concurrency` is "0" as long as this program enforces in its place. Never
 //! compacts anything, and never touches a value that is not its own. The service runs the
-//! [`Task`], the command `restore-smoosh` calls [`restore`].
+//! [`Task`], the command `restore-smoosh` calls [`restore()`].
 //!
 //! Everything on a node is set until the node restarts and never written to its files
 //! (`X-Couch-Persist: false`), the "0" and the [`Mark`] beside it alike: a restart of

@@ -16,7 +16,18 @@ use std::{
 use tokio::{net::TcpListener, task::JoinSet};
 
 /// Shorter than one would set it for a CouchDB: a newcomer wants to see numbers move.
-const CONFIG: &str = "scan: {interval: 10s}\npoll: 1s\ncouchdb: {cold_reads_per_second: off}\n";
+/// It enforces: nothing there can come to harm.
+const CONFIG: &str = "mode: enforce
+scan: {interval: 10s}
+poll: 1s
+limits: {wait: 10s}
+couchdb: {cold_reads_per_second: off}
+headroom:
+  volumes:
+    - {nodes: [couchdb@sim-1.local], available: 40GB}
+    - {nodes: [couchdb@sim-2.local], available: 40GB}
+    - {nodes: [couchdb@sim-3.local], available: 40GB}
+";
 
 pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let world = demo_config();

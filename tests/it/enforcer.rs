@@ -60,12 +60,17 @@ impl Chain {
     ) -> Self {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let urls = urls_of(world).couchdb_urls.iter().map(|url| url.parse().unwrap()).collect();
+        let urls = urls_of(world)
+            .couchdb_urls
+            .iter()
+            .map(|url| url.parse().expect("an address"))
+            .collect();
         let mut couchdb = couch::Settings::new(urls);
-        couchdb.login = Login::password("admin", "secret").unwrap();
+        couchdb.login = Login::password("admin", "secret").expect("a login");
         let transport = Transport::InProcess(cluster.by_host());
-        let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
-        let (client, task) = Client::connect(couchdb, transport, metrics).unwrap();
+        let metrics = Metrics::register(&prometheus::Registry::new()).expect("the registry is new");
+        let (client, task) =
+            Client::connect(couchdb, transport, metrics).expect("the settings are sound");
         tasks.spawn(task.run(stop.clone()));
 
         let http = HttpSettings {
@@ -166,7 +171,7 @@ struct Scene {
 impl Scene {
     fn new(world: Config) -> Self {
         let clock = Clock::anchored(START);
-        let cluster = Cluster::new(world.clone(), 1, clock).unwrap();
+        let cluster = Cluster::new(world.clone(), 1, clock).expect("the cluster is sound");
         Self { world, cluster, clock, keeper: Fleeting::default(), most: (0, 0) }
     }
 
@@ -193,7 +198,7 @@ impl Scene {
         }
     }
 
-    /// Paths that were POSTed and their number, but for logins.
+    /// Paths that were sent by POST and their number, but for logins.
     fn posts(&self) -> BTreeMap<String, usize> {
         let mut posts = BTreeMap::new();
         for exchange in self.cluster.wire() {

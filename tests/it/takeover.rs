@@ -20,8 +20,9 @@ struct Connected {
 }
 
 fn connect(settings: Settings, transport: Transport) -> Connected {
-    let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
-    let (client, task) = Client::connect(settings, transport, metrics).unwrap();
+    let metrics = Metrics::register(&prometheus::Registry::new()).expect("the registry is new");
+    let (client, task) =
+        Client::connect(settings, transport, metrics).expect("the settings are sound");
     let mut tasks = JoinSet::new();
     tasks.spawn(task.run(CancellationToken::new()));
     Connected { client, _tasks: tasks }
@@ -32,11 +33,9 @@ struct Running {
     handle: takeover::Handle,
     stop: CancellationToken,
     tasks: JoinSet<()>,
-    _senders: (
-        watch::Sender<Arc<dyn Hands>>,
-        watch::Sender<Arc<takeover::Settings>>,
-        watch::Sender<Arc<Snapshot>>,
-    ),
+    _hands: watch::Sender<Arc<dyn Hands>>,
+    _settings: watch::Sender<Arc<takeover::Settings>>,
+    _snapshots: watch::Sender<Arc<Snapshot>>,
 }
 
 impl Running {
@@ -63,7 +62,7 @@ impl Running {
             takeover::Task::new(clock, hands_rx, ledger, settings_rx, snapshots_rx);
         let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
         tasks.spawn(task.run(stop.clone()));
-        Self { handle, stop, tasks, _senders: (hands, settings, snapshots) }
+        Self { handle, stop, tasks, _hands: hands, _settings: settings, _snapshots: snapshots }
     }
 
     /// Waits until every node is as wanted.
@@ -76,7 +75,7 @@ impl Running {
     async fn stop(mut self) {
         self.stop.cancel();
         let ended = time::timeout(Duration::from_secs(60), self.tasks.join_next()).await;
-        ended.expect("it ends").expect("there is one").unwrap();
+        ended.expect("it ends").expect("there is one").expect("it did not panic");
     }
 }
 
@@ -89,7 +88,8 @@ async fn told(client: &Client, names: &[String], channel: &str) -> Vec<BTreeMap<
     let mut told = Vec::new();
     for name in names {
         for section in [format!("smoosh.{channel}"), takeover::SECTION.to_owned()] {
-            let mut section = client.config_section(name, &section).await.unwrap();
+            let mut section =
+                client.config_section(name, &section).await.expect("the node answers");
             section.retain(|key, _| key == "concurrency" || key.contains(channel));
             told.push(section);
         }
@@ -109,14 +109,14 @@ async fn taken_and_given_back(client: &Client, names: &[String], channel: &str) 
     }
     running.stop().await;
     assert_eq!(told(client, names, channel).await, before);
-    assert_eq!(ledger.taken().await.unwrap(), []);
+    assert_eq!(ledger.taken().await.expect("it can be read"), []);
 
     // A process that is killed leaves it; the command gives it back by the marks alone.
     let mut killed = Running::start(client, Fleeting::default(), names, channel);
     killed.until(all_taken).await;
     killed.tasks.abort_all();
     for name in names {
-        let restored = restore(client, name).await.unwrap();
+        let restored = restore(client, name).await.expect("the node answers");
         assert!(restored.iter().any(|it| it.channel == channel && it.was_stopped), "{restored:?}");
     }
     assert_eq!(told(client, names, channel).await, before);
