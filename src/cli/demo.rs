@@ -21,6 +21,16 @@ const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
 limits: {wait: 10s}
+smoosh:
+  mode: takeover
+  takeover:
+    - index_cleanup
+    - ratio_dbs
+    - ratio_views
+    - slack_dbs
+    - slack_views
+    - upgrade_dbs
+    - upgrade_views
 couchdb: {cold_reads_per_second: off}
 headroom:
   volumes:

@@ -23,7 +23,7 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
         let by = if row["owner"] == "other" { "by others" } else { "" };
         let result = [text(&row["result"]).replace('_', " "), by.to_owned(), text(&row["why"])];
         table.add_row([
-            text(&row["ended_at"]),
+            short(&text(&row["ended_at"])),
             took.map_or_else(String::new, |took| humantime::format_duration(took).to_string()),
             bytes(row["before_bytes"].as_u64()),
             bytes(row["after_bytes"].as_u64()),
@@ -62,6 +62,11 @@ pub(in crate::cli) fn events(rows: &[Value], width: u16) -> String {
         ]);
     }
     lines(&table)
+}
+
+/// A moment without its year and its zone, which is UTC throughout.
+fn short(moment: &str) -> String {
+    moment.get(5..19).map_or_else(|| moment.to_owned(), |short| short.replace('T', " "))
 }
 
 /// A target by what people call it, and the channel that took it; what is no id stays.
@@ -115,7 +120,7 @@ mod tests {
         assert_eq!(
             found[1],
             [
-                "2026-11-21T00:55:30Z",
+                "11-21 00:55:30",
                 "1m 30s",
                 "10.0 MiB",
                 "1.0 MiB",
@@ -127,7 +132,7 @@ mod tests {
         assert_eq!(
             found[2],
             [
-                "2026-11-21T00:55:30Z",
+                "11-21 00:55:30",
                 "?",
                 "?",
                 "-1.0 KiB",
