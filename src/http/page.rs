@@ -68,6 +68,9 @@ fn page(state: &State) -> Markup {
                     li { a href="/api/v1/status" { "/api/v1/status" } ": what is seen, and what is not" }
                     li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most to free first" }
                     li { a href="/api/v1/queue" { "/api/v1/queue" } ": what waits, best first" }
+                    li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest does not" }
+                    li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": what runs" }
+                    li { a href="/api/v1/history" { "/api/v1/history" } ": how jobs ended" }
                     li { code { "/api/v1/explain?target=" } " a database, an id, or " code { "<db>/_design/x" } ": why it waits or does not" }
                     li { a href="/api/v1/config" { "/api/v1/config" } ": the configuration in force" }
                     li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
