@@ -14,10 +14,8 @@ use crate::{
     },
     memory::{Rest, Scope},
     plan::Plan,
-    planner,
-    report::{self, Found},
-    scanner,
-    snapshot::{Ix, TargetRef},
+    planner, scanner,
+    snapshot::TargetRef,
     target::TargetId,
 };
 use std::sync::Arc;
@@ -145,16 +143,12 @@ async fn release(
 
 /// Targets in quarantine: all, or this one if it is.
 fn quarantined(follower: &follower::Handle, plan: &Plan, only: Option<&TargetId>) -> Vec<TargetId> {
-    let only: Option<Ix> = match only.map(|id| report::find(plan, &id.to_string())) {
-        None => None,
-        Some(Found::One(ix)) => Some(ix),
-        Some(Found::Several(_) | Found::None) => return Vec::new(),
-    };
     let history = follower.history.borrow();
-    let rests = history.rests.iter().filter(|(ix, rest)| {
-        matches!(rest, Rest::Quarantined { .. }) && only.is_none_or(|only| only == **ix)
-    });
-    rests.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id)).collect()
+    let rests = history.rests.iter();
+    let held = rests.filter(|(_, rest)| matches!(rest, Rest::Quarantined { .. }));
+    held.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
+        .filter(|id| only.is_none_or(|only| only == id))
+        .collect()
 }
 
 async fn flush(
