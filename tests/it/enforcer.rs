@@ -201,10 +201,8 @@ impl Scene {
     /// Paths that were sent by POST and their number, but for logins.
     fn posts(&self) -> BTreeMap<String, usize> {
         let mut posts = BTreeMap::new();
-        for exchange in self.cluster.wire() {
-            if exchange.method != http::Method::GET && exchange.path != "/_session" {
-                *posts.entry(exchange.path).or_default() += 1;
-            }
+        for exchange in self.cluster.orders() {
+            *posts.entry(exchange.path).or_default() += 1;
         }
         posts
     }
