@@ -1,7 +1,10 @@
 //! A plan for a million targets that wait: where the limits leave room for a few, and where
 //! there is room but no space, so that every one of them is looked at.
 
+mod numbers;
+
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use numbers::mixed;
 use recliner::{
     channel::{Channels, Mode},
     clock::Moment,
@@ -16,14 +19,6 @@ use std::{hint::black_box, sync::Arc};
 
 const TARGETS: u32 = 1_000_000;
 const NOW: Moment = Moment::from_unix(1_795_222_434);
-
-/// A number that looks random and is the same in every run.
-fn mixed(seed: u64) -> u64 {
-    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
 
 /// A million copies on so many nodes, each of which the first channel takes.
 fn million(nodes: u32) -> Arc<Snapshot> {

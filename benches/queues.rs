@@ -1,7 +1,10 @@
 //! Scoring and queueing a million targets: from scratch, out again in order, and a thousand
 //! that changed.
 
+mod numbers;
+
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use numbers::mixed;
 use recliner::{
     channel::Channels,
     clock::Moment,
@@ -19,14 +22,6 @@ static ALLOCATOR: Jemalloc = Jemalloc;
 
 const TARGETS: u32 = 1_000_000;
 const NOW: Moment = Moment::from_unix(1_795_222_434);
-
-/// A number that looks random and is the same in every run.
-fn mixed(seed: u64) -> u64 {
-    let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
 
 fn facts(seed: u64) -> Facts {
     let active = (1 << 20) + mixed(seed) % (1 << 30);
