@@ -155,7 +155,8 @@ impl Tracker {
                 || place::find(&open.intent.target, tables).is_some();
             match keys.filter(|_| known) {
                 Some(keys) => {
-                    let stage = Stage::Sent { at: now, sure: false };
+                    // The process that sent it, if it did, is no more.
+                    let stage = Stage::Sent { at: open.intent.at.min(now), sure: false };
                     self.expect(&mut open, keys, stage, tables, now);
                 }
                 // Its target is not coming any more.
@@ -245,6 +246,11 @@ impl Open {
             measured: false,
             needs_upgrade: false,
         }
+    }
+
+    /// It is waited for from now on.
+    pub(super) fn waits_from(&mut self, now: Moment) {
+        self.since = now;
     }
 
     /// Whether all of its jobs ended, or it makes none.
