@@ -34,11 +34,11 @@ impl Identity {
     }
 
     /// The identity now, of a cluster that was `self`: a uuid that was not shown this time
-    /// stays known.
+    /// stays known, as its node may be the only one that is up the next time.
     #[must_use]
     pub fn followed_by(&self, now: &Self) -> Self {
-        let uuids = if now.uuids.is_empty() { &self.uuids } else { &now.uuids };
-        Self { uuids: uuids.clone(), nodes: now.nodes.clone() }
+        let uuids = self.uuids.union(&now.uuids).cloned().collect();
+        Self { uuids, nodes: now.nodes.clone() }
     }
 }
 
@@ -80,5 +80,7 @@ mod tests {
         let later = identity(&["u"], &["a"]).followed_by(&identity(&[], &["a", "b"]));
         assert_eq!(later, identity(&["u"], &["a", "b"]));
         assert_eq!(later.to_string(), "the cluster of a, b (uuid u)");
+        let other_up = later.followed_by(&identity(&["u", "v"], &["a", "b"]));
+        assert!(other_up.followed_by(&identity(&["u"], &["a"])).is(&identity(&["v"], &["b"])));
     }
 }

@@ -5,11 +5,15 @@ use crate::{
     journal::{ClaimError, Identity, Journal},
     memory::Recovered,
 };
-use std::time::Duration;
+use futures::future::join_all;
+use std::{collections::BTreeSet, time::Duration};
 use tokio::time;
 
 /// From one question who the cluster is to the next, where nobody answered.
 const AGAIN: Duration = Duration::from_secs(5);
+
+/// The longest that one node is waited for; the others tell enough.
+const WITHIN: Duration = Duration::from_secs(5);
 
 /// Claims the journal for the cluster as soon as that says who it is, and reads back what
 /// was kept. `None` where it is another cluster's: whoever waits has to end.
@@ -37,10 +41,13 @@ pub(super) async fn recover(journal: Journal, client: Client) -> Option<Recovere
     }
 }
 
+/// The uuids of all nodes that answer: each node made its own up, unless somebody set it, and
+/// which of them answers first is chance.
 async fn identity(client: &Client) -> Result<Identity, Error> {
     let (welcome, members) = (client.welcome().await?, client.membership().await?);
-    Ok(Identity {
-        uuids: welcome.uuid.into_iter().collect(),
-        nodes: members.cluster_nodes.unwrap_or_default().into_iter().collect(),
-    })
+    let nodes: BTreeSet<String> = members.cluster_nodes.unwrap_or_default().into_iter().collect();
+    let asked = nodes.iter().map(|node| time::timeout(WITHIN, client.node_welcome(node)));
+    let answered = join_all(asked).await.into_iter().filter_map(|it| it.ok()?.ok());
+    let uuids = answered.chain([welcome]).filter_map(|welcome| welcome.uuid).collect();
+    Ok(Identity { uuids, nodes })
 }

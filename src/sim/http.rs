@@ -243,7 +243,7 @@ fn routed(inner: &mut Inner, ask: Ask) -> Routed {
     match segments.as_slice() {
         ["_node", node, rest @ ..] => node::route(inner, &ask, node, rest),
         ["_db_updates"] => feed::route(inner, &ask),
-        [] => server::root(inner, &ask).into(),
+        [] => server::root(inner, &ask.node).into(),
         [first, ..] if first.starts_with('_') && inner.world.described(first).is_none() => {
             server::route(inner, &ask, &segments).into()
         }

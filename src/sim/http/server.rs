@@ -19,9 +19,9 @@ use serde_json::{Value, json as value};
 /// `_dbs_info` takes this many keys (`[chttpd] max_db_number_for_dbs_info_req`).
 const MOST_KEYS: usize = 100;
 
-/// `GET /`.
-pub(super) fn root(inner: &Inner, ask: &Ask) -> Answer {
-    let version = inner.world.node_version(&ask.node).unwrap_or(Version::V3_5_0);
+/// `GET /`, of a node.
+pub(super) fn root(inner: &Inner, node: &str) -> Answer {
+    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
     let mut features =
         vec!["access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
     if version >= (Version { major: 3, minor: 4, patch: 0 }) {
@@ -33,7 +33,7 @@ pub(super) fn root(inner: &Inner, ask: &Ask) -> Answer {
             "couchdb": "Welcome",
             "version": version.to_string(),
             "git_sha": "simulated",
-            "uuid": format!("{:032x}", inner.world.node_uuid(&ask.node)),
+            "uuid": format!("{:032x}", inner.world.node_uuid(node)),
             "features": features,
             "vendor": {"name": "recliner's simulator"},
         }),
