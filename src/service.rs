@@ -15,6 +15,7 @@ use crate::{
     clock::Clock,
     config::{self, Loaded, Problems},
     couch::{Client, ConnectError, Transport},
+    disk,
     http::{self, About, ConfigStatus, Order},
     journal::{self, Place},
     settings::Settings,
@@ -132,10 +133,11 @@ impl Service {
             journal_task.run(ended).await;
             "journal"
         });
+        let meter = Arc::new(disk::Instruments::new()?);
         let around = |client: &Client| Surroundings {
             keeper: Arc::new(journal.clone()),
             recovering: memory::recover(journal.clone(), client.clone()).boxed(),
-            measured: true,
+            meter: Some(meter),
         };
         let watch =
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;

@@ -32,5 +32,6 @@ pub use demo::demo_config;
 pub use fault::{Effect, Fault, Faults};
 pub use wire::Exchange;
 pub use world::{
-    By, Compaction, DiskUse, End, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo, World,
+    Amiss, By, Compaction, DiskUse, End, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo,
+    World,
 };

@@ -110,6 +110,14 @@ impl Catalog {
         }
     }
 
+    /// Ends the split of a database described by itself.
+    pub(super) fn end_split(&mut self, db: Db) {
+        let Db::Named(number) = db else { return };
+        if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
+            named.database.splitting = false;
+        }
+    }
+
     fn named(&self, number: u32) -> Option<&Named> {
         self.named.get(number as usize)?.as_ref()
     }

@@ -49,6 +49,9 @@ pub struct Node {
     pub version: Version,
     /// The size of its disk in bytes; `None` is without limit and never asked.
     pub disk: Option<u64>,
+    /// The volume that disk is; nodes that name the same one share it, and its size is that of
+    /// the first of them. `None`: one of its own.
+    pub volume: Option<String>,
     /// Whether a built-in compactor works through its bloated files, one at a time.
     pub smoosh: bool,
     /// Settings beyond the defaults, as (section, key, value).
@@ -63,6 +66,7 @@ impl Node {
             name: name.to_owned(),
             version: Version::V3_5_0,
             disk: None,
+            volume: None,
             smoosh: false,
             settings: Vec::new(),
         }

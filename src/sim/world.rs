@@ -16,7 +16,7 @@ mod smoosh;
 mod truth;
 mod updates;
 
-pub use chronicle::{By, Compaction, End};
+pub use chronicle::{Amiss, By, Compaction, End};
 pub(super) use database::{Gone, Known, Mapped};
 pub use truth::{DiskUse, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
 pub(super) use updates::{Happened, Type, Update, WRITE_DELAY};

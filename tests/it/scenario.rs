@@ -1,13 +1,21 @@
-//! Simulated clusters enforced over hours and days: what was compacted and when, as one
-//! text, and a judge that reads the wire and the world's own record alone.
+//! Simulated clusters over hours and days: what was compacted and when, as one text, and a
+//! judge. Each is played twice, in advise first, where nothing may be sent.
 
 pub(crate) mod judge;
+mod smoosh;
+mod space;
+mod timeline;
+mod times;
+mod troubles;
 
-use crate::support::{A, B, Rig, nodes, small};
-use judge::timeline;
-use recliner::sim::{Config, Database, Node};
+use crate::support::{A, B, C, Rig, START, nodes, small};
+use recliner::{
+    channel::Mode,
+    clock::Moment,
+    sim::{Config, Database, Design, Node},
+};
 use std::time::Duration;
-use tokio::time::sleep;
+use timeline::timeline;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -18,79 +26,119 @@ fn bloated(name: &str, mb: u64) -> Database {
     Database { q: 1, n: 1, docs: mb * 1_000, bloat: 4.0, ..Database::new(name) }
 }
 
-fn on(database: Database, node: &str) -> Database {
+fn on(node: &str, database: Database) -> Database {
     Database { placed_on: vec![node.to_owned()], ..database }
 }
 
-const ENFORCE: &str = "mode: enforce\nscan: {interval: 10m}\npoll: 5s\n";
-
-/// Space enough on every node.
-const ROOM: &str = "headroom: {volumes: [{nodes: [couchdb@sim-1.local], available: 1TB}, {nodes: [couchdb@sim-2.local], available: 1TB}, {nodes: [couchdb@sim-3.local], available: 1TB}]}\n";
-
-fn roomy() -> String {
-    format!("{ENFORCE}{ROOM}")
+/// A cluster of this node alone: days of it are cheap.
+fn alone(node: Node) -> Config {
+    Config { nodes: vec![node], ..nodes() }
 }
 
-#[tokio::test(start_paused = true)]
-async fn in_advise_nothing_is_sent_however_much_waits() {
-    let world = nodes().with(bloated("orders", 500)).with(bloated("users", 300));
-    let mut rig = Rig::new(world, "scan: {interval: 10m}\n");
-    rig.sweep().await;
-    sleep(6 * HOUR).await;
-    assert_eq!(rig.cluster.orders(), []);
+/// Looks as often as an operator would have it.
+const PACE: &str = "scan: {interval: 10m}\npoll: 5s\n";
+
+/// Space enough on every node.
+fn roomy() -> String {
+    format!("{PACE}{}", volumes(&[(&[A, B, C], "available: 100TB")]))
+}
+
+/// Volumes: the nodes on each, and where its free space is known from.
+fn volumes(all: &[(&[&str], &str)]) -> String {
+    let each = all.iter().map(|(nodes, free)| {
+        let nodes: Vec<String> = nodes.iter().map(|node| format!("\"{node}\"")).collect();
+        format!("{{nodes: [{}], {free}}}", nodes.join(", "))
+    });
+    format!("headroom: {{volumes: [{}]}}\n", each.collect::<Vec<_>>().join(", "))
+}
+
+/// The free space of a node's own disk, as a Prometheus would tell.
+fn measured(node: &str) -> String {
+    format!("prometheus: {{url: \"http://prometheus:9090\", query: \"{node}\"}}")
+}
+
+/// Plays a scene, from the usual moment on.
+async fn played(world: Config, yaml: &str, scene: impl AsyncFn(&mut Rig)) -> String {
+    played_from(START, world, yaml, scene).await
+}
+
+/// Plays a scene in advise, then enforced, and tells what happened the second time.
+async fn played_from(
+    start: Moment,
+    world: Config,
+    yaml: &str,
+    scene: impl AsyncFn(&mut Rig),
+) -> String {
+    let mut told = String::new();
+    for mode in [Mode::Advise, Mode::Enforce] {
+        let mut rig = Rig::in_mode(mode, start, world.clone(), yaml);
+        scene(&mut rig).await;
+        told = timeline(&rig.record());
+    }
+    told
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_compacted_one_careful_start_at_a_time() {
     let world = nodes()
-        .with(on(bloated("orders", 2_000), A))
-        .with(on(bloated("users", 1_000), A))
-        .with(on(bloated("logs", 500), B))
+        .with(on(A, bloated("orders", 2_000)))
+        .with(on(A, bloated("users", 1_000)))
+        .with(on(B, bloated("logs", 500)))
         .with(small("quiet", 5_000));
-    let rig = Rig::new(world, &roomy());
-    sleep(HOUR).await;
-    insta::assert_snapshot!(timeline(&rig.cluster));
+    let told = played(world, &roomy(), async |rig| rig.pass(HOUR).await).await;
+    insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
 async fn copies_of_a_range_are_compacted_one_after_the_other() {
     let world = nodes().with(Database { n: 3, ..bloated("orders", 1_000) });
-    let rig = Rig::new(world, &roomy());
-    sleep(2 * HOUR).await;
-    insta::assert_snapshot!(timeline(&rig.cluster));
+    let told = played(world, &roomy(), async |rig| rig.pass(HOUR).await).await;
+    insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_does_not_fit_waits_and_one_that_does_goes() {
-    let disk = |name: &str| Node { disk: Some(13_000_000_000), ..Node::new(name) };
-    let world = Config { nodes: vec![disk(A)], ..nodes() }
-        .with(on(bloated("huge", 2_000), A))
-        .with(on(bloated("small", 200), A));
-    // 13 GB hold 8.8 GB of files; the huge one's peak of 4.4 GB does not fit above a tenth.
-    let yaml = format!("{ENFORCE}headroom: {{volumes: [{{nodes: [\"{A}\"], available: 4GB}}]}}\n");
-    let rig = Rig::new(world, &yaml);
-    sleep(2 * HOUR).await;
-    insta::assert_snapshot!(timeline(&rig.cluster));
+async fn a_full_house_keeps_to_its_limits() {
+    let mut world = nodes();
+    for (at, node) in [A, B, C, A, B, C, A, B, C].into_iter().enumerate() {
+        world = world.with(on(node, bloated(&format!("db{at}"), 500 + 100 * at as u64)));
+    }
+    let yaml = roomy() + "limits: {per_node: 1, cluster: 2, wait: 10s, bytes_per_hour: 20GB}\n";
+    let told = played(world, &yaml, async |rig| {
+        rig.pass(5 * MINUTE).await;
+        rig.note_refusals();
+        rig.pass(2 * HOUR).await;
+    })
+    .await;
+    insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn outside_its_window_nothing_starts() {
-    // The test begins at 03:00 UTC on a Saturday.
-    let yaml = format!(
-        "{ENFORCE}{ROOM}channels:\n  - {{name: nightly, kind: db, priority: ratio, windows: [{{days: [mon-sun], from: \"05:00\", to: \"06:00\", zone: UTC}}]}}\n"
-    );
-    let world = nodes().with(on(bloated("orders", 500), A)).with(on(bloated("users", 400), A));
-    let rig = Rig::new(world, &yaml);
-    sleep(24 * HOUR).await;
-    insta::assert_snapshot!(timeline(&rig.cluster));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_restarts_loses_its_job_and_gets_it_again() {
-    let world = nodes().with(on(bloated("orders", 10_000), A));
-    let rig = Rig::new(world, &roomy());
-    sleep(2 * MINUTE).await;
-    rig.cluster.faults().restart(A);
-    sleep(2 * HOUR).await;
-    insta::assert_snapshot!(timeline(&rig.cluster));
+async fn views_go_copy_by_copy_where_couchdb_can_and_never_while_they_are_built() {
+    let design = |name: &str| Design { bytes_per_doc: 2_000, bloat: 6.0, ..Design::new(name) };
+    let behind = Design { built: 0.2, views: vec!["late".into()], ..design("late") };
+    let database = |name: &str, q, designs| Database {
+        q,
+        n: 3,
+        docs: 200_000,
+        bloat: 1.1,
+        designs,
+        stale_index_bytes: 0,
+        ..Database::new(name)
+    };
+    let world = nodes()
+        .with(database("orders", 1, vec![design("by_date"), behind]))
+        .with(database("users", 2, vec![design("by_name")]));
+    let whole = roomy() + "views: {enforce: all}\nlimits: {per_node: 3}\n";
+    let told = played(world, &roomy(), async |rig| {
+        rig.pass(20 * MINUTE).await;
+        rig.note_refusals();
+        rig.note("the index that is behind is built");
+        rig.cluster.world(|world| world.build("orders", "late"));
+        rig.pass(40 * MINUTE).await;
+        rig.note("whole design documents may be compacted");
+        rig.reconfigure(&whole);
+        rig.pass(HOUR).await;
+    })
+    .await;
+    insta::assert_snapshot!(told);
 }

@@ -4,23 +4,38 @@
 //! Owns no expectation of its own but one: whatever a test does, advise sends nothing but GET
 //! and its login, and enforce keeps every law of [`crate::scenario::judge`].
 
-use crate::scenario::judge;
+pub(crate) mod notebook;
+
+use crate::scenario::judge::{self, Life, Record};
+use futures::{FutureExt as _, future::BoxFuture};
+use notebook::Notebook;
 use recliner::{
     channel::Mode,
     clock::{Clock, Moment},
     config::{self, Flags},
     couch::Transport,
+    disk::{Measured, Meter, Source, Space},
     facts::Facts,
+    memory::Recovered,
     plan::Plan,
     scanner::{Command, Status},
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
     sim::{Cluster, Config, Database, Exchange},
     snapshot::{Node, TargetRef},
+    takeover,
     target::{Kind, State},
 };
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
-use tokio::time;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const A: &str = "couchdb@sim-1.local";
@@ -28,7 +43,7 @@ pub(crate) const B: &str = "couchdb@sim-2.local";
 pub(crate) const C: &str = "couchdb@sim-3.local";
 pub(crate) const NODES: [&str; 3] = [A, B, C];
 
-/// Wall time at the start of every test.
+/// Wall time at the start of every test, but for those that say another.
 pub(crate) const START: Moment = Moment::from_unix(1_795_230_000);
 
 /// Sweeps when told, and not while a test looks away.
@@ -37,14 +52,27 @@ pub(crate) const ON_DEMAND: &str = "scan: {interval: 24h}\n";
 /// An hour of paused time: longer than anything that ends.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Client, scanner and planner over a simulated cluster.
+/// From one look of the judge at the plan to the next.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// A process over a simulated cluster: what a service runs but for its web server, its
+/// journal a [`Notebook`].
 pub(crate) struct Rig {
     pub(crate) cluster: Cluster,
     pub(crate) watch: Watch,
+    pub(crate) notebook: Notebook,
+    /// How smoosh stands, where all of a service runs.
+    pub(crate) smoosh: Option<takeover::Handle>,
+    ledger: takeover::Fleeting,
+    clock: Clock,
+    set_by: &'static AtomicI64,
+    /// Whether all of a service runs, or what sees alone.
+    whole: bool,
     settings: Settings,
     flags: Flags,
     tasks: Tasks,
     stop: CancellationToken,
+    record: Record,
 }
 
 /// Three nodes of 3.5.0 with one administrator and no databases.
@@ -57,6 +85,9 @@ pub(crate) fn small(name: &str, docs: u64) -> Database {
     Database { q: 1, docs, ..Database::new(name) }
 }
 
+/// What is running of one life of a process.
+type Running = (Watch, Option<takeover::Handle>, Tasks, CancellationToken);
+
 impl Rig {
     /// Over a cluster like this, as its administrator.
     pub(crate) fn new(world: Config, yaml: &str) -> Self {
@@ -65,31 +96,49 @@ impl Rig {
 
     /// The same with another login.
     pub(crate) fn with_login(world: Config, yaml: &str, user: &str, password: &str) -> Self {
-        let flags = Flags {
-            couchdb_username: Some(user.to_owned()),
-            env_password: Some(password.into()),
-            ..urls_of(&world)
-        };
+        let flags = login(urls_of(&world), user, password);
         Self::with_flags(world, yaml, flags)
     }
 
     /// The same with flags of one's own.
     pub(crate) fn with_flags(world: Config, yaml: &str, flags: Flags) -> Self {
+        Self::beginning(START, world, yaml, flags, false)
+    }
+
+    /// The same, in a mode whatever the file says, and from another moment on.
+    pub(crate) fn in_mode(mode: Mode, start: Moment, world: Config, yaml: &str) -> Self {
+        let flags = Flags { mode: Some(mode.label().to_owned()), ..urls_of(&world) };
+        Self::beginning(start, world, yaml, login(flags, "admin", "secret"), true)
+    }
+
+    fn beginning(start: Moment, world: Config, yaml: &str, flags: Flags, whole: bool) -> Self {
         // What the command installs before anything else; a second time does nothing.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let clock = Clock::anchored(START);
+        let set_by: &'static AtomicI64 = Box::leak(Box::default());
+        let clock = Clock::adjustable(start, set_by);
         let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
         let settings = load(&flags, yaml);
-        let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
-        let transport = Transport::InProcess(cluster.by_host());
-        let registry = prometheus::Registry::new();
-        let enforces = settings.mode == Mode::Enforce;
-        let around = |_: &_| if enforces { Surroundings::fleeting() } else { Surroundings::none() };
-        let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)
-            .expect("the settings are sound");
-        // In advise it is there as well, and must do nothing.
-        watch.enforce(&mut tasks);
-        Self { cluster, watch, settings, flags, tasks, stop }
+        let notebook = Notebook::of(&cluster);
+        let ledger = takeover::Fleeting::default();
+        let whole = whole || settings.mode == Mode::Enforce;
+        let (watch, smoosh, tasks, stop) =
+            run(&cluster, &settings, clock, &notebook, whole.then_some(&ledger));
+        let record = Record::beginning(start, &settings);
+        Self {
+            cluster,
+            watch,
+            notebook,
+            smoosh,
+            ledger,
+            clock,
+            set_by,
+            whole,
+            settings,
+            flags,
+            tasks,
+            stop,
+            record,
+        }
     }
 
     /// Takes over another configuration file.
@@ -99,6 +148,100 @@ impl Rig {
             .reconfigure(&self.settings, &new, &mut self.tasks)
             .expect("the settings are sound");
         self.settings = new;
+        self.lives(false);
+    }
+
+    /// The process is killed, and starts anew after as long.
+    pub(crate) async fn dies_for(&mut self, span: Duration) {
+        self.tasks = Tasks::new();
+        self.stop.cancel();
+        time::sleep(span).await;
+        self.starts_anew();
+    }
+
+    /// The process is told to stop, and ends.
+    pub(crate) async fn stops(&mut self) {
+        self.stop.cancel();
+        let ended = async { while self.tasks.next_ended().await.is_some() {} };
+        time::timeout(HOUR, ended).await.expect("it ends");
+    }
+
+    fn starts_anew(&mut self) {
+        let ledger = self.whole.then_some(&self.ledger);
+        (self.watch, self.smoosh, self.tasks, self.stop) =
+            run(&self.cluster, &self.settings, self.clock, &self.notebook, ledger);
+        self.lives(true);
+    }
+
+    fn lives(&mut self, new_process: bool) {
+        let settings = self.settings.clone();
+        self.record.lives.push(Life { from: self.cluster.elapsed(), settings, new_process });
+    }
+
+    /// Sets the process's clock forward or back, by seconds. CouchDB's stay as they are.
+    pub(crate) fn sets_clock(&mut self, by: i64) {
+        let sum = self.set_by.load(Ordering::Relaxed) + by;
+        self.set_by.store(sum, Ordering::Relaxed);
+        self.record.clock.push((self.cluster.elapsed(), sum));
+    }
+
+    /// An operator lets every target go that failed too often.
+    pub(crate) async fn releases(&mut self) {
+        self.record.released.push(self.cluster.elapsed());
+        self.watch.follower.release(None).await.expect("it is kept");
+    }
+
+    /// Lets time pass; the judge looks at the plan each minute.
+    pub(crate) async fn pass(&mut self, span: Duration) {
+        let end = Instant::now() + span;
+        while Instant::now() < end {
+            time::sleep_until(end.min(Instant::now() + LOOK)).await;
+            let plan = Arc::clone(&self.watch.planner.plan.borrow());
+            let undecided = judge::undecided(&plan);
+            assert!(undecided.is_empty(), "\n{}", undecided.join("\n"));
+        }
+    }
+
+    /// Everything the judge reads, as it is now.
+    pub(crate) fn record(&self) -> Record {
+        Record {
+            orders: self.cluster.orders(),
+            compactions: self.cluster.world(|world| world.compactions()),
+            kept: self.notebook.entries(),
+            now: self.cluster.elapsed(),
+            ..self.record.clone()
+        }
+    }
+
+    /// Writes a line into the timeline.
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
+        self.record.notes.push((self.cluster.elapsed(), text.into()));
+    }
+
+    /// Writes into the timeline why what waits does not start, with how many do.
+    pub(crate) fn note_refusals(&mut self) {
+        let plan = Arc::clone(&self.watch.planner.plan.borrow());
+        let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+        for (reason, count) in plan.candidates.iter().flat_map(|counts| counts.reasons()) {
+            *refused.entry(reason.label().to_owned()).or_default() += count;
+        }
+        self.note_counts("refused", refused);
+    }
+
+    /// Writes into the timeline how many jobs ended how, by the journal.
+    pub(crate) fn note_outcomes(&mut self) {
+        let mut ended: BTreeMap<String, u64> = BTreeMap::new();
+        for outcome in self.notebook.kept().recent {
+            let what = format!("{} {}", outcome.owner.label(), outcome.ending.label());
+            *ended.entry(what).or_default() += 1;
+        }
+        self.note_counts("ended", ended);
+    }
+
+    fn note_counts(&mut self, what: &str, counts: BTreeMap<String, u64>) {
+        let all: Vec<String> = counts.iter().map(|(of, count)| format!("{of} {count}")).collect();
+        let all = if all.is_empty() { "nothing".to_owned() } else { all.join(", ") };
+        self.note(format!("{what}: {all}"));
     }
 
     /// Sweeps once more and answers with the plan that follows from it.
@@ -143,6 +286,56 @@ impl Rig {
     }
 }
 
+/// What of a service sees and, with a ledger, all that measures and acts. In advise the
+/// tasks that act are there as well, and must do nothing.
+fn run(
+    cluster: &Cluster,
+    settings: &Settings,
+    clock: Clock,
+    notebook: &Notebook,
+    ledger: Option<&takeover::Fleeting>,
+) -> Running {
+    let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+    let transport = Transport::InProcess(cluster.by_host());
+    let registry = prometheus::Registry::new();
+    let recovered: Recovered = notebook.recovered(clock.now());
+    let around = |_: &_| Surroundings {
+        keeper: Arc::new(notebook.clone()),
+        recovering: std::future::ready(Some(recovered)).boxed(),
+        meter: ledger.map(|_| Arc::new(Disks(cluster.clone())) as Arc<dyn Meter>),
+    };
+    let watch = Watch::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
+        .expect("the settings are sound");
+    watch.enforce(&mut tasks);
+    let smoosh = ledger.map(|ledger| watch.take_over(Arc::new(ledger.clone()), &mut tasks));
+    (watch, smoosh, tasks, stop)
+}
+
+/// The world's disks, as a Prometheus would tell of them: its query is the node's name.
+#[derive(Debug)]
+struct Disks(Cluster);
+
+impl Meter for Disks {
+    fn measure(
+        &self,
+        source: &Source,
+        now: Moment,
+    ) -> BoxFuture<'static, Result<Measured, String>> {
+        let available = match source {
+            Source::Fixed(available) => Some(*available),
+            Source::Prometheus { query, .. } => {
+                self.0.world(|world| world.disk(query)).and_then(|disk| disk.available())
+            }
+            Source::Local(_) => None,
+        };
+        let measured = available.map(|available| Measured {
+            space: Space { available, size: None, at: now },
+            device: None,
+        });
+        std::future::ready(measured.ok_or_else(|| "it has no end".to_owned())).boxed()
+    }
+}
+
 impl Drop for Rig {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -156,9 +349,13 @@ impl Drop for Rig {
             assert!(other.is_empty(), "advise reads and logs in, no more: {other:?}");
             return;
         }
-        let breaches = judge::breaches(&self.cluster, &self.settings);
+        let breaches = judge::breaches(&self.record());
         assert!(breaches.is_empty(), "\n{}", breaches.join("\n"));
     }
+}
+
+fn login(flags: Flags, user: &str, password: &str) -> Flags {
+    Flags { couchdb_username: Some(user.to_owned()), env_password: Some(password.into()), ..flags }
 }
 
 /// The nodes' addresses, as a process is given them.

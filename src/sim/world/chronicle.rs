@@ -21,6 +21,17 @@ pub enum By {
     Smoosh,
 }
 
+/// A state in which a node or a file should be left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amiss {
+    /// The node was in maintenance.
+    Maintenance,
+    /// The shard was being split.
+    Splitting,
+    /// The index was being built.
+    Building,
+}
+
 /// One compaction of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compaction {
@@ -44,6 +55,10 @@ pub struct Compaction {
     pub available: Option<u64>,
     /// Bytes it was going to take beside what it had, before writes that come meanwhile.
     pub needed: u64,
+    /// Bytes that other compactions on that disk were still going to take.
+    pub promised: u64,
+    /// What should have kept anybody from it.
+    pub amiss: Vec<Amiss>,
     /// Bytes of the file before.
     pub before: u64,
     /// Its end, once it has come.

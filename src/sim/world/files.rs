@@ -98,6 +98,16 @@ impl World {
         }
     }
 
+    /// Gives the split of a database up: its source stays as it was, its targets go.
+    pub fn end_split(&mut self, db: &str) {
+        let Some(db) = self.catalog.find(db) else { return };
+        let targets = self.split_targets(db);
+        for slot in &mut self.extra {
+            slot.take_if(|extra| targets.contains(&extra.name));
+        }
+        self.catalog.end_split(db);
+    }
+
     /// The files that the first range of a database is split into.
     pub(super) fn split_targets(&self, db: Db) -> [String; 2] {
         let whole = range_at(self.catalog.ranges(db), 0);

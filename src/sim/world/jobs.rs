@@ -5,7 +5,7 @@
 //! process, as CouchDB does.
 
 use super::{
-    By, Compaction, End, StartError, Task, TaskKind, World,
+    Amiss, By, Compaction, End, StartError, Task, TaskKind, World,
     files::File,
     index::{Built, index_place},
 };
@@ -97,6 +97,12 @@ impl Job {
             What::Index(_) => times(data, done),
             What::Build(_) => 0,
         }
+    }
+
+    /// Bytes of temporary files that are still to come at `now`.
+    fn to_come(&self, what: What, now: Duration) -> u64 {
+        let (data, meta) = self.bytes;
+        data.saturating_add(meta).saturating_sub(self.temporary(what, now))
     }
 }
 
@@ -233,10 +239,39 @@ impl World {
             }),
             available: self.available(node),
             needed,
+            promised: self.promised(node),
+            amiss: self.amiss(key, node),
             before: self.bytes_of(key),
             end: None,
         };
         self.chronicle.began(key, compaction);
+    }
+
+    /// Bytes that compactions on a node's disk are still going to take.
+    fn promised(&self, node: u32) -> u64 {
+        let sharing = self.sharing(node);
+        let there = |key: &JobKey| self.node_of(key.file).is_some_and(|it| sharing.contains(&it));
+        let jobs = self.jobs.iter().filter(|(key, _)| there(key));
+        jobs.map(|(key, job)| job.to_come(key.what, self.now)).fold(0, u64::saturating_add)
+    }
+
+    /// What should keep anybody from starting a compaction now.
+    fn amiss(&self, key: JobKey, node: u32) -> Vec<Amiss> {
+        let name = self.nodes.get(node as usize).map_or("", |state| &state.node.name);
+        let maintenance = self.setting(name, "couchdb", "maintenance_mode") == Some("true");
+        let file = self.name_of(key.file).unwrap_or_default();
+        let splits =
+            self.split_jobs().iter().any(|split| split.node == *name && split.source == file);
+        let builds = match key.what {
+            What::Index(place) => self.building_to(key.file, place).is_some(),
+            What::Shard | What::Build(_) => false,
+        };
+        let all = [
+            (maintenance, Amiss::Maintenance),
+            (splits, Amiss::Splitting),
+            (builds, Amiss::Building),
+        ];
+        all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
     }
 
     fn note_end(&mut self, key: JobKey, swapped: bool) {
@@ -344,6 +379,22 @@ impl World {
                 self.leave_temporary(key, &job);
                 self.note_end(key, false);
             }
+        }
+    }
+
+    /// Lets every job on a node stand still from now on, until the node restarts.
+    pub fn stall(&mut self, node: &str) {
+        let Some(place) = self.place(node) else { return };
+        let here: Vec<JobKey> =
+            self.jobs.keys().copied().filter(|key| self.node_of(key.file) == Some(place)).collect();
+        for key in here {
+            let Some(mut job) = self.jobs.remove(&key) else { continue };
+            self.ends.remove(&(job.ends, key));
+            job.from = job.done(self.now);
+            job.began = self.now;
+            job.ends = Duration::MAX / 4;
+            self.ends.insert((job.ends, key));
+            self.jobs.insert(key, job);
         }
     }
 

@@ -132,11 +132,14 @@ impl World {
     /// fails at once; its temporary files stay.
     pub fn set_disk_full(&mut self, node: &str, on: bool) {
         let Some(place) = self.place(node) else { return };
-        if let Some(state) = self.state_mut(node) {
-            state.disk_full = on;
+        let sharing = self.sharing(place);
+        for place in &sharing {
+            if let Some(state) = self.nodes.get_mut(*place as usize) {
+                state.disk_full = on;
+            }
         }
         if on {
-            self.drop_jobs(|key| key.file.node() == Some(place));
+            self.drop_jobs(|key| key.file.node().is_some_and(|node| sharing.contains(&node)));
         }
     }
 
@@ -191,13 +194,29 @@ impl World {
         removed
     }
 
+    /// The nodes whose files lie on the disk of this one, itself among them.
+    pub(super) fn sharing(&self, node: u32) -> Vec<u32> {
+        let volume = |state: &NodeState| state.node.volume.clone();
+        let own = self.nodes.get(node as usize).and_then(volume);
+        let shares =
+            |at: u32, state: &NodeState| at == node || own.is_some() && volume(state) == own;
+        let places = (0..).zip(&self.nodes).filter(|(at, state)| shares(*at, state));
+        places.map(|(at, _)| at).collect()
+    }
+
+    /// The size of a node's disk; `None`: without limit.
+    fn disk_size(&self, node: u32) -> Option<u64> {
+        let first = self.sharing(node).first().copied()?;
+        self.nodes.get(first as usize)?.node.disk
+    }
+
     /// Free bytes of a node's disk; `None`: without limit, and nothing was added up.
     pub(super) fn available(&self, node: u32) -> Option<u64> {
         let state = self.nodes.get(node as usize)?;
         if state.disk_full {
             return Some(0);
         }
-        state.node.disk?;
+        self.disk_size(node)?;
         self.disk_of(node).available()
     }
 
@@ -209,6 +228,19 @@ impl World {
     }
 
     fn disk_of(&self, node: u32) -> DiskUse {
+        let (mut files, mut temporary) = (0_u64, 0_u64);
+        for node in self.sharing(node) {
+            files = files.saturating_add(self.files_size(node));
+            temporary = temporary.saturating_add(self.temporary(node));
+        }
+        let full = self.nodes.get(node as usize).is_some_and(|state| state.disk_full);
+        let capacity =
+            if full { Some(files.saturating_add(temporary)) } else { self.disk_size(node) };
+        DiskUse { capacity, files, temporary }
+    }
+
+    /// Bytes of a node's databases and indexes.
+    fn files_size(&self, node: u32) -> u64 {
         let mut files = 0_u64;
         let mut add = |bytes: u64| files = files.saturating_add(bytes);
         for file in self.files_of(node) {
@@ -220,14 +252,6 @@ impl World {
                 }
             }
         }
-        let temporary = self.temporary(node);
-        let state = self.nodes.get(node as usize);
-        let full = state.is_some_and(|state| state.disk_full);
-        let capacity = if full {
-            Some(files.saturating_add(temporary))
-        } else {
-            state.and_then(|state| state.node.disk)
-        };
-        DiskUse { capacity, files, temporary }
+        files
     }
 }

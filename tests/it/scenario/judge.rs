@@ -1,87 +1,218 @@
-//! The judge: reads the wire and the simulated world's own record of compactions, and
-//! nothing that recliner says of itself.
+//! The judge: reads the wire, the simulated world's own record of compactions and the journal,
+//! and nothing that recliner says of itself otherwise.
+//!
+//! Each law is a function of a [`Record`] alone, so that wrong histories can be made by hand
+//! to see that it is found broken.
 
+mod journal;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+use crate::support::notebook::Entry;
+use percent_encoding::percent_decode_str;
 use recliner::{
     clock::Moment,
+    plan::Plan,
+    report::{Planned, Wanted},
     settings::Settings,
-    sim::{By, Cluster, Compaction},
-    target::ShardName,
+    sim::{Compaction, Exchange},
 };
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-/// Everything that must not have happened, in sentences.
-pub(crate) fn breaches(cluster: &Cluster, settings: &Settings) -> Vec<String> {
-    let (posts, compactions) = (cluster.orders(), compactions(cluster));
-    let mut broken = Vec::new();
-    for post in &posts {
-        if !may_be_sent(&post.path) {
-            broken.push(format!("{} was sent", post.path));
-        }
-        if post.status == 202 && !post.path.ends_with("/_view_cleanup") {
-            let began = compactions.iter().any(|it| it.began == post.at && it.by == By::Request);
-            if !began {
-                broken.push(format!("{} at {:?} started what ran already", post.path, post.at));
-            }
+/// What was in force from a moment on.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    /// From when, since the cluster's start.
+    pub(crate) from: Duration,
+    pub(crate) settings: Settings,
+    /// Whether a new process began, rather than other settings.
+    pub(crate) new_process: bool,
+}
+
+/// Everything there is to judge by. Times are since the cluster's start.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    /// Wall time at the cluster's start.
+    pub(crate) start: Moment,
+    pub(crate) now: Duration,
+    /// What was asked of CouchDB that is more than reading.
+    pub(crate) orders: Vec<Exchange>,
+    pub(crate) compactions: Vec<Compaction>,
+    pub(crate) kept: Vec<Entry>,
+    pub(crate) lives: Vec<Life>,
+    /// By how many seconds recliner's clock was ahead, from when on.
+    pub(crate) clock: Vec<(Duration, i64)>,
+    /// When an operator released what was quarantined.
+    pub(crate) released: Vec<Duration>,
+    /// What a scenario says of itself.
+    pub(crate) notes: Vec<(Duration, String)>,
+}
+
+impl Record {
+    /// Of a cluster and a process that begin now.
+    pub(crate) fn beginning(start: Moment, settings: &Settings) -> Self {
+        let settings = settings.clone();
+        Self {
+            start,
+            now: Duration::ZERO,
+            orders: Vec::new(),
+            compactions: Vec::new(),
+            kept: Vec::new(),
+            lives: vec![Life { from: Duration::ZERO, settings, new_process: true }],
+            clock: Vec::new(),
+            released: Vec::new(),
+            notes: Vec::new(),
         }
     }
-    let limits = &settings.limits;
-    for one in compactions.iter().filter(|it| it.by == By::Request) {
-        let mut law = |kept: bool, what: &str| {
-            if !kept {
-                broken.push(format!("{what}: {one:?}"));
+
+    /// The settings in force at a time.
+    fn settings(&self, at: Duration) -> &Settings {
+        let life = self.lives.iter().rev().find(|life| life.from <= at);
+        &life.or_else(|| self.lives.first()).expect("something was in force").settings
+    }
+
+    /// What recliner's clock said at a time.
+    fn wall(&self, at: Duration) -> Moment {
+        let ahead = self.clock.iter().rev().find(|(from, _)| *from <= at).map_or(0, |(_, by)| *by);
+        Moment::from_unix(self.start.plus(at).unix().saturating_add_signed(ahead))
+    }
+
+    /// Every request to compact, with what it asked for, and its place among the orders.
+    fn starts(&self) -> impl Iterator<Item = (usize, &Exchange, Asked)> {
+        let orders = self.orders.iter().enumerate();
+        orders.filter_map(|(at, order)| Some((at, order, Asked::of(order)?)))
+    }
+
+    /// The compactions that a request started.
+    fn begun<'a>(&'a self, order: &Exchange, asked: &Asked) -> Vec<&'a Compaction> {
+        let at = order.at;
+        self.compactions.iter().filter(|it| it.began == at && asked.means(it)).collect()
+    }
+}
+
+/// What a request asks to compact, or to clean up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Asked {
+    /// One file: the shard, or the index of a design document.
+    File { node: String, shard: String, ddoc: Option<String> },
+    /// Every copy of an index.
+    Whole { db: String, ddoc: String },
+    /// The files that no design document names.
+    Cleanup { db: String },
+}
+
+impl Asked {
+    fn of(order: &Exchange) -> Option<Self> {
+        if order.method != http::Method::POST {
+            return None;
+        }
+        let parts: Vec<String> = order
+            .path
+            .trim_start_matches('/')
+            .split('/')
+            .map(|part| percent_decode_str(part).decode_utf8_lossy().into_owned())
+            .collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let id = |name: &str| format!("_design/{name}");
+        Some(match *parts {
+            ["_node", node, shard, "_compact"] if shard.starts_with("shards/") => {
+                Self::File { node: node.into(), shard: shard.into(), ddoc: None }
             }
-        };
-        law(one.beside < limits.per_node, "more jobs on the node than its limit");
-        law(one.beside_in_cluster < limits.cluster, "more jobs in the cluster than its limit");
-        law(!(limits.one_copy_of_a_range && one.other_copy), "two copies of a range at a time");
-        let room = one.available.is_none_or(|free| one.needed <= free);
-        law(room, "no space at that instant");
-        let full = one.available.is_some() && one.end.is_some_and(|end| !end.swapped);
-        law(!full, "it ended with nothing swapped");
+            ["_node", node, shard, "_compact", name] if shard.starts_with("shards/") => {
+                Self::File { node: node.into(), shard: shard.into(), ddoc: Some(id(name)) }
+            }
+            [db, "_compact", name] => Self::Whole { db: db.into(), ddoc: id(name) },
+            [db, "_view_cleanup"] => Self::Cleanup { db: db.into() },
+            _ => return None,
+        })
+    }
+
+    /// Whether a compaction is of what was asked for.
+    fn means(&self, one: &Compaction) -> bool {
+        match self {
+            Self::File { node, shard, ddoc } => {
+                (&one.node, &one.shard, &one.ddoc) == (node, shard, ddoc)
+            }
+            Self::Whole { db, ddoc } => {
+                let of = recliner::target::ShardName::split(&one.shard);
+                of.is_some_and(|of| of.db == *db) && one.ddoc.as_ref() == Some(ddoc)
+            }
+            Self::Cleanup { .. } => false,
+        }
+    }
+}
+
+/// Everything that must not have happened, in sentences.
+pub(crate) fn breaches(record: &Record) -> Vec<String> {
+    let mut broken = unasked_for(record);
+    broken.extend(limits::breaches(record));
+    broken.extend(journal::breaches(record));
+    broken
+}
+
+/// Requests that are never to be sent, and those that came to nothing.
+fn unasked_for(record: &Record) -> Vec<String> {
+    let mut broken = Vec::new();
+    for order in &record.orders {
+        let may = Asked::of(order).is_some() || is_takeover(record, order);
+        if !may {
+            broken.push(format!("{} {} was sent", order.method, order.path));
+        }
+    }
+    for (_, order, asked) in record.starts() {
+        let starts = order.status == 202 && !matches!(asked, Asked::Cleanup { .. });
+        if starts && record.begun(order, &asked).is_empty() {
+            broken.push(format!("{} at {:?} started what ran already", order.path, order.at));
+        }
     }
     broken
 }
 
-/// What enforcing may send: one copy at a time, whole design documents, cleanups.
-fn may_be_sent(path: &str) -> bool {
-    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    match *parts {
-        [_, "_view_cleanup"] | [_, "_compact", _] => true,
-        ["_node", _, shard, "_compact"] | ["_node", _, shard, "_compact", _] => !shard.is_empty(),
-        _ => false,
+/// Whether a request takes a channel of smoosh that is to be taken over, or gives it back.
+fn is_takeover(record: &Record, order: &Exchange) -> bool {
+    let ours = |channel: &str| {
+        let lives = record.lives.iter();
+        lives.flat_map(|life| &life.settings.smoosh.takeover).any(|name| name == channel)
+    };
+    let written = order.method == http::Method::PUT || order.method == http::Method::DELETE;
+    let parts: Vec<&str> = order.path.trim_start_matches('/').split('/').collect();
+    let channel = match *parts {
+        ["_node", _, "_config", section, "concurrency"] => section.strip_prefix("smoosh."),
+        ["_node", _, "_config", "recliner", key] => {
+            key.strip_prefix("smoosh.").and_then(|key| key.strip_suffix(".concurrency"))
+        }
+        _ => None,
+    };
+    written && channel.is_some_and(ours)
+}
+
+/// Queued targets that `/api/v1/plan` does not decide exactly once, in sentences.
+pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
+    let shown = Planned::of(plan, Wanted { limit: usize::MAX, ..Wanted::default() });
+    let mut decided: BTreeMap<&str, usize> = BTreeMap::new();
+    let starts = shown.starts.iter().map(|line| line.id.as_str());
+    for id in starts.chain(shown.refused.iter().map(|line| line.id.as_str())) {
+        *decided.entry(id).or_default() += 1;
     }
-}
-
-fn compactions(cluster: &Cluster) -> Vec<Compaction> {
-    cluster.world(|world| world.compactions())
-}
-
-/// What was compacted, one line each: when it began, where, what, its size before and
-/// after, how long it took, and who started it where that was not recliner.
-pub(crate) fn timeline(cluster: &Cluster) -> String {
-    let start = Moment::from_unix(cluster.wall().unix() - cluster.elapsed().as_secs());
-    let mut text = String::new();
-    for one in compactions(cluster) {
-        let at = start.plus(one.began).rfc3339();
-        let node = one.node.split(['@', '.']).nth(1).unwrap_or(&one.node).to_owned();
-        let what = ShardName::split(&one.shard)
-            .map_or_else(|| one.shard.clone(), |shard| format!("{} {}", shard.db, shard.range));
-        let ddoc = one.ddoc.as_deref().map(|ddoc| format!(" {ddoc}")).unwrap_or_default();
-        let end = one.end.map_or_else(
-            || "runs".to_owned(),
-            |end| {
-                let took = Duration::from_secs(end.at.saturating_sub(one.began).as_secs());
-                let swapped = if end.swapped { "" } else { ", not swapped" };
-                let took = humantime::format_duration(took);
-                format!("{} -> {} MB in {took}{swapped}", mb(one.before), mb(end.after))
-            },
-        );
-        let by = if one.by == By::Smoosh { " (smoosh)" } else { "" };
-        text += &format!("{at} {node} {what}{ddoc}: {end}{by}\n");
+    let mut broken: Vec<String> = decided
+        .iter()
+        .filter(|(_, times)| **times != 1)
+        .map(|(id, times)| format!("{id} is decided {times} times"))
+        .collect();
+    for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
+        for ix in queue.waiting.iter() {
+            let id = plan.snapshot.target(*ix).map(|target| target.id().to_string());
+            if !id.as_ref().is_some_and(|id| decided.contains_key(id.as_str())) {
+                broken.push(format!("{id:?} waits and is not decided"));
+            }
+        }
+        let all = counts.starts + counts.reasons().map(|(_, count)| count).sum::<u64>();
+        let gone_on_with = plan.conditions.history.rounds.len() as u64;
+        let waiting = queue.waiting.len() as u64;
+        if !(waiting..=waiting + gone_on_with).contains(&all) {
+            broken.push(format!("{all} are counted where {waiting} wait: {counts:?}"));
+        }
     }
-    text
-}
-
-fn mb(bytes: u64) -> u64 {
-    bytes / 1_000_000
+    broken
 }

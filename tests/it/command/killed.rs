@@ -1,0 +1,355 @@
+//! The whole process, enforcing and with smoosh taken over, killed at any moment and started
+//! anew: judged from the wire, from the cluster's truth, and from what its journal holds.
+
+use super::{NODES, PASSWORD, PATIENCE, Site};
+use recliner::{
+    clock::{Clock, Moment},
+    journal::{Directory, EventsQuery, HistoryQuery, Settings, Task, What},
+    memory::{Ending, Outcome, Owner},
+    sim::{By, Config, Database, Role, User},
+    takeover::SECTION,
+};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+use tokio::{
+    process::{Child, Command},
+    sync::watch,
+    task::JoinSet,
+    time,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How often it is killed.
+const LIVES: usize = 30;
+
+/// Databases of one range and three copies, so many targets that no life is idle.
+const DATABASES: usize = 40;
+
+const TARGETS: usize = DATABASES * NODES.len();
+
+/// Every file is bloated, no one writes: what was compacted once gives no cause for more.
+fn world() -> Config {
+    let mut config = Config::new(&NODES);
+    for at in 0..DATABASES {
+        let name = format!("db{at:02}");
+        config =
+            config.with(Database { q: 1, n: 3, docs: 2_000, bloat: 10.0, ..Database::new(&name) });
+    }
+    config.users =
+        vec![User { name: "adm".into(), password: PASSWORD.into(), role: Role::ServerAdmin }];
+    // Two megabytes a file: about a second each.
+    config.compaction_rate = 2_000_000;
+    config
+}
+
+/// Nothing but the limits holds a start back, however slow this machine is.
+fn yaml() -> String {
+    let nodes = NODES.map(|node| format!("\"{node}\"")).join(", ");
+    format!(
+        "mode: enforce
+poll: 1s
+limits: {{per_node: 3, cluster: 9, wait: 0s}}
+headroom: {{volumes: [{{nodes: [{nodes}], available: 1TB}}]}}
+pressure: {{probe_latency: {{high: 1h, low: 30m}}}}
+channels: [{{name: ratio_dbs, kind: db, priority: ratio, min_priority: 2.0, concurrency: 3}}]
+smoosh: {{mode: takeover, takeover: [ratio_dbs]}}
+"
+    )
+}
+
+/// Numbers without end, the same each time for the same seed (splitmix64).
+fn luck(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+}
+
+/// What all lives logged: shown where the test fails.
+struct Log<'a>(&'a Path);
+
+impl Log<'_> {
+    fn read(&self) -> String {
+        fs::read_to_string(self.0.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Log<'_> {
+    #[expect(clippy::print_stdout, reason = "a test that fails says why")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.read();
+            let end: Vec<&str> = log.lines().rev().take(60).collect();
+            println!("{}", end.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        }
+    }
+}
+
+/// One life of the process.
+struct Life(Child);
+
+impl Life {
+    fn begin(site: &Site, dir: &Path) -> Self {
+        let log = File::options().create(true).append(true).open(dir.join("log"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+        command.args(["serve", "--web.listen-address", "127.0.0.1:0"]);
+        command.args(["--config.file", "recliner.yml", "--storage.path", "data"]);
+        command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
+        command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
+        command.current_dir(dir).stdin(Stdio::null()).kill_on_drop(true);
+        command.stderr(log.expect("it can be written"));
+        Self(command.spawn().expect("it runs"))
+    }
+
+    /// SIGKILL: nothing of it runs on.
+    async fn kill(mut self) {
+        assert_eq!(self.0.try_wait().expect("it can be asked"), None, "it did not end by itself");
+        time::timeout(PATIENCE, self.0.kill()).await.expect("in time").expect("it is killed");
+    }
+
+    /// SIGTERM: it ends well.
+    async fn stop(mut self) {
+        let pid = self.0.id().expect("it runs").to_string();
+        let told = std::process::Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.expect("kill runs").success());
+        let ended = time::timeout(PATIENCE, self.0.wait()).await.expect("it ends in time");
+        assert_eq!(ended.expect("it ends").code(), Some(0));
+    }
+}
+
+/// Waits for something, without caring how long it takes.
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let waits = async {
+        while !done().await {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = time::timeout(2 * PATIENCE, waits).await;
+    assert!(waited.is_ok(), "never {what}");
+}
+
+/// What a journal holds.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Starts and their ends, by target and node, in their order; an end is `None`.
+    told: BTreeMap<(String, String), Vec<Option<Moment>>>,
+    outcomes: Vec<Outcome>,
+}
+
+/// Reads a copy of the journal, as it was left; none where none was made yet.
+async fn kept(dir: &Path) -> Option<Kept> {
+    let file = dir.join("data/journal.redb");
+    if !file.exists() {
+        return None;
+    }
+    let copy = tempfile::tempdir().expect("it can be made");
+    fs::copy(file, copy.path().join("journal.redb")).expect("it can be copied");
+    let (_settings, settings) = watch::channel(Settings::default());
+    let opened = Task::open(Directory::new(copy.path()), Clock::System, settings);
+    let (task, journal) = opened.unwrap_or_else(|why| panic!("the journal opens: {why}"));
+    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    tasks.spawn(task.run(stop.clone()));
+    let events = EventsQuery { types: vec![], since: Some(0), limit: usize::MAX };
+    let events = journal.events(events).await.expect("it can be read").entries;
+    let history = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
+    let history = journal.history(history).await.expect("it can be read").entries;
+    let mut kept = Kept::default();
+    for (_, event) in events {
+        let (key, start) = match event.what {
+            What::Started { target, node, .. } => ((target, node), Some(event.at)),
+            What::Finished { target, node, .. } | What::NotStarted { target, node, .. } => {
+                ((target, node), None)
+            }
+            What::Suspended { .. }
+            | What::Resumed { .. }
+            | What::Quarantined { .. }
+            | What::Released { .. }
+            | What::TakenOver(_)
+            | What::Restored(_) => continue,
+        };
+        kept.told.entry((key.0.to_string(), key.1)).or_default().push(start);
+    }
+    kept.outcomes = history.into_iter().map(|(_, outcome)| outcome).collect();
+    stop.cancel();
+    while tasks.join_next().await.is_some() {}
+    Some(kept)
+}
+
+impl Site {
+    /// What was asked to be compacted, as ids of targets with their nodes, and when.
+    fn sent(&self) -> Vec<((String, String), Moment)> {
+        let start = self.cluster.wall().unix() - self.cluster.elapsed().as_secs();
+        let orders = self.cluster.orders().into_iter();
+        let posts = orders.filter(|order| order.method == http::Method::POST);
+        posts
+            .map(|order| {
+                let parts: Vec<&str> = order.path.trim_start_matches('/').split('/').collect();
+                let ["_node", node, shard, "_compact"] = *parts else {
+                    panic!("{} was sent", order.path);
+                };
+                let id = format!("db:{node}/{shard}");
+                let id: recliner::target::TargetId = id.parse().expect("it is a shard's");
+                let at = start + order.at.as_secs() + 1;
+                let node = percent_encoding::percent_decode_str(node).decode_utf8_lossy();
+                ((id.to_string(), node.into_owned()), Moment::from_unix(at))
+            })
+            .collect()
+    }
+
+    /// The concurrency of the channel that is taken over, and whether it is marked, by node.
+    fn settings(&self) -> Vec<(Option<String>, bool)> {
+        self.cluster.world(|world| {
+            let each = NODES.iter().map(|node| {
+                let value = world.setting(node, "smoosh.ratio_dbs", "concurrency");
+                (value.map(str::to_owned), world.section(node, SECTION).is_some())
+            });
+            each.collect()
+        })
+    }
+
+    /// What must hold whenever the process was just killed.
+    fn check(&self, kept: Option<&Kept>) {
+        let sent = self.sent();
+        let once: BTreeSet<_> = sent.iter().map(|(key, _)| key).collect();
+        assert_eq!(once.len(), sent.len(), "none is sent twice: {sent:#?}");
+        let compactions = self.cluster.world(|world| world.compactions());
+        assert!(compactions.iter().all(|one| one.by == By::Request && !one.other_copy));
+        assert_eq!(compactions.len(), sent.len(), "each started one");
+        for (key, at) in &sent {
+            let told = kept.and_then(|kept| kept.told.get(key));
+            let before = told.is_some_and(|it| it.iter().flatten().any(|start| start <= at));
+            assert!(before, "{key:?} was sent at {at:?} and not kept before: {told:?}");
+        }
+        for (key, told) in kept.iter().flat_map(|kept| &kept.told) {
+            let turns =
+                told.iter().enumerate().all(|(at, it)| it.is_some() == at.is_multiple_of(2));
+            assert!(turns, "{key:?} begins and ends in turn: {told:?}");
+        }
+        for (value, marked) in self.settings() {
+            assert!(value.as_deref() != Some("0") || marked, "what is stopped is marked");
+        }
+    }
+}
+
+/// What smoosh is set to before anything is taken: kept in the files, until a restart, not.
+fn set(site: &Site) -> Vec<(Option<String>, bool)> {
+    site.cluster.world(|world| {
+        world.set(NODES[0], "smoosh.ratio_dbs", "concurrency", "2");
+        world.set_until_restart(NODES[1], "smoosh.ratio_dbs", "concurrency", "7");
+    });
+    site.settings()
+}
+
+#[tokio::test]
+async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
+    let seed = std::env::var("RECLINER_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| Clock::System.now().unix());
+    println!("RECLINER_TEST_SEED={seed} has it happen again, as far as this machine is as fast");
+    let mut luck = luck(seed);
+    let mut below = |most: u8| luck().to_le_bytes()[7] % most;
+    let site = Site::open(world()).await;
+    let before = set(&site);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let log = Log(dir);
+    fs::write(dir.join("recliner.yml"), yaml()).unwrap();
+
+    let (mut lives, mut taken) = (0, false);
+    while lives < LIVES && site.sent().len() < TARGETS {
+        let life = Life::begin(&site, dir);
+        if below(5) == 0 {
+            time::sleep(Duration::from_millis(u64::from(below(250)) * 2)).await;
+        } else {
+            let wanted = site.cluster.orders().len() + 1 + usize::from(below(6));
+            until("sent anything", async || {
+                site.cluster.orders().len() >= wanted || site.sent().len() == TARGETS
+            })
+            .await;
+            let while_it_goes_on = [0, below(5), below(50)][usize::from(below(3))];
+            time::sleep(Duration::from_millis(u64::from(while_it_goes_on))).await;
+        }
+        life.kill().await;
+        lives += 1;
+        site.check(kept(dir).await.as_ref());
+        let stopped = site.settings().iter().all(|(value, _)| value.as_deref() == Some("0"));
+        assert!(stopped || !taken, "what is taken over stays so: {:?}", site.settings());
+        taken |= stopped;
+    }
+    println!("killed {lives} times, {} of {TARGETS} compactions were begun", site.sent().len());
+
+    let life = Life::begin(&site, dir);
+    to_its_end(&log).await;
+    life.stop().await;
+    assert_eq!(site.settings(), before, "given back, and no mark is left");
+    let kept = kept(dir).await.expect("there is a journal");
+    site.check(Some(&kept));
+    assert_eq!(site.sent().len(), TARGETS);
+    assert!(kept.told.values().all(|told| told.len().is_multiple_of(2)), "nothing is open");
+    let mut freed = BTreeMap::new();
+    for outcome in &kept.outcomes {
+        assert_eq!(outcome.owner, Owner::Recliner, "it knows its own: {outcome:?}");
+        match outcome.ending {
+            Ending::Freed => *freed.entry(outcome.target.to_string()).or_insert(0) += 1,
+            // Kept, and killed before it was sent.
+            Ending::Lost => {}
+            Ending::NothingFreed | Ending::Grew | Ending::Failed => panic!("{outcome:?}"),
+        }
+    }
+    assert_eq!(freed.len(), TARGETS, "each has its outcome");
+    assert!(freed.values().all(|times| *times == 1), "one each: {freed:?}");
+
+    // Once more, to be given back by the command alone.
+    let life = Life::begin(&site, dir);
+    until("taken over", async || {
+        site.settings().iter().all(|(value, marked)| *marked && value.as_deref() == Some("0"))
+    })
+    .await;
+    life.kill().await;
+    let ran = site.run(&["restore-smoosh"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(site.settings(), before);
+    let log = log.read();
+    assert!(!log.contains("panicked") && !log.contains(PASSWORD), "{log}");
+}
+
+/// Waits until every target has its outcome, and looks at the plan meanwhile.
+async fn to_its_end(log: &Log<'_>) {
+    let _again = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
+    let address = || {
+        let log = log.read();
+        let last = log.lines().rev().find_map(|line| line.split_once("address=")).map(|it| it.1);
+        last.and_then(|rest| rest.split_whitespace().next()).map(ToOwned::to_owned)
+    };
+    let get = async |path: &str| -> Option<Value> {
+        let answer = http.get(format!("http://{}/api/v1/{path}", address()?)).send().await.ok()?;
+        let answer: Value = serde_json::from_str(&answer.text().await.ok()?).ok()?;
+        Some(answer["data"].clone())
+    };
+    let ids = |lines: &Value| -> Vec<String> {
+        let lines = lines.as_array().cloned().unwrap_or_default();
+        lines.iter().filter_map(|line| line["id"].as_str().map(ToOwned::to_owned)).collect()
+    };
+    until("over", async || {
+        time::sleep(Duration::from_millis(50)).await;
+        let Some(plan) = get("plan?limit=1000").await else { return false };
+        let decided = [ids(&plan["starts"]), ids(&plan["refused"])].concat();
+        let once: BTreeSet<&String> = decided.iter().collect();
+        assert_eq!(once.len(), decided.len(), "decided once each: {plan}");
+        let refused = plan["refused"].as_array().map(|lines| lines.len() as u64);
+        assert_eq!(refused, plan["total"].as_u64(), "each of them");
+        let Some(history) = get("history?result=freed&limit=1000").await else { return false };
+        history["outcomes"].as_array().is_some_and(|all| all.len() >= TARGETS)
+    })
+    .await;
+}

@@ -1,0 +1,170 @@
+//! Whether the journal tells all that happened, once, and as it was.
+
+use super::{Asked, Record};
+use crate::support::notebook::Entry;
+use recliner::{
+    memory::{Change, Ending, Intent, IntentKey, Outcome},
+    target::{Kind, ShardName, TargetId},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// A job that ended this long ago has its outcome; with it, a poll.
+const NOTICED: Duration = Duration::from_secs(180);
+
+/// One start as the journal tells of it.
+pub(super) struct Chapter<'a> {
+    pub(super) intent: &'a Intent,
+    /// When it was kept, and how many orders CouchDB had been given by then.
+    begins: &'a Entry,
+    /// The same of its end, with the outcome unless it was withdrawn.
+    ends: Option<(&'a Entry, Option<&'a Outcome>)>,
+}
+
+impl Chapter<'_> {
+    /// Whether this order, with its number, is of this start: its intent was kept before, and
+    /// its end after.
+    pub(super) fn has(&self, at: usize, asked: &Asked) -> bool {
+        let before = self.begins.orders <= at;
+        let after = self.ends.is_none_or(|(entry, _)| entry.orders > at);
+        before && after && is_of(self.intent, asked)
+    }
+}
+
+/// Whether a start is what was asked for.
+fn is_of(intent: &Intent, asked: &Asked) -> bool {
+    // A target's name has its instance's suffix.
+    let of = |name: &str, db: &str| name.split('.').next() == Some(db);
+    match asked {
+        Asked::File { node, shard, ddoc } => {
+            intent.node == *node && intent.shard.as_deref() == Some(shard) && intent.design == *ddoc
+        }
+        Asked::Whole { db, ddoc } => {
+            intent.shard.is_none()
+                && intent.design.as_ref() == Some(ddoc)
+                && matches!(&intent.target, TargetId::View { db: name, .. } if of(name, db))
+        }
+        Asked::Cleanup { db } => {
+            matches!(&intent.target, TargetId::Cleanup { db: name } if of(name, db))
+        }
+    }
+}
+
+/// The starts of a journal in their order, and what is wrong with how they follow each other.
+pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
+    let (mut chapters, mut broken) = (Vec::<Chapter<'_>>::new(), Vec::new());
+    let mut open: BTreeMap<IntentKey, usize> = BTreeMap::new();
+    for entry in &record.kept {
+        match &entry.change {
+            Change::Intended(intent) => {
+                if open.insert(intent.key(), chapters.len()).is_some() {
+                    broken.push(format!("{} was begun while it was open", intent.target));
+                }
+                chapters.push(Chapter { intent, begins: entry, ends: None });
+            }
+            Change::Ended { outcome, closes: Some(key) } => match open.remove(key) {
+                Some(at) => chapters[at].ends = Some((entry, Some(outcome))),
+                None => broken.push(format!("{} ended and was not open", outcome.target)),
+            },
+            // What could not be kept is withdrawn all the same.
+            Change::Withdrawn(key) => {
+                if let Some(at) = open.remove(key) {
+                    chapters[at].ends = Some((entry, None));
+                }
+            }
+            Change::Ended { closes: None, .. }
+            | Change::Remember(..)
+            | Change::Suspend(..)
+            | Change::Calibrate(_) => {}
+        }
+    }
+    (chapters, broken)
+}
+
+/// What the journal leaves out, tells twice or tells wrongly.
+pub(super) fn breaches(record: &Record) -> Vec<String> {
+    let (chapters, mut broken) = chapters(record);
+    let mut asked_for = vec![Vec::new(); chapters.len()];
+    for (at, order, asked) in record.starts() {
+        match chapters.iter().position(|chapter| chapter.has(at, &asked)) {
+            Some(chapter) => asked_for[chapter].push((order, asked)),
+            None => broken.push(format!("{} was sent and not kept before", order.path)),
+        }
+    }
+    for (chapter, orders) in chapters.iter().zip(&asked_for) {
+        let target = &chapter.intent.target;
+        let ending = chapter.ends.map(|(_, outcome)| outcome.map(|outcome| outcome.ending));
+        let (order, asked) = match orders.as_slice() {
+            [] => {
+                // The request never went out: nothing can have come of it.
+                if let Some(Some(ending)) = ending.filter(|it| *it != Some(Ending::Lost)) {
+                    broken.push(format!("{target} was never sent and ended: {ending:?}"));
+                }
+                continue;
+            }
+            [(order, asked)] => (order, asked),
+            several => {
+                broken.push(format!("{target} was sent {} times", several.len()));
+                continue;
+            }
+        };
+        let begun = record.begun(order, asked);
+        let over = begun.iter().map(|it| it.end.map(|end| end.at)).max().flatten();
+        let running = begun.iter().any(|it| it.end.is_none());
+        let poll = record.settings(order.at).poll;
+        let noticed = over.unwrap_or(order.at) + NOTICED + poll < record.now;
+        if ending.is_none() && noticed && !running {
+            broken.push(format!("{target} ended at {over:?} and has no outcome"));
+        }
+        let [one] = begun.as_slice() else { continue };
+        let said = match ending.flatten() {
+            Some(Ending::Freed | Ending::NothingFreed | Ending::Grew) => Some(true),
+            Some(Ending::Failed) => Some(false),
+            Some(Ending::Lost) | None => None,
+        };
+        // Of most copies of a view nobody can tell.
+        let truth = one.end.map(|end| end.swapped).filter(|_| target.kind() == Kind::Db);
+        // Between two polls, one that somebody else starts is taken for the one before it.
+        let another = record.compactions.iter().any(|other| {
+            let same =
+                (&other.node, &other.shard, &other.ddoc) == (&one.node, &one.shard, &one.ddoc);
+            let after =
+                one.end.is_some_and(|end| (end.at..=end.at + 2 * poll).contains(&other.began));
+            same && after
+        });
+        if said.zip(truth).is_some_and(|(said, truth)| said != truth) && !another {
+            broken.push(format!("{target} is said to have ended {ending:?}, and did not: {one:?}"));
+        }
+    }
+    broken.extend(told_twice(record));
+    broken
+}
+
+/// Files with more outcomes than compactions.
+fn told_twice(record: &Record) -> Vec<String> {
+    let mut told: BTreeMap<(String, String), i64> = BTreeMap::new();
+    for entry in &record.kept {
+        if let Change::Ended { outcome, .. } = &entry.change
+            && let TargetId::Db { node, shard } = &outcome.target
+            && outcome.ending != Ending::Lost
+        {
+            *told.entry((node.clone(), shard.clone())).or_default() += 1;
+        }
+    }
+    for one in record.compactions.iter().filter(|it| it.ddoc.is_none()) {
+        *told.entry((one.node.clone(), one.shard.clone())).or_default() -= 1;
+    }
+    // A refusal is an outcome without a compaction.
+    for (_, order, asked) in record.starts() {
+        if let Asked::File { node, shard, ddoc: None } = asked
+            && order.status != 202
+        {
+            *told.entry((node, shard)).or_default() -= 1;
+        }
+    }
+    let more = told.into_iter().filter(|(_, count)| *count > 0);
+    more.map(|((node, shard), count)| {
+        let name = ShardName::split(&shard).map_or(shard.as_str(), |it| it.db);
+        format!("{count} outcomes too many of {name} on {node}")
+    })
+    .collect()
+}

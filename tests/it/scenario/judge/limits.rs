@@ -1,0 +1,165 @@
+//! What may run beside what, where, when and how soon again.
+
+use super::{Asked, Record, journal};
+use recliner::{
+    sim::{Amiss, Compaction, Exchange},
+    window,
+};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A file that grew by less than this part since its last compaction gives no cause for
+/// another.
+const GREW: f64 = 1.25;
+
+/// A compaction that a request of recliner's started.
+struct Start<'a> {
+    order: &'a Exchange,
+    whole: bool,
+    one: &'a Compaction,
+    /// The channel it was started for.
+    channel: Option<&'a str>,
+}
+
+/// Breaches of limits, in sentences.
+pub(super) fn breaches(record: &Record) -> Vec<String> {
+    let chapters = journal::chapters(record).0;
+    let mut starts: Vec<Start<'_>> = Vec::new();
+    for (at, order, asked) in record.starts() {
+        let whole = matches!(asked, Asked::Whole { .. });
+        let chapter = chapters.iter().find(|chapter| chapter.has(at, &asked));
+        let channel = chapter.map(|chapter| chapter.intent.channel.as_str());
+        let begun = record.begun(order, &asked).into_iter();
+        starts.extend(begun.map(|one| Start { order, whole, one, channel }));
+    }
+    let mut broken = Vec::new();
+    for start in &starts {
+        for what in [
+            beside(record, start),
+            in_channel(record, start, &starts),
+            space(record, start),
+            amiss(start),
+            window_shut(record, start),
+            too_soon(record, start, &starts),
+            without_cause(record, start),
+            too_many_bytes(record, start, &starts),
+        ] {
+            broken.extend(what.map(|what| format!("{what}: {:?}", start.one)));
+        }
+    }
+    broken
+}
+
+/// Jobs beside it, whoever started them. All files of a whole view begin at once, and were
+/// counted together before.
+fn beside(record: &Record, start: &Start<'_>) -> Option<String> {
+    let limits = &record.settings(start.one.began).limits;
+    let one = start.one;
+    let all = one.beside >= limits.per_node;
+    let cluster = one.beside_in_cluster >= limits.cluster;
+    let copies = limits.one_copy_of_a_range && one.other_copy && !start.whole;
+    let broken: Vec<&str> = [
+        (all, "more jobs on the node than its limit"),
+        (cluster, "more jobs in the cluster than its limit"),
+        (copies, "two copies of a range at a time"),
+    ]
+    .into_iter()
+    .filter_map(|(broken, what)| broken.then_some(what))
+    .collect();
+    (!broken.is_empty()).then(|| broken.join(", "))
+}
+
+/// Jobs of its channel on its node, as far as recliner started them.
+fn in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
+    let name = start.channel?;
+    let (_, channel) = record.settings(start.one.began).channels.named(name)?;
+    let runs = |other: &&Start<'_>| {
+        other.channel == Some(name)
+            && other.one.node == start.one.node
+            && other.one.began < start.one.began
+            && other.one.end.is_none_or(|end| end.at > start.one.began)
+    };
+    let beside = starts.iter().filter(runs).count();
+    (beside >= channel.concurrency).then(|| {
+        format!("{beside} of {name} ran on the node, which may run {}", channel.concurrency)
+    })
+}
+
+/// Room for what it takes, and for what others there have yet to write.
+fn space(record: &Record, start: &Start<'_>) -> Option<String> {
+    let (one, headroom) = (start.one, &record.settings(start.one.began).headroom);
+    let known = headroom.volumes.iter().any(|volume| volume.nodes.contains(&one.node));
+    if !known {
+        return (one.before > headroom.blind_limit).then(|| "too large to start blindly".into());
+    }
+    let wanted = one.needed.saturating_add(one.promised);
+    let free = one.available?;
+    (wanted > free).then(|| format!("no space: {wanted} bytes are needed, {free} are free"))
+}
+
+fn amiss(start: &Start<'_>) -> Option<String> {
+    let what = start.one.amiss.first()?;
+    Some(match what {
+        Amiss::Maintenance => "its node was in maintenance".into(),
+        Amiss::Splitting => "its shard was being split".into(),
+        Amiss::Building => "its index was being built".into(),
+    })
+}
+
+fn window_shut(record: &Record, start: &Start<'_>) -> Option<String> {
+    let (_, channel) = record.settings(start.one.began).channels.named(start.channel?)?;
+    let wall = record.wall(start.one.began);
+    (!window::open_at(&channel.windows, wall))
+        .then(|| format!("{} was shut at {}", channel.name, wall.rfc3339()))
+}
+
+/// One start after the other on a node, with a pause; a new process knows nothing of it.
+fn too_soon(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
+    let began = start.one.began;
+    let wait = record.settings(began).limits.wait;
+    let last = starts
+        .iter()
+        .filter(|it| it.one.node == start.one.node && it.one.began < began)
+        .map(|it| it.one.began)
+        .max()?;
+    let anew =
+        record.lives.iter().any(|life| life.new_process && life.from > last && life.from <= began);
+    let set = record.clock.iter().any(|(at, _)| *at > last && *at <= began);
+    // Moments are whole seconds.
+    let soon = began - last + SECOND < wait;
+    (soon && !anew && !set).then(|| format!("{:?} after the start before it", began - last))
+}
+
+/// Neither again after a compaction that nothing came after, nor soon after a failure.
+fn without_cause(record: &Record, start: &Start<'_>) -> Option<String> {
+    let one = start.one;
+    let same = |it: &&Compaction| {
+        (&it.node, &it.shard, &it.ddoc) == (&one.node, &one.shard, &one.ddoc)
+            && it.began < one.began
+    };
+    let last = record.compactions.iter().filter(same).max_by_key(|it| it.began)?;
+    let end = last.end?;
+    if end.swapped {
+        let needless = (one.before as f64) < end.after as f64 * GREW;
+        return needless.then(|| format!("it was compacted at {:?} and hardly grew", end.at));
+    }
+    let between = |at: &Duration| *at > end.at && *at <= one.began;
+    let released = record.released.iter().any(between);
+    let set = record.clock.iter().any(|(at, _)| between(at));
+    let rests = record.settings(one.began).failure.cool_down;
+    let soon = one.began + SECOND < end.at + rests;
+    (soon && !released && !set).then(|| format!("it failed at {:?}", end.at))
+}
+
+/// Bytes of the files that were begun in the hour up to it; one alone may be larger.
+fn too_many_bytes(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<String> {
+    let (began, limit) = (start.one.began, record.settings(start.one.began).limits.bytes_per_hour);
+    let recent = |it: &&Start<'_>| it.one.began <= began && it.one.began + HOUR > began + SECOND;
+    let recent: Vec<u64> = starts.iter().filter(recent).map(|it| it.one.before).collect();
+    let sum: u64 = recent.iter().sum();
+    // Facts were read a moment before.
+    (recent.len() > 1 && sum as f64 > limit as f64 * 1.01)
+        .then(|| format!("{sum} bytes were begun within an hour, after {}", start.order.path))
+}

@@ -1,0 +1,317 @@
+//! The judge over histories made by hand: a good one, and one for each way to go wrong.
+
+use super::*;
+use crate::{
+    scenario::{MINUTE, bloated, on, volumes},
+    support::{A, B, C, Rig, START, nodes},
+};
+use recliner::{
+    channel::Mode,
+    config::{self, Flags},
+    memory::{Change, Ending, Intent, Outcome, Owner},
+    sim::{Amiss, By, Database, End},
+    target::{Kind, TargetId},
+};
+use std::path::Path;
+
+const SHARD: &str = "shards/00000000-ffffffff/orders.1";
+const MB: u64 = 1_000_000;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn loaded(yaml: &str) -> Settings {
+    let flags = Flags { couchdb_urls: vec!["http://a:5984".into()], ..Flags::default() };
+    let file = config::File { name: Path::new("recliner.yml"), bytes: yaml.as_bytes() };
+    config::load(&flags, Some(file)).unwrap_or_else(|why| panic!("{why}")).settings
+}
+
+fn settings() -> Settings {
+    let yaml = format!(
+        "mode: enforce\nlimits: {{bytes_per_hour: 1GB}}\nheadroom: {{blind_limit: 500MB, volumes: [{{nodes: [\"{A}\"], available: 1TB}}]}}\nchannels: [{{name: nightly, kind: db, priority: ratio, concurrency: 2, windows: [{{days: [mon-sun], from: \"00:00\", to: \"12:00\", zone: UTC}}]}}]\nsmoosh: {{mode: takeover, takeover: [nightly]}}\n"
+    );
+    loaded(&yaml)
+}
+
+fn intent(at: u64, node: &str, shard: &str) -> Intent {
+    Intent {
+        target: TargetId::Db { node: node.into(), shard: shard.into() },
+        node: node.into(),
+        shard: Some(shard.into()),
+        design: None,
+        channel: "nightly".into(),
+        at: START.plus(seconds(at)),
+        file_bytes: Some(400 * MB),
+        active_bytes: Some(100 * MB),
+        update_seq: Some(10),
+        compacted_seq: Some(0),
+        predicted_bytes: Some(100 * MB),
+        peak_bytes: 220 * MB,
+    }
+}
+
+fn ended(intent: &Intent, ending: Ending) -> Change {
+    let outcome = Outcome {
+        target: intent.target.clone(),
+        kind: Kind::Db,
+        node: intent.node.clone(),
+        design: None,
+        channel: Some(intent.channel.clone()),
+        owner: Owner::Recliner,
+        started_at: intent.at,
+        ended_at: intent.at,
+        before_bytes: None,
+        after_bytes: None,
+        predicted_bytes: None,
+        ending,
+        why: None,
+    };
+    Change::Ended { outcome, closes: Some(intent.key()) }
+}
+
+fn compaction(began: u64, node: &str, shard: &str) -> Compaction {
+    Compaction {
+        node: node.into(),
+        shard: shard.into(),
+        ddoc: None,
+        by: By::Request,
+        began: seconds(began),
+        beside: 0,
+        beside_in_cluster: 0,
+        other_copy: false,
+        available: Some(1_000 * MB),
+        needed: 120 * MB,
+        promised: 0,
+        amiss: vec![],
+        before: 400 * MB,
+        end: Some(End { at: seconds(began + 10), after: 100 * MB, swapped: true }),
+    }
+}
+
+impl Record {
+    /// A start with all that belongs to it.
+    fn with(mut self, at: u64, node: &str, shard: &str) -> Self {
+        let intent = intent(at, node, shard);
+        let entry = |orders, change| Entry { orders, change };
+        self.kept.push(entry(self.orders.len(), Change::Intended(intent.clone())));
+        let path = format!("/_node/{node}/{}/_compact", shard.replace('/', "%2F"));
+        self.orders.push(order(at, http::Method::POST, &path, 202));
+        self.compactions.push(compaction(at, node, shard));
+        self.kept.push(entry(self.orders.len(), ended(&intent, Ending::Freed)));
+        self
+    }
+}
+
+fn order(at: u64, method: http::Method, path: &str, status: u16) -> Exchange {
+    let (node, path) = (A.to_owned(), path.to_owned());
+    Exchange { at: seconds(at), node, method, path, user: None, status }
+}
+
+fn good() -> Record {
+    Record { now: seconds(7_200), ..Record::beginning(START, &settings()) }
+        .with(100, A, SHARD)
+        .with(200, B, SHARD)
+        .with(4_000, A, "shards/00000000-ffffffff/users.1")
+}
+
+/// What the judge says of a good history that something was done to.
+fn judged(spoil: impl FnOnce(&mut Record)) -> String {
+    let mut record = good();
+    spoil(&mut record);
+    breaches(&record).join("\n")
+}
+
+#[test]
+fn a_good_history_is_found_good() {
+    assert_eq!(judged(|_| {}), "");
+    // Channels that are to be taken over may be.
+    let put = |key: &str| format!("/_node/{A}/_config/{key}");
+    let taken = ["smoosh.nightly/concurrency", "recliner/smoosh.nightly.concurrency"];
+    let taken = taken.map(|key| order(0, http::Method::PUT, &put(key), 200));
+    assert_eq!(judged(|record| record.orders.extend(taken)), "");
+}
+
+#[test]
+fn every_breach_of_a_limit_is_found() {
+    type Spoil = fn(&mut Compaction);
+    let spoils: [(Spoil, &str); 9] = [
+        (|one| one.beside = 2, "more jobs on the node"),
+        (|one| one.beside_in_cluster = 8, "more jobs in the cluster"),
+        (|one| one.other_copy = true, "two copies of a range"),
+        (|one| one.available = Some(119 * MB), "no space"),
+        (|one| one.promised = 881 * MB, "no space"),
+        (|one| one.amiss = vec![Amiss::Maintenance], "in maintenance"),
+        (|one| one.amiss = vec![Amiss::Splitting], "being split"),
+        (|one| one.amiss = vec![Amiss::Building], "being built"),
+        (|one| one.before = 620 * MB, "within an hour"),
+    ];
+    for (spoil, says) in spoils {
+        let said = judged(|record| spoil(&mut record.compactions[0]));
+        assert!(said.contains(says), "{says}: {said:?}");
+    }
+    let blind = judged(|record| record.compactions[1].before = 501 * MB);
+    assert!(blind.contains("blindly"), "{blind}");
+}
+
+#[test]
+fn starts_out_of_their_time_are_found() {
+    let noon = 9 * 3_600;
+    let late =
+        judged(|record| *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1"));
+    assert!(late.contains("nightly was shut"), "{late}");
+    let set = judged(|record| {
+        *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1");
+        record.clock.push((seconds(noon - 1), -7_200));
+    });
+    assert_eq!(set, "", "by recliner's own clock it was open");
+    let soon =
+        judged(|record| *record = record.clone().with(4_020, A, "shards/00000000-ffffffff/x.1"));
+    assert!(soon.contains("after the start before it"), "{soon}");
+    let third = judged(|record| {
+        for (at, name) in [(6_000, "x"), (6_040, "y"), (6_080, "z")] {
+            *record = record.clone().with(at, A, &format!("shards/00000000-ffffffff/{name}.1"));
+        }
+        for one in &mut record.compactions {
+            one.before = 100 * MB;
+            one.end = one.end.map(|end| End { at: end.at + seconds(500), ..end });
+        }
+    });
+    assert!(third.contains("2 of nightly ran on the node, which may run 2"), "{third}");
+}
+
+#[test]
+fn a_target_that_is_started_again_without_cause_is_found() {
+    let again = judged(|record| {
+        *record = record.clone().with(7_000, B, SHARD);
+        record.compactions.last_mut().unwrap().before = 110 * MB;
+    });
+    assert!(again.contains("hardly grew"), "{again}");
+    let grown = judged(|record| *record = record.clone().with(7_000, B, SHARD));
+    assert_eq!(grown, "");
+    let fails = |again: u64, released: bool| {
+        judged(|record| {
+            let end = End { at: seconds(210), after: 400 * MB, swapped: false };
+            record.compactions[1].end = Some(end);
+            let last = intent(200, B, SHARD);
+            record.kept[3].change = ended(&last, Ending::Failed);
+            *record = record.clone().with(again, B, SHARD);
+            record.compactions.iter_mut().for_each(|one| one.before = 200 * MB);
+            record.released.extend(released.then(|| seconds(300)));
+        })
+    };
+    assert!(fails(400, false).contains("it failed at"), "{}", fails(400, false));
+    assert_eq!((fails(900, false), fails(400, true)), (String::new(), String::new()));
+}
+
+#[test]
+fn what_is_never_to_be_sent_is_found() {
+    for (method, path, status) in [
+        (http::Method::POST, "/orders/_compact", 202),
+        (http::Method::POST, "/_node/x/_all_dbs/_compact", 202),
+        (http::Method::DELETE, "/orders", 200),
+        (http::Method::PUT, "/_node/x/_config/smoosh.slack_dbs/concurrency", 200),
+        (http::Method::PUT, "/_node/x/_config/couchdb/maintenance_mode", 200),
+    ] {
+        let said = judged(|record| record.orders.push(order(6_000, method, path, status)));
+        assert!(said.contains(path) && said.contains("was sent"), "{path}: {said:?}");
+    }
+    let twice = judged(|record| {
+        let again = Exchange { at: seconds(105), ..record.orders[0].clone() };
+        record.orders.insert(1, again);
+    });
+    assert!(twice.contains("started what ran already"), "{twice}");
+}
+
+#[test]
+fn a_journal_that_leaves_something_out_or_tells_it_wrongly_is_found() {
+    let said = judged(|record| drop(record.kept.remove(0)));
+    assert!(said.contains("was sent and not kept before"), "{said}");
+    let said = judged(|record| record.kept[0].orders = 1);
+    assert!(said.contains("was sent and not kept before"), "kept after it: {said}");
+    let said = judged(|record| drop(record.kept.remove(1)));
+    assert!(said.contains("has no outcome"), "{said}");
+    let said = judged(|record| {
+        let end = record.kept[1].clone();
+        record.kept.insert(2, end);
+    });
+    assert!(said.contains("was not open") && said.contains("outcomes too many"), "{said}");
+    let said = judged(|record| {
+        let again = record.kept[0].clone();
+        record.kept.insert(1, again);
+    });
+    assert!(said.contains("begun while it was open"), "{said}");
+    let said =
+        judged(|record| record.kept[1].change = ended(&intent(100, A, SHARD), Ending::Failed));
+    assert!(said.contains("and did not"), "{said}");
+    let said = judged(|record| {
+        record.orders.remove(2);
+        record.compactions.remove(2);
+    });
+    assert!(said.contains("was never sent and ended"), "{said}");
+    // A start of which nobody knows what became, and one that never went out, are fine.
+    let lost = judged(|record| {
+        record.kept[1].change = ended(&intent(100, A, SHARD), Ending::Lost);
+    });
+    assert_eq!(lost, "");
+    let withdrawn = judged(|record| {
+        record.orders.remove(2);
+        record.compactions.remove(2);
+        record.kept[5].orders = 2;
+        record.kept[5].change =
+            Change::Withdrawn(intent(4_000, A, "shards/00000000-ffffffff/users.1").key());
+    });
+    assert_eq!(withdrawn, "");
+}
+
+/// The whole program, told to know no limits, and judged by those it was not told of.
+#[tokio::test(start_paused = true)]
+async fn what_a_process_without_limits_does_is_found() {
+    let told = |limits: &str, channel: &str, failure: &str| {
+        let space = volumes(&[(&[A, B, C], "available: 100TB")]);
+        let channel = format!("{{name: any, kind: db, priority: ratio, {channel}}}");
+        format!(
+            "mode: enforce\npoll: 5s\n{space}limits: {{{limits}}}\nchannels: [{channel}]\nfailure: {{{failure}}}\n"
+        )
+    };
+    let lax = told(
+        "per_node: 9, cluster: 9, wait: 0s, bytes_per_hour: 1PB, one_copy_of_a_range: false",
+        "concurrency: 9",
+        "cool_down: 1s, cool_down_max: 1s, quarantine_after: 99",
+    );
+    let strict = told(
+        "per_node: 1, cluster: 2, wait: 30s, bytes_per_hour: 10GB",
+        r#"concurrency: 1, windows: [{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}]"#,
+        "cool_down: 10m",
+    );
+    // Each fits on its own, and not all of them.
+    let mut world = nodes().with(Database { n: 3, ..bloated("mail", 1_000) });
+    for name in ["orders", "users", "logs"] {
+        world = world.with(on(A, bloated(name, 2_000)));
+    }
+    world.nodes[0].disk = Some(33_000_000_000);
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world, &lax);
+    rig.pass(10 * MINUTE).await;
+    let mut record = rig.record();
+    let space = breaches(&record);
+    assert!(!space.is_empty(), "it was told of space that is not there");
+    assert!(space.iter().all(|what| what.starts_with("no space")), "{space:#?}");
+    record.lives[0].settings = loaded(&strict);
+    let found = breaches(&record).join("\n");
+    for breach in [
+        "more jobs on the node",
+        "more jobs in the cluster",
+        "two copies of a range",
+        "which may run 1",
+        "any was shut",
+        "after the start before it",
+        "within an hour",
+    ] {
+        assert!(found.contains(breach), "{breach}: {found}");
+    }
+}
+
+#[test]
+fn a_plan_of_nothing_leaves_nothing_undecided() {
+    assert_eq!(undecided(&Plan::default()), Vec::<String>::new());
+}

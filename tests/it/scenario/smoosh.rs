@@ -1,0 +1,66 @@
+//! CouchDB's own compactor beside this program, and taken over by it.
+
+use super::*;
+
+/// Two nodes whose smoosh works, each with some databases, and one whose does not.
+fn world() -> Config {
+    let mut world = nodes()
+        .with(on(A, bloated("orders", 2_000)))
+        .with(on(A, bloated("users", 1_500)))
+        .with(on(A, bloated("logs", 1_000)))
+        .with(on(B, bloated("mail", 2_000)))
+        .with(on(B, bloated("files", 1_500)))
+        .with(on(C, bloated("app", 1_000)));
+    for node in &mut world.nodes[..2] {
+        node.smoosh = true;
+        node.settings.push(("smoosh.ratio_dbs".into(), "concurrency".into(), "2".into()));
+    }
+    world
+}
+
+/// What a node's configuration says of a channel of smoosh, and whether recliner marked it.
+fn note_setting(rig: &mut Rig, node: &str) {
+    let told = rig.cluster.world(|world| {
+        let value = world.setting(node, "smoosh.ratio_dbs", "concurrency").unwrap_or("unset");
+        let mark = world.section(node, recliner::takeover::SECTION).is_some();
+        let mark = if mark { ", marked as taken over" } else { "" };
+        format!("smoosh.ratio_dbs has a concurrency of {value} on {node}{mark}")
+    });
+    rig.note(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_smoosh_its_jobs_count_and_both_acting_is_a_finding() {
+    let yaml = roomy() + "limits: {per_node: 2, cluster: 3}\n";
+    let told = played(world(), &yaml, async |rig| {
+        rig.pass(20 * MINUTE).await;
+        let takeovers = rig.smoosh.as_ref().expect("it runs").takeovers.borrow().clone();
+        let first = takeovers.nodes.get(A).and_then(|node| node.findings.first().cloned());
+        rig.note(format!("found: {}", first.unwrap_or_else(|| "nothing".into())));
+        rig.pass(20 * MINUTE).await;
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn smoosh_is_taken_over_also_after_a_restart_and_given_back_at_the_end() {
+    let yaml = roomy() + "smoosh: {mode: takeover, takeover: [ratio_dbs, slack_dbs]}\n";
+    let told = played(world(), &yaml, async |rig| {
+        rig.pass(45 * MINUTE / 60).await;
+        note_setting(rig, A);
+        rig.note("sim-1 restarts");
+        rig.cluster.faults().restart(A);
+        note_setting(rig, A);
+        rig.pass(MINUTE).await;
+        note_setting(rig, A);
+        rig.pass(HOUR).await;
+        rig.note("recliner is told to stop");
+        rig.stops().await;
+        note_setting(rig, A);
+        note_setting(rig, B);
+        note_setting(rig, C);
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}

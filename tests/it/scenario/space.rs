@@ -1,0 +1,77 @@
+//! Disks: what fits, what does not, and what shares one.
+
+use super::*;
+
+const GB: u64 = 1_000_000_000;
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_does_not_fit_waits_and_one_that_does_goes() {
+    // 13 GB hold 8.8 GB of files; the huge one's peak of 4.4 GB does not fit above a tenth.
+    let world = alone(Node { disk: Some(13 * GB), ..Node::new(A) })
+        .with(on(A, bloated("huge", 2_000)))
+        .with(on(A, bloated("small", 200)));
+    let yaml = format!("{PACE}{}", volumes(&[(&[A], "available: 4GB")]));
+    let told = played(world, &yaml, async |rig| {
+        rig.pass(HOUR).await;
+        rig.note_refusals();
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_full_disk_nothing_starts_until_there_is_space_again() {
+    let world = nodes();
+    let mut world = world
+        .with(on(A, bloated("orders", 2_000)))
+        .with(on(A, bloated("users", 1_000)))
+        .with(on(B, bloated("logs", 500)));
+    for node in &mut world.nodes {
+        node.disk = Some(20 * GB);
+    }
+    let each = [A, B, C].map(measured);
+    let yaml = volumes(&[(&[A], &each[0]), (&[B], &each[1]), (&[C], &each[2])]);
+    let told = played(world, &format!("{PACE}{yaml}"), async |rig| {
+        rig.note("somebody fills the disk of sim-1");
+        rig.cluster.faults().full_disk(A, true);
+        rig.pass(HOUR).await;
+        rig.note_refusals();
+        rig.note("and makes room again");
+        rig.cluster.faults().full_disk(A, false);
+        rig.pass(HOUR).await;
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_nodes_on_one_volume_share_its_space() {
+    // Each is 8.1 GB and may take up to 4.4 GB; less than 6 GB are free for both.
+    let mut world = nodes()
+        .with(on(A, bloated("orders", 2_000)))
+        .with(on(B, bloated("users", 2_000)))
+        .with(on(C, bloated("logs", 2_000)));
+    for node in &mut world.nodes[..2] {
+        (node.disk, node.volume) = (Some(22 * GB), Some("san".into()));
+    }
+    let yaml = volumes(&[(&[A, B], &measured(A)), (&[C], "available: 100GB")]);
+    let told = played(world, &format!("{PACE}{yaml}limits: {{wait: 5s}}\n"), async |rig| {
+        rig.pass(MINUTE / 3).await;
+        rig.note_refusals();
+        rig.pass(HOUR).await;
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_space_is_unknown_only_what_is_small_starts() {
+    let world =
+        alone(Node::new(A)).with(on(A, bloated("huge", 2_000))).with(on(A, bloated("small", 200)));
+    let told = played(world, PACE, async |rig| {
+        rig.pass(HOUR).await;
+        rig.note_refusals();
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}

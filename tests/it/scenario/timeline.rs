@@ -1,0 +1,45 @@
+//! What happened, as a text to read: a line for each compaction and for each word of a
+//! scenario, in the order of time.
+
+use super::judge::Record;
+use recliner::{
+    sim::{By, Compaction},
+    target::ShardName,
+};
+use std::time::Duration;
+
+/// When each compaction began, where, what, its size before and after, how long it took, and
+/// who started it where that was not recliner; and what the scenario noted.
+pub(crate) fn timeline(record: &Record) -> String {
+    let told = record.notes.iter().map(|(at, note)| (*at, 0, format!("-- {note}")));
+    let done = record.compactions.iter().map(|one| (one.began, 1, line(one)));
+    let mut lines: Vec<(Duration, u8, String)> = told.chain(done).collect();
+    lines.sort_by_key(|(at, rank, _)| (*at, *rank));
+    let at = |at: Duration| record.start.plus(at).rfc3339();
+    lines.into_iter().map(|(when, _, text)| format!("{} {text}\n", at(when))).collect()
+}
+
+fn line(one: &Compaction) -> String {
+    let node = one.node.split(['@', '.']).nth(1).unwrap_or(&one.node);
+    let what = ShardName::split(&one.shard)
+        .map_or_else(|| one.shard.clone(), |shard| format!("{} {}", shard.db, shard.range));
+    let ddoc = one.ddoc.as_deref().map(|ddoc| format!(" {ddoc}")).unwrap_or_default();
+    let end = one.end.map_or_else(
+        || "runs".to_owned(),
+        |end| {
+            let took = Duration::from_secs(end.at.saturating_sub(one.began).as_secs());
+            let took = humantime::format_duration(took);
+            if end.swapped {
+                format!("{} -> {} MB in {took}", mb(one.before), mb(end.after))
+            } else {
+                format!("{} MB, broken off after {took}", mb(one.before))
+            }
+        },
+    );
+    let by = if one.by == By::Smoosh { " (smoosh)" } else { "" };
+    format!("{node} {what}{ddoc}: {end}{by}")
+}
+
+const fn mb(bytes: u64) -> u64 {
+    bytes / 1_000_000
+}

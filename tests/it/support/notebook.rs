@@ -1,0 +1,71 @@
+//! A journal that a test can read: everything that was kept, with how much had been asked of
+//! CouchDB by then.
+
+use futures::{FutureExt as _, future::BoxFuture};
+use recliner::{
+    clock::Moment,
+    memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble},
+    sim::Cluster,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// One thing that was kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// How many orders CouchDB had been given by then.
+    pub(crate) orders: usize,
+    pub(crate) change: Change,
+}
+
+/// Keeps changes in memory, over as many processes as a test likes.
+#[derive(Clone, Debug)]
+pub(crate) struct Notebook {
+    cluster: Cluster,
+    held: Fleeting,
+    entries: Arc<watch::Sender<Vec<Entry>>>,
+}
+
+impl Notebook {
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        let cluster = cluster.clone();
+        Self { cluster, held: Fleeting::default(), entries: Arc::default() }
+    }
+
+    /// Everything that was kept so far.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.entries.borrow().clone()
+    }
+
+    /// What is kept now, with every outcome as recent.
+    pub(crate) fn kept(&self) -> Recovered {
+        self.held.kept()
+    }
+
+    /// What a process that starts now reads back.
+    pub(crate) fn recovered(&self, now: Moment) -> Recovered {
+        let mut kept = self.kept();
+        kept.recent.retain(|it: &Outcome| it.started_at.age(now) < Duration::from_secs(3_600));
+        kept
+    }
+
+    /// From now on keeps nothing and says why, or keeps again.
+    pub(crate) fn fails(&self, trouble: Option<Trouble>) {
+        self.held.fails(trouble);
+    }
+}
+
+impl Keeper for Notebook {
+    fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
+        let notebook = self.clone();
+        async move {
+            notebook.held.keep(changes.clone()).await?;
+            let orders = notebook.cluster.orders().len();
+            notebook.entries.send_modify(|entries| {
+                entries.extend(changes.into_iter().map(|change| Entry { orders, change }));
+            });
+            Ok(())
+        }
+        .boxed()
+    }
+}
