@@ -16,6 +16,8 @@ const GREW: f64 = 1.25;
 
 /// A compaction that a request of recliner's started.
 struct Start<'a> {
+    /// Its request's place among all: several may come in one instant.
+    at: usize,
     order: &'a Exchange,
     whole: bool,
     one: &'a Compaction,
@@ -32,7 +34,7 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
         let chapter = chapters.iter().find(|chapter| chapter.has(at, &asked));
         let channel = chapter.map(|chapter| chapter.intent.channel.as_str());
         let begun = record.begun(order, &asked).into_iter();
-        starts.extend(begun.map(|one| Start { order, whole, one, channel }));
+        starts.extend(begun.map(|one| Start { at, order, whole, one, channel }));
     }
     let mut broken = Vec::new();
     for start in &starts {
@@ -78,7 +80,7 @@ fn in_channel(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Optio
     let runs = |other: &&Start<'_>| {
         other.channel == Some(name)
             && other.one.node == start.one.node
-            && other.one.began < start.one.began
+            && other.at < start.at
             && other.one.end.is_none_or(|end| end.at > start.one.began)
     };
     let beside = starts.iter().filter(runs).count();
@@ -121,7 +123,7 @@ fn too_soon(record: &Record, start: &Start<'_>, starts: &[Start<'_>]) -> Option<
     let wait = record.settings(began).limits.wait;
     let last = starts
         .iter()
-        .filter(|it| it.one.node == start.one.node && it.one.began < began)
+        .filter(|it| it.one.node == start.one.node && it.at < start.at)
         .map(|it| it.one.began)
         .max()?;
     let anew =

