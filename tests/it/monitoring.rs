@@ -5,7 +5,6 @@ mod alerting;
 mod cases;
 pub(crate) mod catalogue;
 pub(crate) mod demo;
-mod deploy;
 pub(crate) mod promql;
 mod rules;
 mod runbooks;
