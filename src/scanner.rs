@@ -17,6 +17,7 @@ use crate::{
     clock::{Clock, Moment},
     inventory::{Lane, Observation, Source, Stage},
     job::Running,
+    settings::Nodes,
     snapshot::{Ix, NodeIx, Snapshot},
     target::Kind,
 };
@@ -58,27 +59,6 @@ const REST: Duration = Duration::from_secs(1);
 /// may be starting.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// Which nodes this process serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Share {
-    /// All of them.
-    #[default]
-    All,
-    /// These.
-    Nodes(Vec<String>),
-}
-
-impl Share {
-    /// Whether a node belongs to this process's share.
-    #[must_use]
-    pub fn has(&self, node: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Nodes(nodes) => nodes.iter().any(|name| name == node),
-        }
-    }
-}
-
 /// What the scanner goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -87,7 +67,7 @@ pub struct Settings {
     /// From one look at running jobs to the next.
     pub poll: Duration,
     /// Which nodes this process serves.
-    pub share: Share,
+    pub nodes: Nodes,
     /// Whether this process reads the cluster's views and cleanups.
     pub views: bool,
     /// How many targets of each kind are exported by name.
@@ -335,7 +315,7 @@ impl Task {
             .now()
             .nodes()
             .iter()
-            .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
+            .filter(|node| node.member && node.up == Some(true) && settings.nodes.has(&node.name))
             .map(|node| node.name.to_string())
             .collect();
         self.tables.begin_poll(now, &nodes);

@@ -251,7 +251,7 @@ impl Tables {
             self.draft.change_node(at, |node| {
                 node.served = match at {
                     NodeIx::CLUSTER => settings.views,
-                    _ => settings.share.has(&node.name),
+                    _ => settings.nodes.has(&node.name),
                 };
             });
         }
@@ -302,7 +302,7 @@ impl Tables {
     fn nodes_to_read(&self, settings: &Settings) -> Vec<String> {
         let nodes = self.draft.now().nodes().iter().skip(1);
         nodes
-            .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
+            .filter(|node| node.member && node.up == Some(true) && settings.nodes.has(&node.name))
             .map(|node| node.name.to_string())
             .collect()
     }
@@ -320,7 +320,7 @@ impl Tables {
             .into_iter()
             .filter_map(|(at, targets)| {
                 let node = snapshot.node(at)?;
-                let read = node.up == Some(true) && settings.share.has(&node.name);
+                let read = node.up == Some(true) && settings.nodes.has(&node.name);
                 read.then(|| Lane::of(&node.name, targets, snapshot))
             })
             .collect()

@@ -14,7 +14,7 @@ use crate::{
     memory::{Fleeting, Keeper, Recovered},
     plan::Rules,
     planner, pressure, scanner,
-    settings::{Nodes, ScanViews, Settings},
+    settings::{ScanViews, Settings},
     takeover,
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -407,10 +407,7 @@ fn scan_settings(settings: &Settings) -> scanner::Settings {
     scanner::Settings {
         interval: settings.scan.interval,
         poll: settings.poll,
-        share: match &settings.nodes {
-            Nodes::All => scanner::Share::All,
-            Nodes::Named(names) => scanner::Share::Nodes(names.iter().cloned().collect()),
-        },
+        nodes: settings.nodes.clone(),
         views: settings.cluster_targets && settings.scan.views == ScanViews::Auto,
         top: settings.scan.top,
     }

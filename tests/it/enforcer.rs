@@ -13,6 +13,7 @@ use recliner::{
     plan::{Plan, Rules},
     planner, scanner,
     settings::{
+        Nodes,
         limits::{Failure, Limits},
         work::EnforceViews,
     },
@@ -83,7 +84,7 @@ impl Chain {
         let scan = scanner::Settings {
             interval: Duration::from_secs(300),
             poll: wish.poll,
-            share: scanner::Share::All,
+            nodes: Nodes::All,
             views: true,
             top: 5,
         };
