@@ -263,7 +263,7 @@ impl From<&Node> for NodeLine {
             member: node.member,
             served: node.served,
             version: node.version.map(|version| version.to_string()),
-            own_address: node.own_address,
+            own_address: node.own_address.is_some(),
             last_success: node.last_success.map(Moment::rfc3339),
             smoosh: match node.smoosh {
                 SmooshSeen::Unasked => "unasked",

@@ -184,7 +184,13 @@ async fn each_nodes_own_version_decides_what_it_is_asked() {
                 Err(seen.smoosh.clone())
             }
         };
-        (seen.up, seen.member, seen.version.unwrap().to_string(), seen.own_address, smoosh)
+        (
+            seen.up,
+            seen.member,
+            seen.version.unwrap().to_string(),
+            seen.own_address.is_some(),
+            smoosh,
+        )
     };
     assert_eq!(of(A), (Some(true), true, "3.5.0".to_owned(), true, Ok(7)));
     let none = Err(SmooshSeen::NotOffered);
