@@ -166,7 +166,7 @@ impl Service {
             "web server"
         });
         let started = Box::new(settings.clone());
-        let operator = Operator::new(&watch);
+        let operator = Operator::new(&watch, clock);
         Ok(Self {
             operator,
             address,

@@ -58,7 +58,9 @@ pub(super) fn refusal(wanted: Wanted<'_>, fresh: &Fresh) -> Option<String> {
     if start.shard.is_some() && compactions.count() >= wanted.per_node {
         return Some("its node compacts as much as it may".into());
     }
+    let forced = start.ordered.as_ref().is_some_and(|ordered| ordered.force);
     if !wanted.in_round
+        && !forced
         && let Err(miss) = score(channel, kind, facts)
     {
         return Some(format!("{} takes it no more: {}", channel.name, miss.reason.label()));

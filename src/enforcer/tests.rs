@@ -24,6 +24,7 @@ fn start(design: Option<&str>, shard: Option<&str>) -> Start {
         shard: shard.map(Into::into),
         design: design.map(Into::into),
         channel: 0,
+        ordered: None,
         request: Request { method: http::Method::POST, path: String::new() },
         file: None,
         gain: None,

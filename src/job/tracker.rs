@@ -396,6 +396,7 @@ impl Tracked {
             design: key.work.design().map(Into::into),
             channel: self.channel.as_deref().map(Into::into),
             owner: Owner::Other,
+            ordered_by: None,
             started_at: self.since,
             ended_at: at.max(self.since),
             before_bytes: before,

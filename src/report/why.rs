@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Why a target does not start and what would have to change.
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    let channel = plan.placement(target.ix()).map(|(channel, _)| channel);
+    let channel = plan.candidate_of(target);
     let name = channel.map_or("no channel", |channel| &channel.name);
     let limits = &plan.rules.limits;
     let (value, limit) = (refusal.value, refusal.limit);

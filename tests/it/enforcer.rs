@@ -9,7 +9,7 @@ use recliner::{
     enforcer::{self, Hands},
     follower,
     inventory::{HttpSettings, HttpSource, Source},
-    memory::{Ending, Fleeting, Owner, Recovered, Scope, Trouble},
+    memory::{Ending, Fleeting, Ordered, Owner, Recovered, Scope, Trouble},
     plan::{Plan, Rules},
     planner, scanner,
     settings::{
@@ -18,7 +18,7 @@ use recliner::{
         work::EnforceViews,
     },
     sim::{Cluster, Config, Database, Design, Effect, Fault},
-    target::Kind,
+    target::{Kind, TargetId},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};
@@ -142,6 +142,18 @@ impl Chain {
             _tasks: tasks,
             _stop: stop.drop_guard(),
         }
+    }
+
+    /// Orders the first file of a database, by force, for ten minutes; answers which.
+    async fn order(&self, db: &str, clock: Clock) -> TargetId {
+        let plan = self.plan();
+        let mut targets = plan.snapshot.targets();
+        let found = targets.find(|it| it.kind() == Kind::Db && it.db_name().db == db);
+        let id = found.expect("it was seen").id();
+        let (at, until) = (clock.now(), clock.now().plus(600 * SECOND));
+        let ordered = Ordered { at, until, by: "ann".into(), force: true };
+        self.follower.order(id.clone(), ordered).await.expect("it is kept");
+        id
     }
 
     fn plan(&self) -> Arc<Plan> {
@@ -465,4 +477,47 @@ async fn each_node_is_asked_for_its_tasks_once_a_poll_and_once_a_start() {
     let asked = wire.iter().filter(|it| it.path.ends_with("/_active_tasks")).count();
     let starts: usize = scene.posts().values().sum();
     assert!(asked <= 3 * 61 + starts, "{asked} questions for {starts} starts");
+}
+
+/// Nothing of it is worth a compaction.
+fn lean(name: &str) -> Database {
+    Database { bloat: 1.0, ..bloated(name) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_ordered_is_compacted_once_though_no_channel_takes_it() {
+    let mut scene = Scene::new(slow(nodes().with(lean("orders"))));
+    let chain = scene.chain(&Wish::default());
+    scene.pass(60).await;
+    assert_eq!(scene.posts(), BTreeMap::new());
+    let id = chain.order("orders", scene.clock).await;
+    scene.pass(300).await;
+    let posts = scene.posts();
+    assert_eq!(posts.values().copied().collect::<Vec<_>>(), [1], "{posts:#?}");
+    let kept = scene.keeper.kept();
+    let [outcome] = kept.recent.as_slice() else { panic!("{kept:?}") };
+    assert_eq!((&outcome.target, outcome.ordered_by.as_deref()), (&id, Some("ann")));
+    assert!(chain.follower.history.borrow().orders.is_empty(), "it is done");
+    assert!(kept.remembered.values().all(|it| it.ordered.is_none()), "{kept:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_waits_over_a_restart_and_lapses_when_its_time_is_over() {
+    let mut scene = Scene::new(slow(nodes().with(lean("orders"))));
+    let chain = scene.chain(&Wish::default());
+    scene.pass(60).await;
+    chain.follower.suspend(Scope::All, None).await.unwrap();
+    let id = chain.order("orders", scene.clock).await;
+    scene.pass(60).await;
+    drop(chain);
+    let chain = scene.chain(&Wish::default());
+    scene.pass(60).await;
+    let orders = chain.follower.history.borrow().orders.clone();
+    assert_eq!(orders.values().map(|it| it.by.as_str()).collect::<Vec<_>>(), ["ann"]);
+    assert!(scene.keeper.kept().remembered.contains_key(&id));
+    scene.pass(600).await;
+    assert!(scene.keeper.kept().remembered.is_empty(), "nobody waits for it any more");
+    chain.follower.resume(Scope::All).await.unwrap();
+    scene.pass(300).await;
+    assert_eq!(scene.posts(), BTreeMap::new());
 }

@@ -311,6 +311,7 @@ impl Open {
                 design: intent.design,
                 channel: Some(intent.channel),
                 owner: Owner::Recliner,
+                ordered_by: intent.ordered_by,
                 started_at: intent.at,
                 ended_at: self.ended_at.max(intent.at),
                 before_bytes: before,

@@ -119,6 +119,7 @@ impl Line {
             shard: Some(SHARD.into()),
             design: None,
             channel: "ratio_dbs".into(),
+            ordered_by: None,
             at: at(seconds),
             file_bytes: Some(900),
             active_bytes: Some(100),

@@ -26,6 +26,7 @@ fn outcome(ending: Ending, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
         design: None,
         channel: None,
         owner: Owner::Recliner,
+        ordered_by: None,
         started_at: at(ended - 10),
         ended_at: at(ended),
         before_bytes,
