@@ -8,6 +8,7 @@ mod enforcer;
 mod faults;
 mod house;
 mod live;
+mod monitoring;
 mod scenario;
 mod support;
 mod takeover;

@@ -102,6 +102,8 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
     if let Some(took) = status.last_duration {
         writer.family(&f::SCAN_DURATION).sample(&[source], took.as_secs_f64());
     }
+    let fresh_for = plan.rules.fresh_for.as_secs_f64();
+    writer.family(&f::SCAN_FRESH_FOR).sample(&[], fresh_for);
     // From zero on, because the first failure is no increase of a counter that was absent.
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
         .flat_map(|node| couch::Kind::ALL.map(|kind| ((&*node.name, kind.label()), 0)))

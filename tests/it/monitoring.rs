@@ -1,0 +1,7 @@
+//! What Prometheus makes of recliner: rules, alerts and runbooks, held against what recliner
+//! exports and against Prometheus's own tools.
+
+pub(crate) mod catalogue;
+pub(crate) mod demo;
+pub(crate) mod promql;
+pub(crate) mod tools;
