@@ -172,7 +172,9 @@ fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
 
 fn ramp(refusal: &Refusal, wait: Duration) -> String {
     let spread = refusal.limit == Some(wait.as_secs_f64());
-    if spread {
+    if refusal.limit.is_none() {
+        "what runs on the node is not known yet; it goes on once the node has said".to_owned()
+    } else if spread {
         format!(
             "the last start on the node was {} ago, and limits.wait is {}",
             seconds(refusal.value),

@@ -391,6 +391,31 @@ async fn jobs_of_others_are_followed_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_ran_before_the_process_began_counts_from_the_first_start_on() {
+    // Lean, so that no queue has it: only the node's tasks say that it is compacted.
+    let created = Some(START);
+    let one = |name: &str, at: &str| Database {
+        q: 1,
+        n: 1,
+        placed_on: vec![at.to_owned()],
+        created,
+        ..bloated(name)
+    };
+    let lean = Database { bloat: 1.0, docs: 80_000, ..one("lean", A) };
+    let mut scene = Scene::new(slow(nodes().with(lean).with(one("orders", B))));
+    let file = format!("shards/00000000-ffffffff/lean.{}", START.unix());
+    assert_eq!(scene.cluster.world(|world| world.compact(A, &file)), Ok(true));
+    let mut wish = Wish::default();
+    wish.rules.limits.cluster = 1;
+    let _chain = scene.chain(&wish);
+    scene.pass(30).await;
+    assert_eq!(scene.posts(), BTreeMap::new(), "one in the cluster is what may run");
+    scene.pass(300).await;
+    assert_eq!(scene.posts().len(), 1);
+    assert_eq!(scene.most.1, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_view_of_one_range_is_compacted_copy_by_copy() {
     let design = Design { bytes_per_doc: 1_000, bloat: 8.0, ..Design::new("by_date") };
     let database = Database {

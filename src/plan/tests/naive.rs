@@ -231,6 +231,10 @@ impl Naive<'_> {
         if !window::open_at(&channel.windows, now) {
             return Some(RefusalReason::Window);
         }
+        let polled = world.conditions.jobs.polled.iter().any(|(at, _)| *at == node);
+        if node != NodeIx::CLUSTER && history.acting_since.is_some() && !polled {
+            return Some(RefusalReason::Ramp);
+        }
         let wait = world.rules.limits.wait;
         if history.last_start.get(&node).is_some_and(|last| last.age(now) < wait) {
             return Some(RefusalReason::Ramp);
