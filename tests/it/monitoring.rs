@@ -1,7 +1,13 @@
 //! What Prometheus makes of recliner: rules, alerts and runbooks, held against what recliner
 //! exports and against Prometheus's own tools.
 
+mod alerting;
+mod cases;
 pub(crate) mod catalogue;
 pub(crate) mod demo;
+mod deploy;
 pub(crate) mod promql;
+mod rules;
+mod runbooks;
+pub(crate) mod servers;
 pub(crate) mod tools;

@@ -25,15 +25,15 @@ async fn address_of(stderr: &mut (impl AsyncBufReadExt + Unpin)) -> String {
 }
 
 /// A service of its own process.
-pub(super) struct Running {
-    pub(super) address: String,
+pub(crate) struct Running {
+    pub(crate) address: String,
     process: Child,
     stderr: BufReader<ChildStderr>,
 }
 
 impl Running {
     /// `recliner serve` on a cluster, in a directory, with more flags.
-    pub(super) async fn start(site: &Site, dir: &Path, flags: &[&str]) -> Self {
+    pub(crate) async fn start(site: &Site, dir: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
         command.args(["serve", "--web.listen-address", "127.0.0.1:0"]).args(flags);
         command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));

@@ -2,8 +2,11 @@
 //!
 //! From the table behind the README's; a running demo shows that `/metrics` is like it.
 
-use super::demo::Demo;
-use recliner::exposition::{MetricType, families};
+use super::{
+    demo::Demo,
+    tools::{self, PROMTOOL},
+};
+use recliner::exposition::{Description, MetricType, duplicate_series, families};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels that scraping gives to every series.
@@ -30,8 +33,8 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    fn new<'a>(metric_type: MetricType, labels: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { metric_type, labels: labels.into_iter().map(str::to_owned).collect() }
+    fn new(metric_type: MetricType, labels: &[&str]) -> Self {
+        Self { metric_type, labels: labels.iter().map(|label| (*label).to_owned()).collect() }
     }
 }
 
@@ -39,20 +42,19 @@ impl Series {
 pub(crate) fn exported() -> BTreeMap<String, Series> {
     let mut all = BTreeMap::new();
     for family in families::ALL {
-        let labels = || family.labels.iter().copied();
-        if family.metric_type == MetricType::Histogram {
-            let buckets = Series::new(MetricType::Counter, labels().chain(["le"]));
-            all.insert(format!("{}_bucket", family.name), buckets);
+        let Description { name, metric_type, labels, .. } = *family;
+        if metric_type == MetricType::Histogram {
+            let buckets = Series::new(MetricType::Counter, &[labels, &["le"]].concat());
+            all.insert(format!("{name}_bucket"), buckets);
             for part in ["sum", "count"] {
-                let series = Series::new(MetricType::Counter, labels());
-                all.insert(format!("{}_{part}", family.name), series);
+                all.insert(format!("{name}_{part}"), Series::new(MetricType::Counter, labels));
             }
         } else {
-            all.insert(family.name.to_owned(), Series::new(family.metric_type, labels()));
+            all.insert(name.to_owned(), Series::new(metric_type, labels));
         }
     }
     for (name, metric_type) in OF_THE_PROCESS {
-        all.insert(name.to_owned(), Series::new(metric_type, []));
+        all.insert(name.to_owned(), Series::new(metric_type, &[]));
     }
     all
 }
@@ -60,7 +62,7 @@ pub(crate) fn exported() -> BTreeMap<String, Series> {
 /// What Prometheus itself adds to each scrape.
 pub(crate) fn of_prometheus() -> BTreeMap<String, Series> {
     ["up", "scrape_duration_seconds", "scrape_samples_scraped"]
-        .map(|name| (name.to_owned(), Series::new(MetricType::Gauge, [])))
+        .map(|name| (name.to_owned(), Series::new(MetricType::Gauge, &[])))
         .into()
 }
 
@@ -111,4 +113,9 @@ async fn a_running_demo_exports_what_the_catalogue_says() {
         .filter(|name| !shown.contains_key(name) && *name != families::DISK_SIZE_BYTES.name)
         .collect();
     assert!(missing.is_empty(), "a demo of half a minute does not show {missing:?}");
+    assert_eq!(duplicate_series(&text), [""; 0]);
+    if tools::installed(&[PROMTOOL]) {
+        let ran = tools::run(PROMTOOL, &["check", "metrics"], &text).await;
+        assert!(ran.success && ran.said.is_empty(), "{}", ran.said);
+    }
 }

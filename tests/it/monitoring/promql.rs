@@ -24,6 +24,8 @@ pub(crate) struct Selector {
     pub(crate) range: Option<Duration>,
     /// The function that it is an argument of, with nothing but brackets between.
     pub(crate) function: Option<&'static str>,
+    /// The aggregations around it, such as `sum`, the innermost last.
+    pub(crate) aggregations: Vec<String>,
 }
 
 /// What an expression names.
@@ -38,38 +40,54 @@ pub(crate) struct Reading {
 /// Reads an expression, Grafana's variables already expanded.
 pub(crate) fn read(expression: &str) -> Result<Reading, String> {
     let mut reading = Reading::default();
-    walk(&parser::parse(expression)?, None, &mut reading);
+    walk(&parser::parse(expression)?, &Around::default(), &mut reading);
     Ok(reading)
 }
 
-fn walk(expr: &Expr, function: Option<&'static str>, out: &mut Reading) {
+/// What an expression stands in.
+#[derive(Clone, Debug, Default)]
+struct Around {
+    function: Option<&'static str>,
+    aggregations: Vec<String>,
+}
+
+impl Around {
+    fn function(&self, function: Option<&'static str>) -> Self {
+        Self { function, ..self.clone() }
+    }
+}
+
+fn walk(expr: &Expr, around: &Around, out: &mut Reading) {
+    let plain = around.function(None);
     match expr {
         Expr::Aggregate(it) => {
-            walk(&it.expr, None, out);
+            let mut inside = plain.clone();
+            inside.aggregations.push(it.op.to_string());
+            walk(&it.expr, &inside, out);
             if let Some(parameter) = &it.param {
-                walk(parameter, None, out);
+                walk(parameter, &plain, out);
             }
             out.labels.extend(it.modifier.iter().flat_map(|it| it.labels().labels.clone()));
         }
-        Expr::Unary(it) => walk(&it.expr, None, out),
+        Expr::Unary(it) => walk(&it.expr, &plain, out),
         Expr::Binary(it) => {
-            walk(&it.lhs, None, out);
-            walk(&it.rhs, None, out);
+            walk(&it.lhs, &plain, out);
+            walk(&it.rhs, &plain, out);
             if let Some(modifier) = &it.modifier {
                 let matching = modifier.matching.iter().map(parser::LabelModifier::labels);
                 let lists = matching.chain(modifier.card.labels());
                 out.labels.extend(lists.flat_map(|list| list.labels.clone()));
             }
         }
-        Expr::Paren(it) => walk(&it.expr, function, out),
-        Expr::Subquery(it) => walk(&it.expr, None, out),
-        Expr::VectorSelector(it) => out.selectors.push(selector(it, None, function)),
+        Expr::Paren(it) => walk(&it.expr, around, out),
+        Expr::Subquery(it) => walk(&it.expr, &plain, out),
+        Expr::VectorSelector(it) => out.selectors.push(selector(it, None, around)),
         Expr::MatrixSelector(it) => {
-            out.selectors.push(selector(&it.vs, Some(it.range), function));
+            out.selectors.push(selector(&it.vs, Some(it.range), around));
         }
         Expr::Call(it) => {
             for argument in &it.args.args {
-                walk(argument, Some(it.func.name), out);
+                walk(argument, &around.function(Some(it.func.name)), out);
             }
             if it.func.name.starts_with("label_") {
                 let texts = it.args.args.iter().map(|argument| match &**argument {
@@ -89,11 +107,7 @@ fn walk(expr: &Expr, function: Option<&'static str>, out: &mut Reading) {
     }
 }
 
-fn selector(
-    it: &VectorSelector,
-    range: Option<Duration>,
-    function: Option<&'static str>,
-) -> Selector {
+fn selector(it: &VectorSelector, range: Option<Duration>, around: &Around) -> Selector {
     let Matchers { matchers, or_matchers } = &it.matchers;
     let all = matchers.iter().chain(or_matchers.iter().flatten());
     let matchers = all.map(|matcher| Matcher {
@@ -104,7 +118,9 @@ fn selector(
     let mut matchers: Vec<Matcher> = matchers.collect();
     let in_braces = matchers.iter().position(|it| it.label == "__name__" && it.op == "=");
     let in_braces = in_braces.map(|at| matchers.remove(at).value);
-    Selector { name: it.name.clone().or(in_braces).unwrap_or_default(), matchers, range, function }
+    let Around { function, aggregations } = around.clone();
+    let name = it.name.clone().or(in_braces).unwrap_or_default();
+    Selector { name, matchers, range, function, aggregations }
 }
 
 #[test]
@@ -123,19 +139,20 @@ fn an_expression_is_read_to_its_leaves() {
         op: op.to_owned(),
         value: value.to_owned(),
     };
-    let plain = |name: &str| Selector {
+    let plain = |name: &str, aggregation: &str| Selector {
         name: name.to_owned(),
         matchers: Vec::new(),
         range: None,
         function: None,
+        aggregations: vec![aggregation.to_owned()],
     };
     let a = Selector {
         matchers: vec![matcher("job", "=~", "x|y"), matcher("node", "!=", "_cluster")],
         range: Some(Duration::from_secs(300)),
         function: Some("rate"),
-        ..plain("a_total")
+        ..plain("a_total", "sum")
     };
-    assert_eq!(reading.selectors, [a, plain("b"), plain("c")]);
+    assert_eq!(reading.selectors, [a, plain("b", "max"), plain("c", "count")]);
     let labels: Vec<&str> = reading.labels.iter().map(String::as_str).collect();
     assert_eq!(labels, ["channel", "from", "instance", "node", "to", "version"]);
     for broken in ["sum by node (a)", "rate(a)", "a >", "a{b=c}"] {

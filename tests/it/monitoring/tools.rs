@@ -5,7 +5,7 @@ use std::{
     process::{Output, Stdio},
     time::Duration,
 };
-use tokio::{process::Command, time};
+use tokio::{io::AsyncWriteExt as _, process::Command, time};
 
 /// Longer than any of them may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,13 +36,20 @@ pub(crate) fn installed(tools: &[Tool]) -> bool {
     lacks.is_none()
 }
 
-/// Runs a tool in the root of the repository to its end.
-pub(crate) async fn run(tool: Tool, arguments: &[&str]) -> Ran {
+/// Runs a tool in the root of the repository to its end, with this on its standard input.
+pub(crate) async fn run(tool: Tool, arguments: &[&str], input: &str) -> Ran {
     let mut command = Command::new(tool.program);
-    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
-    let output = command.kill_on_drop(true).output();
-    let Output { status, stdout, stderr } =
-        time::timeout(PATIENCE, output).await.expect("it ends in time").expect("it runs");
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("it runs");
+    let ended = async {
+        let mut stdin = process.stdin.take().expect("it is piped");
+        stdin.write_all(input.as_bytes()).await.expect("it reads its input");
+        drop(stdin);
+        process.wait_with_output().await
+    };
+    let ended = time::timeout(PATIENCE, ended).await.expect("it ends in time");
+    let Output { status, stdout, stderr } = ended.expect("it ends");
     let said = [stdout, stderr].concat();
     Ran { success: status.success(), said: String::from_utf8_lossy(&said).into_owned() }
 }
