@@ -2,6 +2,8 @@
 //! exports and against Prometheus's own tools.
 
 pub(crate) mod catalogue;
+mod dashboards;
 pub(crate) mod demo;
 pub(crate) mod promql;
+pub(crate) mod servers;
 pub(crate) mod tools;

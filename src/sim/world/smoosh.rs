@@ -126,7 +126,7 @@ impl World {
                 continue;
             };
             if self.runs(candidate) {
-                waiting.active += 1;
+                waiting.active += u64::from(self.smooshing(candidate.file, candidate.place));
                 continue;
             }
             let first = waiting.size == 0;
