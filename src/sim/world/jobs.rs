@@ -59,8 +59,6 @@ struct Cost {
 /// A job that runs.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// Who started a compaction.
-    by: Option<By>,
     process: u64,
     pass: u32,
     began: Duration,
@@ -179,7 +177,6 @@ impl World {
 
     fn job(&self, held: Held, changes: u64, bytes: (u64, u64), from: f64) -> Job {
         Job {
-            by: None,
             process: 0,
             pass: 1,
             began: self.now,
@@ -216,7 +213,7 @@ impl World {
         if let Some(by) = by {
             self.note_start(key, node, needed.saturating_sub(has), by);
         }
-        self.run(key, Job { by, until, ends, ..job });
+        self.run(key, Job { until, ends, ..job });
         true
     }
 
@@ -376,12 +373,6 @@ impl World {
     /// Whether a compaction of an index runs.
     pub(super) fn compacting_index(&self, file: File, place: usize) -> bool {
         self.jobs.contains_key(&JobKey { file, what: What::Index(place) })
-    }
-
-    /// Whether smoosh started the compaction that runs on a file or on one of its indexes.
-    pub(super) fn smooshing(&self, file: File, index: Option<usize>) -> bool {
-        let what = index.map_or(What::Shard, What::Index);
-        self.jobs.get(&JobKey { file, what }).is_some_and(|job| job.by == Some(By::Smoosh))
     }
 
     /// The sequence a running build has come to.

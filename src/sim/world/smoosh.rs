@@ -126,7 +126,7 @@ impl World {
                 continue;
             };
             if self.runs(candidate) {
-                waiting.active += u64::from(self.smooshing(candidate.file, candidate.place));
+                waiting.active += 1;
                 continue;
             }
             let first = waiting.size == 0;
