@@ -22,7 +22,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
-limits: {wait: 10s, bytes_per_hour: 8TiB}
+limits: {wait: 3s, bytes_per_hour: 8TiB}
 views: {enforce: all}
 smoosh:
   mode: takeover

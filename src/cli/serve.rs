@@ -55,10 +55,9 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
         Failure::failed(format!("cannot set up the client for Prometheus: {why}"))
     })?;
     let about = about(false);
-    let service =
-        Service::start(settings, transport, about, Clock::System, place, Arc::new(meter))
-            .await
-            .map_err(unstarted)?;
+    let service = Service::start(settings, transport, about, Clock::System, place, Arc::new(meter))
+        .await
+        .map_err(unstarted)?;
     let (tls, users) = (service.web().is_encrypted(), service.web().has_users());
     tracing::info!(address = %service.address(), tls, users, "serving");
     ended(service.run(again(flags, file)).await)

@@ -15,7 +15,7 @@ use recliner::{
     scanner::{Command, Status},
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
-    sim::{Cluster, Disks, Config, Database, Exchange},
+    sim::{Cluster, Config, Database, Disks, Exchange},
     snapshot::{Node, TargetRef},
     target::{Kind, State},
 };

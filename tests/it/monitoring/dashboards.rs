@@ -224,7 +224,10 @@ fn every_board_has_the_variables_and_none_offers_the_pseudo_node() {
         for variable in board.variables() {
             let name = text(variable, "/name");
             need(!text(variable, "/label").is_empty(), format!("${name} has no label"));
-            need(!text(variable, "/description").is_empty(), format!("${name} says not what it is"));
+            need(
+                !text(variable, "/description").is_empty(),
+                format!("${name} says not what it is"),
+            );
             if name == "datasource" {
                 need(text(variable, "/type") == "datasource", "$datasource is none".to_owned());
                 continue;
@@ -335,9 +338,10 @@ fn every_query_names_what_there_is_and_counts_it_once() {
         for selector in &reading.selectors {
             let name = &selector.name;
             let has = |label: &str, value: &str| {
-                selector.matchers.iter().any(|it| {
-                    it.label == label && it.op == "=~" && it.value == value
-                })
+                selector
+                    .matchers
+                    .iter()
+                    .any(|it| it.label == label && it.op == "=~" && it.value == value)
             };
             need(has("cluster", "CLUSTER"), format!("{name} of whichever cluster"));
             // Prometheus's own, of rules that have summed jobs and instances up.
@@ -360,7 +364,9 @@ fn every_query_names_what_there_is_and_counts_it_once() {
             if series.metric_type == MetricType::Counter {
                 let sound = match selector.function {
                     Some("rate") => selector.range == Some(RATE_INTERVAL),
-                    Some("increase") => [Some(RATE_INTERVAL), Some(RANGE)].contains(&selector.range),
+                    Some("increase") => {
+                        [Some(RATE_INTERVAL), Some(RANGE)].contains(&selector.range)
+                    }
                     _ => false,
                 };
                 need(sound, format!("{name} is a counter, and not taken as one"));

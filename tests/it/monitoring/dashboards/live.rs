@@ -106,7 +106,9 @@ async fn every_query_finds_something_in_a_demo() {
         }
     };
     let in_time = time::timeout(PATIENCE, found_all).await.is_ok();
-    let empty: Vec<String> =
-        missing.iter().map(|(query, expression)| format!("{}: {expression}", query.place)).collect();
+    let empty: Vec<String> = missing
+        .iter()
+        .map(|(query, expression)| format!("{}: {expression}", query.place))
+        .collect();
     assert!(in_time, "nothing to see in\n{}", empty.join("\n"));
 }
