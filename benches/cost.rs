@@ -13,8 +13,8 @@
 mod couch;
 mod measured;
 
-use couch::Couch;
-use measured::{Failure, cpu, median, say};
+use couch::{Couch, median};
+use measured::{Failure, cpu, say};
 use std::{env, path::PathBuf, pin::pin, time::Duration};
 use tokio::{
     task,

@@ -14,7 +14,7 @@
 
 mod measured;
 
-use measured::{Failure, cpu, median, say};
+use measured::{Failure, cpu, say};
 use recliner::{
     clock::{Clock, Moment},
     journal::{self, Directory, Identity},
@@ -126,8 +126,8 @@ async fn remember(dir: &Path) -> Result<(), Failure> {
     let nodes = NODES.map(ToOwned::to_owned).into();
     journal.claim(Identity { uuids: [].into(), nodes }).await?;
     let now = Clock::System.now();
-    let ended = |at: u64| {
-        let node = NODES[at as usize % NODES.len()].to_owned();
+    let ended = |(at, node): (u64, &str)| {
+        let node = node.to_owned();
         let shard = format!("shards/00000000-ffffffff/tenant-{:03}.1795225160", at % 60);
         let ended_at = Moment::from_unix(now.unix() - 86_400 * (OUTCOMES - at) / OUTCOMES);
         let outcome = Outcome {
@@ -147,7 +147,8 @@ async fn remember(dir: &Path) -> Result<(), Failure> {
         };
         Change::Ended { outcome, closes: None }
     };
-    journal.keep((0..OUTCOMES).map(ended).collect()).await?;
+    let nodes = NODES.into_iter().cycle();
+    journal.keep((0..OUTCOMES).zip(nodes).map(ended).collect()).await?;
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     Ok(())
@@ -216,11 +217,15 @@ async fn slots() -> Result<(), Failure> {
     time::sleep(WATCHED).await;
     let mut took = reused(&site.cluster);
     took.sort_by(f64::total_cmp);
+    let at = |percent: usize| {
+        took.get(took.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
+    };
     say(&format!(
-        "from a slot seen free to the next request, {} times: median {:.1} ms, longest {:.1} ms",
+        "from a slot seen free to the next request, {} times: median {:.1} ms, 95 of 100 within {:.1} ms, longest {:.1} ms",
         took.len(),
-        median(took.clone()),
-        took.last().copied().unwrap_or(f64::NAN)
+        at(50),
+        at(95),
+        at(100)
     ))
 }
 

@@ -11,8 +11,8 @@
 mod couch;
 mod measured;
 
-use couch::Couch;
-use measured::{Failure, cpu, median, say};
+use couch::{Couch, median};
+use measured::{Failure, cpu, say};
 use std::{fmt::Write as _, path::Path, process::Command, time::Duration};
 use tokio::time::Instant;
 

@@ -68,3 +68,8 @@ pub(crate) fn scan(config: &Path, more: &[&str]) -> Result<(), Failure> {
         Err(format!("scan ended with {}", out.status).into())
     }
 }
+
+pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
+}

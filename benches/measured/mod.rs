@@ -19,8 +19,3 @@ pub(crate) fn cpu(stat: &str, at: usize) -> Result<f64, Failure> {
     let ticks = fields.split_whitespace().skip(at).take(2).map(str::parse::<f64>);
     Ok(ticks.collect::<Result<Vec<_>, _>>()?.iter().sum::<f64>() / TICKS)
 }
-
-pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
-}

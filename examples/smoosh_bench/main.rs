@@ -65,7 +65,7 @@ struct Args {
     #[arg(long, default_value_t = 600)]
     seconds: u64,
     /// Documents written a second, to all databases together
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 200)]
     rate: u64,
     /// Another number writes other documents
     #[arg(long, default_value_t = 1)]

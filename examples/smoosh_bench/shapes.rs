@@ -41,7 +41,7 @@ pub(crate) fn all(prefix: &str) -> Vec<Shape> {
     let mut shapes = vec![
         Shape { q: 2, weight: 12, changes: 70, ..of("orders") },
         Shape { q: 2, weight: 8, bytes: 400, changes: 30, deletes: 30, ..of("sessions") },
-        Shape { q: 2, weight: 4, bytes: 300, changes: 100, at_most: 200, ..of("counters") },
+        Shape { q: 2, weight: 4, bytes: 300, changes: 90, at_most: 200, ..of("counters") },
         Shape { weight: 4, bytes: 2_000, ..of("archive") },
         Shape { weight: 6, changes: 60, view: true, ..of("viewed") },
     ];

@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{self, Instant};
 
 /// One request's worth of documents.
-const TICK: Duration = Duration::from_millis(500);
+const TICK: Duration = Duration::from_secs(2);
 
 /// Text that snappy finds little in to shorten.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -53,14 +53,15 @@ impl Dice {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.roll() % end.max(1) as u64) as usize
+        usize::try_from(self.roll() % end.max(1) as u64).unwrap_or_default()
     }
 
     fn text(&mut self, bytes: usize) -> String {
         let mut text = String::with_capacity(bytes + 10);
         while text.len() < bytes {
             let roll = self.roll();
-            let letter = |at: u64| LETTERS[(roll >> (6 * at)) as usize % LETTERS.len()];
+            // Six bits a letter.
+            let letter = |at: u32| LETTERS[usize::from((roll >> (6 * at)).to_le_bytes()[0] % 64)];
             text.extend((0..10).map(|at| char::from(letter(at))));
         }
         text
@@ -71,7 +72,7 @@ impl Dice {
 type Docs = Vec<(String, String)>;
 
 /// One document to write, and where it was among those that are there.
-fn next(dice: &mut Dice, shape: &Shape, docs: &mut Docs, made: &mut u64) -> Value {
+fn next(dice: &mut Dice, shape: &Shape, docs: &mut Docs) -> Value {
     let roll = dice.roll() % 100;
     let full = docs.len() >= shape.at_most;
     let bytes = shape.bytes / 2 + dice.below(shape.bytes);
@@ -85,7 +86,6 @@ fn next(dice: &mut Dice, shape: &Shape, docs: &mut Docs, made: &mut u64) -> Valu
         let (id, rev) = docs.swap_remove(dice.below(docs.len()));
         json!({"_id": id, "_rev": rev, "_deleted": true})
     } else {
-        *made += 1;
         body(&format!("{:016x}", dice.roll()), dice)
     }
 }
@@ -93,9 +93,9 @@ fn next(dice: &mut Dice, shape: &Shape, docs: &mut Docs, made: &mut u64) -> Valu
 /// Writes until the plan's end.
 pub(crate) async fn write(couch: Arc<Couch>, shape: Shape, plan: Plan) -> Result<Written, Failure> {
     let mut dice = Dice(plan.seed);
-    let (mut docs, mut made, mut owed) = (Docs::new(), 0, 0.0);
+    let (mut docs, mut owed) = (Docs::new(), 0.0);
     let mut written = Written::default();
-    let ticks = plan.seconds * 1_000 / TICK.as_millis() as u64;
+    let ticks = plan.seconds / TICK.as_secs();
     for tick in 0..ticks {
         let due = plan.start + TICK * u32::try_from(tick)?;
         time::sleep_until(due).await;
@@ -104,7 +104,7 @@ pub(crate) async fn write(couch: Arc<Couch>, shape: Shape, plan: Plan) -> Result
         let mut batch = Vec::new();
         while owed >= 1.0 {
             owed -= 1.0;
-            batch.push(next(&mut dice, &shape, &mut docs, &mut made));
+            batch.push(next(&mut dice, &shape, &mut docs));
         }
         if batch.is_empty() {
             continue;

@@ -203,6 +203,19 @@ fn a_start_is_followed_to_its_end() {
 }
 
 #[test]
+fn what_was_written_meanwhile_is_part_of_what_a_job_copied() {
+    for (active, copied) in [(240, 240), (90, 100)] {
+        let mut line = Line::new();
+        let intent = line.intent(10);
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, Sent::Accepted);
+        line.poll(15, IDLE);
+        let step = line.read(line.dbs[0], facts(15, 300, active, 80, 80));
+        assert_eq!(step.ended[0].active_bytes, Some(copied));
+    }
+}
+
+#[test]
 fn what_ends_between_two_looks_is_done_and_what_swaps_nothing_failed() {
     for (after, ending) in [
         (facts(15, 110, 100, 50, 50), Ending::Freed),
