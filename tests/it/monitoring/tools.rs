@@ -23,6 +23,8 @@ pub(crate) const ALERTMANAGER: Tool =
     Tool { program: "prometheus-alertmanager", package: "prometheus-alertmanager" };
 pub(crate) const AMTOOL: Tool = Tool { program: "amtool", package: "prometheus-alertmanager" };
 
+pub(crate) const SYSTEMD_ANALYZE: Tool = Tool { program: "systemd-analyze", package: "systemd" };
+
 /// Whether all are installed; else says aloud what is skipped for want of which.
 pub(crate) fn installed(tools: &[Tool]) -> bool {
     let lacks = tools.iter().find(|tool| {
