@@ -137,6 +137,7 @@ async fn remember(dir: &Path) -> Result<(), Failure> {
             design: None,
             channel: Some("ratio_dbs".into()),
             owner: Owner::Recliner,
+            ordered_by: None,
             started_at: Moment::from_unix(ended_at.unix() - 30),
             ended_at,
             before_bytes: Some(100 << 20),
