@@ -20,7 +20,7 @@ use recliner::{
         CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
     },
     plan::Rules,
-    planner, scanner,
+    planner, scanner, settings,
     snapshot::SmooshSeen,
     target::Range,
 };
@@ -94,7 +94,7 @@ impl Source for MadeUp {
                     node: NODE.to_owned(),
                     up: Ok(()),
                     version: None,
-                    own_address: true,
+                    own_address: None,
                     smoosh: SmooshSeen::Unasked,
                 };
                 let seen = [
@@ -161,7 +161,7 @@ async fn main() -> std::io::Result<()> {
         // The next sweep begins when the last one was looked at.
         interval: Duration::from_secs(86_400),
         poll: Duration::from_secs(5),
-        share: scanner::Share::All,
+        nodes: settings::Nodes::All,
         views: true,
         top: 100,
     }));

@@ -17,6 +17,7 @@ use crate::{
     clock::{Clock, Moment},
     inventory::{Lane, Observation, Source, Stage},
     job::Running,
+    settings::Nodes,
     snapshot::{Ix, NodeIx, Snapshot},
     target::Kind,
 };
@@ -49,7 +50,11 @@ const BATCHES: usize = 4;
 
 /// How long an observation may wait for others. Waking a thread for each would cost as much
 /// as reading it.
-const LINGER: Duration = Duration::from_millis(5);
+const LINGER: Duration = Duration::from_millis(100);
+
+/// How long a sweep waits for nodes that have not answered once others have: as soon as that
+/// begins to look as if they hang, the rest goes on. A slow one is read after the others.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
@@ -57,27 +62,6 @@ const REST: Duration = Duration::from_secs(1);
 /// The pause after a sweep that could read nothing, where the interval is longer: CouchDB
 /// may be starting.
 const RETRY: Duration = Duration::from_secs(15);
-
-/// Which nodes this process serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Share {
-    /// All of them.
-    #[default]
-    All,
-    /// These.
-    Nodes(Vec<String>),
-}
-
-impl Share {
-    /// Whether a node belongs to this process's share.
-    #[must_use]
-    pub fn has(&self, node: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Nodes(nodes) => nodes.iter().any(|name| name == node),
-        }
-    }
-}
 
 /// What the scanner goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +71,7 @@ pub struct Settings {
     /// From one look at running jobs to the next.
     pub poll: Duration,
     /// Which nodes this process serves.
-    pub share: Share,
+    pub nodes: Nodes,
     /// Whether this process reads the cluster's views and cleanups.
     pub views: bool,
     /// How many targets of each kind are exported by name.
@@ -150,6 +134,8 @@ struct Reading {
 #[derive(Default)]
 struct Readings {
     sweep: Option<Reading>,
+    /// What the sweep's first stage still waits for while others go on.
+    late: Option<Reading>,
     poll: Option<Reading>,
     shards: Option<Reading>,
     views: Option<Reading>,
@@ -158,6 +144,7 @@ struct Readings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Sweep,
+    Late,
     Poll,
     Shards,
     Views,
@@ -166,6 +153,7 @@ enum Slot {
 enum Event {
     Seen(Slot, Vec<Observation>),
     Sweep,
+    GoOn,
     Poll,
     Publish,
     Settings,
@@ -201,16 +189,19 @@ impl Task {
         let mut publish = time::interval(PUBLISH);
         publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_sweep = Instant::now();
+        let mut go_on = Instant::now();
         let mut next_poll = Instant::now();
         let mut dirty = false;
         loop {
+            let waits = readings.asks_nodes() && self.tables.may_go_on();
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => Event::Stop,
                 Some(command) = self.commands.recv() => Event::Command(command),
                 _ = publish.tick(), if dirty => Event::Publish,
-                () = time::sleep_until(next_sweep), if readings.sweep.is_none() => Event::Sweep,
+                () = time::sleep_until(next_sweep), if !readings.sweeps() => Event::Sweep,
+                () = time::sleep_until(go_on), if waits => Event::GoOn,
                 () = time::sleep_until(next_poll), if readings.poll.is_none() => Event::Poll,
                 news = self.settings.changed() => {
                     if news.is_ok() { Event::Settings } else { Event::Stop }
@@ -218,6 +209,7 @@ impl Task {
                 seen = next(&mut readings.poll) => Event::Seen(Slot::Poll, seen),
                 seen = next(&mut readings.shards) => Event::Seen(Slot::Shards, seen),
                 seen = next(&mut readings.views) => Event::Seen(Slot::Views, seen),
+                seen = next(&mut readings.late) => Event::Seen(Slot::Late, seen),
                 seen = next(&mut readings.sweep) => Event::Seen(Slot::Sweep, seen),
             };
             let settings = Arc::clone(&self.settings.borrow_and_update());
@@ -240,6 +232,7 @@ impl Task {
                 }
                 Event::Sweep => {
                     next_sweep = Instant::now() + settings.interval;
+                    go_on = Instant::now() + PATIENCE;
                     if self.source.has_changed().unwrap_or_default() {
                         self.source.mark_unchanged();
                         self.tables.views.ask_again();
@@ -247,6 +240,11 @@ impl Task {
                     let stage = self.tables.begin(now);
                     readings.sweep = Some(self.reading(stage));
                     dirty = true;
+                }
+                Event::GoOn => {
+                    readings.late = readings.sweep.take();
+                    let stage = self.tables.go_on();
+                    readings.sweep = Some(self.reading(stage));
                 }
                 Event::Poll => {
                     next_poll = Instant::now() + settings.poll;
@@ -262,7 +260,7 @@ impl Task {
                             Slot::Poll => {
                                 self.running.send_replace(Arc::new(self.tables.end_poll()));
                             }
-                            Slot::Sweep => {
+                            Slot::Sweep | Slot::Late => {
                                 next_sweep = next_sweep.max(Instant::now() + REST);
                                 if self.tables.status.problem.is_some() {
                                     next_sweep = next_sweep.min(Instant::now() + RETRY);
@@ -294,17 +292,25 @@ impl Task {
         for seen in seen {
             let Some(reading) = readings.slot(slot) else { return false };
             let ended = seen == Observation::StageEnded;
-            // Only a sweep has a next stage.
-            if ended && slot != Slot::Sweep {
-                *readings.slot_mut(slot) = None;
-                return true;
-            }
-            let next = self.tables.apply(seen, &reading.stage, settings, now);
+            let next = match slot {
+                Slot::Late if ended => {
+                    self.tables.all_heard();
+                    let rests = readings.sweep.is_none();
+                    rests.then(|| self.tables.round_ended(settings, now)).flatten()
+                }
+                Slot::Poll | Slot::Shards | Slot::Views if ended => None,
+                Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards | Slot::Views => {
+                    self.tables.apply(seen, &reading.stage, settings, now)
+                }
+            };
             if ended {
                 // What a stage left behind may hold a whole table: the next begins without.
                 *readings.slot_mut(slot) = None;
-                *readings.slot_mut(slot) = next.map(|stage| self.reading(stage));
-                return readings.slot(slot).is_none();
+                // Only a sweep has a next stage.
+                if let Some(stage) = next {
+                    readings.sweep = Some(self.reading(stage));
+                }
+                return readings.sweep.is_none() || !matches!(slot, Slot::Sweep | Slot::Late);
             }
         }
         false
@@ -335,7 +341,7 @@ impl Task {
             .now()
             .nodes()
             .iter()
-            .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
+            .filter(|node| node.member && node.up == Some(true) && settings.nodes.has(&node.name))
             .map(|node| node.name.to_string())
             .collect();
         self.tables.begin_poll(now, &nodes);
@@ -377,9 +383,20 @@ impl Task {
 }
 
 impl Readings {
+    /// Whether a sweep runs.
+    const fn sweeps(&self) -> bool {
+        self.sweep.is_some() || self.late.is_some()
+    }
+
+    /// Whether it asks the nodes, and waits for all of them.
+    fn asks_nodes(&self) -> bool {
+        self.sweep.as_ref().is_some_and(|sweep| matches!(sweep.stage, Stage::Nodes))
+    }
+
     const fn slot(&self, slot: Slot) -> Option<&Reading> {
         match slot {
             Slot::Sweep => self.sweep.as_ref(),
+            Slot::Late => self.late.as_ref(),
             Slot::Poll => self.poll.as_ref(),
             Slot::Shards => self.shards.as_ref(),
             Slot::Views => self.views.as_ref(),
@@ -389,6 +406,7 @@ impl Readings {
     const fn slot_mut(&mut self, slot: Slot) -> &mut Option<Reading> {
         match slot {
             Slot::Sweep => &mut self.sweep,
+            Slot::Late => &mut self.late,
             Slot::Poll => &mut self.poll,
             Slot::Shards => &mut self.shards,
             Slot::Views => &mut self.views,

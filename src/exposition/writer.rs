@@ -108,6 +108,13 @@ impl Writer {
         }
     }
 
+    /// Makes room for so many bytes more. Text that is to be compressed needs none.
+    pub fn reserve(&mut self, bytes: usize) {
+        if self.gzip.is_none() {
+            self.out.reserve(bytes);
+        }
+    }
+
     /// Ends the text, with OpenMetrics' `# EOF` where it belongs, in its coding.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
@@ -253,9 +260,7 @@ impl<const N: usize> Samples<'_, N> {
         }
         let out = &mut self.writer.out;
         out.push_str(self.header.name);
-        out.push('{');
         out.push_str(labels.text());
-        out.push_str("} ");
         push_value(out, value.into());
         self.writer.end_line();
     }

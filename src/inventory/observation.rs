@@ -2,7 +2,7 @@
 
 use super::{MapEntry, Reshard};
 use crate::{
-    couch::wire::Names,
+    couch::{Address, wire::Names},
     facts::Facts,
     snapshot::{Ix, SmooshSeen},
     target::Signature,
@@ -104,8 +104,8 @@ pub struct NodeSeen {
     pub up: Result<(), Unread>,
     /// Its version, where its own address is known.
     pub version: Option<Version>,
-    /// Whether it is asked at its own address.
-    pub own_address: bool,
+    /// Where it listens itself, as far as a server there said its name.
+    pub own_address: Option<Address>,
     /// What its own daemon says.
     pub smoosh: SmooshSeen,
 }

@@ -113,7 +113,7 @@ impl Cluster {
                         node: node.into(),
                         up: up(node),
                         version: None,
-                        own_address: true,
+                        own_address: None,
                         smoosh: SmooshSeen::Unasked,
                     })
                 });
@@ -200,7 +200,7 @@ impl Harness {
         let (settings, settings_rx) = watch::channel(Arc::new(Settings {
             interval: Duration::from_secs(300),
             poll: Duration::from_secs(5),
-            share: Share::All,
+            nodes: Nodes::All,
             views: true,
             top: 10,
         }));
@@ -327,7 +327,7 @@ async fn of_what_other_processes_serve_nothing_is_said() {
     let mut harness = Harness::after_one_sweep(Cluster::default()).await;
     harness.settings.send_modify(|settings| {
         let settings = Arc::make_mut(settings);
-        settings.share = Share::Nodes(vec![NODES[0].into()]);
+        settings.nodes = Nodes::Named([NODES[0].into()].into());
         settings.views = false;
     });
     let snapshot = harness.sweep(2).await;

@@ -4,9 +4,10 @@
 mod alerting;
 mod cases;
 pub(crate) mod catalogue;
+mod dashboards;
 pub(crate) mod demo;
 pub(crate) mod promql;
-mod rules;
+pub(crate) mod rules;
 mod runbooks;
 pub(crate) mod servers;
 pub(crate) mod tools;

@@ -20,8 +20,12 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
                 format!("{sign}{}", bytes(Some(freed.unsigned_abs())))
             },
         );
-        let by = if row["owner"] == "other" { "by others" } else { "" };
-        let result = [text(&row["result"]).replace('_', " "), by.to_owned(), text(&row["why"])];
+        let by = match row["ordered_by"].as_str() {
+            Some(who) => format!("ordered by {}", printable(who)),
+            None if row["owner"] == "other" => "by others".to_owned(),
+            None => String::new(),
+        };
+        let result = [text(&row["result"]).replace('_', " "), by, text(&row["why"])];
         table.add_row([
             short(&text(&row["ended_at"])),
             took.map_or_else(String::new, |took| humantime::format_duration(took).to_string()),

@@ -301,7 +301,7 @@ impl Open {
         let kind = intent.target.kind();
         Ended {
             closes,
-            active_bytes: intent.active_bytes,
+            active_bytes: copied(intent.active_bytes, target),
             left: left(target, after, self.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
             outcome: Outcome {
@@ -311,6 +311,7 @@ impl Open {
                 design: intent.design,
                 channel: Some(intent.channel),
                 owner: Owner::Recliner,
+                ordered_by: intent.ordered_by,
                 started_at: intent.at,
                 ended_at: self.ended_at.max(intent.at),
                 before_bytes: before,
@@ -339,6 +340,14 @@ pub(super) fn ending(
             None => (Ending::NothingFreed, Some("its sizes are not known".into())),
         },
     }
+}
+
+/// Active bytes that a job had to copy. A file that is written to is copied with what comes
+/// meanwhile.
+pub(super) fn copied(before: Option<u64>, target: Option<TargetRef<'_>>) -> Option<u64> {
+    let db = target.filter(|target| target.kind() == Kind::Db);
+    let after = db.and_then(|target| target.facts().active.get());
+    before.map(|before| before.max(after.unwrap_or_default()))
 }
 
 /// What a job left, where that was measured.

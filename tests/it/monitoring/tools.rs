@@ -23,6 +23,8 @@ pub(crate) const ALERTMANAGER: Tool =
     Tool { program: "prometheus-alertmanager", package: "prometheus-alertmanager" };
 pub(crate) const AMTOOL: Tool = Tool { program: "amtool", package: "prometheus-alertmanager" };
 
+pub(crate) const SYSTEMD_ANALYZE: Tool = Tool { program: "systemd-analyze", package: "systemd" };
+
 /// Whether all are installed; else says aloud what is skipped for want of which.
 #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 pub(crate) fn installed(tools: &[Tool]) -> bool {
