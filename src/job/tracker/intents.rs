@@ -1,6 +1,6 @@
 //! Starts of this program: from the decision until all of their jobs ended.
 
-use super::{Ended, Stage, Step, Tracked, Tracker, UNREAD, place};
+use super::{Ended, SETTLES, SETTLES_UNSURE, Stage, Step, Tracked, Tracker, UNREAD, place};
 use crate::{
     clock::Moment,
     job::{
@@ -155,7 +155,11 @@ impl Tracker {
                 || place::find(&open.intent.target, tables).is_some();
             match keys.filter(|_| known) {
                 Some(keys) => {
-                    let stage = Stage::Sent { at: now, sure: false };
+                    // The request went out when it was decided on, or never; but what was
+                    // accepted in the last moment may still have to show.
+                    let just_now = now.unix().saturating_sub((SETTLES_UNSURE - SETTLES).as_secs());
+                    let at = open.intent.at.max(Moment::from_unix(just_now)).min(now);
+                    let stage = Stage::Sent { at, sure: false };
                     self.expect(&mut open, keys, stage, tables, now);
                 }
                 // Its target is not coming any more.

@@ -325,6 +325,19 @@ fn after_a_restart_what_runs_is_adopted_and_what_does_not_is_judged() {
 }
 
 #[test]
+fn what_was_asked_for_long_before_the_restart_shows_at_once_or_never() {
+    for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
+        let mut line = Line::new();
+        line.tracker.adopt([line.intent(since)], at(99));
+        line.poll(100, IDLE);
+        line.poll(settled - 1, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Starting, "asked for at {since}");
+        line.poll(settled, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Ending, "asked for at {since}");
+    }
+}
+
+#[test]
 fn an_intent_whose_target_never_comes_back_is_lost() {
     let mut line = Line::new();
     let intent = Intent { shard: Some("shards/x/gone.1".into()), ..line.intent(0) };
