@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example resident -- --databases 1000000 --sweeps 100
+//! cargo run --release --example resident -- --databases 41667 --q 8 --n 3
 //! ```
 //!
 //! Scanner and planner run on threads of their own, as in `recliner serve`; nothing is asked
@@ -33,20 +34,41 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-const NODE: &str = "couchdb@one.example.org";
-
-/// Sweep a made-up cluster of one node again and again.
+/// Sweep a made-up cluster again and again; it has as many nodes as copies of a range.
 #[derive(Clone, Debug, Parser)]
 struct Args {
     /// Databases, of one shard each
     #[arg(long, default_value_t = 1_000_000)]
     databases: usize,
+    /// Ranges of each, at most 256
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    q: u32,
+    /// Copies of each range
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    n: u32,
     /// Sweeps
     #[arg(long, default_value_t = 100)]
     sweeps: u64,
     /// Databases in a thousand whose sizes change between two sweeps
     #[arg(long, default_value_t = 0)]
     changing: u64,
+}
+
+impl Args {
+    fn nodes(&self) -> impl Iterator<Item = String> + use<> {
+        (1..=self.n).map(|node| format!("couchdb@node-{node}.example.org"))
+    }
+
+    fn ranges(&self) -> Vec<Range> {
+        let ends = |part: u64| part * (1_u64 << 32) / u64::from(self.q);
+        let end = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        let parts = 0..u64::from(self.q);
+        parts.map(|part| Range { from: end(ends(part)), to: end(ends(part + 1) - 1) }).collect()
+    }
+
+    fn targets(&self) -> usize {
+        self.databases * self.q as usize * self.n as usize
+    }
 }
 
 /// Answers every stage at once; counts the sweeps to make facts that change.
@@ -79,41 +101,45 @@ fn db(at: usize) -> String {
     format!("tenant-{at:033}")
 }
 
-const WHOLE: Range = Range { from: 0, to: u32::MAX };
-
 impl Source for MadeUp {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let this = Self { args: self.args.clone(), sweeps: self.sweeps.clone() };
         let databases = self.args.databases;
+        let ranges = self.args.ranges();
         let seen = match stage {
             Stage::Nodes => {
                 self.sweeps.send_modify(|sweeps| *sweeps += 1);
-                let members =
-                    Members { expected: vec![NODE.to_owned()], connected: vec![NODE.to_owned()] };
-                let node = NodeSeen {
-                    node: NODE.to_owned(),
-                    up: Ok(()),
-                    version: None,
-                    own_address: None,
-                    smoosh: SmooshSeen::Unasked,
-                };
-                let seen = [
+                let expected: Vec<String> = self.args.nodes().collect();
+                let members = Members { connected: expected.clone(), expected };
+                let nodes = self.args.nodes().map(|node| {
+                    Observation::Node(NodeSeen {
+                        node,
+                        up: Ok(()),
+                        version: None,
+                        own_address: None,
+                        smoosh: SmooshSeen::Unasked,
+                    })
+                });
+                let first = [
                     Observation::Members(Ok(members)),
-                    Observation::Node(node),
                     Observation::Reshard(Ok(Reshard::default())),
                 ];
-                stream::iter(seen).boxed()
+                stream::iter(first.into_iter().chain(nodes)).boxed()
             }
             Stage::Map => {
-                let entry = |at| MapEntry {
+                let nodes: Vec<String> = self.args.nodes().collect();
+                let entry = move |at| MapEntry {
                     db: db(at),
                     suffix: ".1795222434".to_owned(),
-                    copies: [CopyAt { range: WHOLE, node: NODE.to_owned() }].into(),
+                    copies: (ranges.iter())
+                        .flat_map(|range| nodes.iter().map(|node| (*range, node.clone())))
+                        .map(|(range, node)| CopyAt { range, node })
+                        .collect(),
                     ..MapEntry::default()
                 };
                 let pages = (0..databases.div_ceil(500)).map(move |page| {
                     let places = page * 500..databases.min((page + 1) * 500);
-                    Observation::MapPage(places.map(entry).collect())
+                    Observation::MapPage(places.map(&entry).collect())
                 });
                 let end = Observation::MapEnd(Ok(MapRead::Whole));
                 stream::iter(pages.chain([end])).boxed()
@@ -122,7 +148,11 @@ impl Source for MadeUp {
                 .map(move |node| {
                     let mut answer = String::new();
                     for at in 0..databases {
-                        answer.extend(["shards/00000000-ffffffff/", &db(at), ".1795222434\n"]);
+                        for range in &ranges {
+                            let range = range.text();
+                            let parts = ["shards/", range.as_str(), "/", &db(at), ".1795222434\n"];
+                            answer.extend(parts);
+                        }
                     }
                     Observation::Files { node, names: Ok(answer.lines().collect()) }
                 })
@@ -153,7 +183,7 @@ fn memory(line: &str) -> Option<usize> {
 #[tokio::main(worker_threads = 1)]
 async fn main() -> std::io::Result<()> {
     let args = Args::parse();
-    let per_target = |bytes: Option<usize>| bytes.unwrap_or_default() / args.databases.max(1);
+    let per_target = |bytes: Option<usize>| bytes.unwrap_or_default() / args.targets().max(1);
     let (sweeps, _) = watch::channel(0);
     let source: Arc<dyn Source> = Arc::new(MadeUp { args: args.clone(), sweeps });
     let (_source, source) = watch::channel(source);

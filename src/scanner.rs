@@ -42,7 +42,8 @@ const COMMANDS: usize = 16;
 /// makes a thousand snapshots and not a million.
 const PUBLISH: Duration = Duration::from_secs(1);
 
-/// Observations handed over at once.
+/// Observations handed over at once; a large one goes without waiting for others, because a
+/// few hundred pages of the shard map are more than all tables.
 const BATCH: usize = 256;
 
 /// Batches that wait to be applied; a reader that is further ahead waits itself.
@@ -424,7 +425,7 @@ async fn batch(
         let mut batch = vec![first];
         let linger = time::sleep(LINGER);
         tokio::pin!(linger);
-        while batch.len() < BATCH {
+        while batch.len() < BATCH && !batch.last().is_some_and(Observation::is_large) {
             // Both arms are cancel-safe.
             tokio::select! {
                 biased;

@@ -46,8 +46,9 @@ impl<const N: usize> LabelSets<N> {
         }
     }
 
-    /// Adds the values of one set, in the order of the labels.
-    pub fn push(&mut self, values: &[&str; N]) {
+    /// Adds the values of one set, in the order of the labels, and answers with that set.
+    pub fn push(&mut self, values: &[&str; N]) -> LabelSet<'_, N> {
+        let from = self.text.len();
         let mut before = "{";
         for (name, value) in self.names.iter().zip(values) {
             self.text.extend([before, *name, "=\""]);
@@ -56,6 +57,7 @@ impl<const N: usize> LabelSets<N> {
         }
         self.text.push_str(if N > 0 { "\"} " } else { "{} " });
         self.ends.push(self.text.len());
+        LabelSet { names: &self.names, text: self.text.get(from..).unwrap_or_default() }
     }
 
     /// The bytes of all of them together.

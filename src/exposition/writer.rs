@@ -11,8 +11,8 @@
 
 use super::{
     Coding, Format,
-    encoding::Gzip,
     family::{Family, MetricType, Unit},
+    gzip::Gzip,
     labels::LabelSet,
     number,
 };

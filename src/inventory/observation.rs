@@ -21,6 +21,14 @@ pub struct Unread {
     pub right: Option<&'static str>,
 }
 
+impl Observation {
+    /// Whether it tells of many databases or files at once.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        matches!(self, Self::MapPage(_) | Self::Files { .. })
+    }
+}
+
 /// How much of the shard map was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapRead {
