@@ -277,6 +277,7 @@ impl Task {
         let now = self.clock.now();
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let tables = Arc::clone(&self.scanner.snapshots.borrow_and_update());
+        self.state.look_at_clock(now);
         self.state.acts(settings.acting, now);
         match event {
             Event::Stop | Event::Settings => {}

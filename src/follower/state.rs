@@ -22,6 +22,10 @@ use std::{
 /// For how long starts count against the hourly budget.
 const HOUR: Duration = Duration::from_secs(3_600);
 
+/// Something is looked at every ten seconds: where more than this passed in between, the
+/// clock was set or the machine slept.
+const LATE: Duration = Duration::from_secs(120);
+
 /// Everything the follower owns.
 #[derive(Debug)]
 pub(super) struct State {
@@ -32,6 +36,8 @@ pub(super) struct State {
     spent: Vec<(Moment, u64)>,
     last_start: BTreeMap<NodeIx, Moment>,
     acting_since: Option<Moment>,
+    /// When something was looked at last.
+    looked: Option<Moment>,
     places: Places,
     pub(super) counts: Counts,
     /// Starts that are decided and not answered: which node and channel they count for, and
@@ -70,9 +76,21 @@ impl State {
             spent,
             last_start: BTreeMap::new(),
             acting_since: None,
+            looked: None,
             places,
             counts: Counts::default(),
             asked: BTreeMap::new(),
+        }
+    }
+
+    /// Finds out whether the clock was set since the last look; then what waits goes on from
+    /// now, and neither ends at once nor waits until the clock has caught up.
+    pub(super) fn look_at_clock(&mut self, now: Moment) {
+        let set = self.looked.is_some_and(|last| now < last || last.age(now) > LATE);
+        self.looked = Some(now);
+        if set {
+            self.tracker.clock_set(now);
+            self.acting_since = self.acting_since.map(|since| since.min(now));
         }
     }
 

@@ -150,7 +150,12 @@ impl Remembered {
         if let Some(since) = self.quarantined_since {
             return Some(Rest::Quarantined { since, failures: self.failures });
         }
-        if let Some(until) = self.rests_until.filter(|until| *until > now) {
+        // A clock that was set back by more than the rest is long prolongs none.
+        let rests = |until: &Moment| {
+            let failed_at = self.failed_at.unwrap_or(now);
+            *until > now && now.age(failed_at) <= failed_at.age(*until)
+        };
+        if let Some(until) = self.rests_until.filter(rests) {
             return Some(Rest::CoolDown { since: self.failed_at.unwrap_or(now), until });
         }
         let futile = self.futile.filter(|futile| !futile.is_over(file, seq))?;

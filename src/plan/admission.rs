@@ -92,8 +92,15 @@ impl Admission {
         let concurrency = channels.list.iter().map(|channel| channel.concurrency).collect();
         let mut room = Room::new(rules.limits, concurrency, snapshot.nodes().len());
         room.count_spent(&conditions.history.spent, now);
-        let running =
-            Running::new(snapshot, channels, conditions, present.placements, active, &mut room);
+        let running = Running::new(
+            snapshot,
+            channels,
+            conditions,
+            present.placements,
+            active,
+            &mut room,
+            now,
+        );
         let doors = Doors { rules, conditions, now, running: room.cluster() };
         let rate = conditions.history.rate.filter(|rate| *rate > 0.0);
         let strict = channels.list.iter().zip(openings).map(|(channel, opening)| {

@@ -251,6 +251,11 @@ impl Open {
         }
     }
 
+    /// It is waited for from now on.
+    pub(super) fn waits_from(&mut self, now: Moment) {
+        self.since = now;
+    }
+
     /// Whether all of its jobs ended, or it makes none.
     pub(super) fn waits_for_none(&self) -> bool {
         self.waits.as_ref().is_some_and(BTreeSet::is_empty)

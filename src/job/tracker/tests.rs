@@ -338,6 +338,51 @@ fn what_was_asked_for_long_before_the_restart_shows_at_once_or_never() {
 }
 
 #[test]
+fn after_a_restart_a_file_that_was_swapped_meanwhile_is_proof_enough() {
+    let mut line = Line::new();
+    let intent = line.intent(0);
+    line.tracker.adopt([intent.clone()], at(10));
+    line.poll(12, IDLE);
+    assert_eq!(ends(&line.read(line.dbs[0], facts(11, 110, 100, 50, 50))), [], "read before");
+    assert_eq!(ends(&line.read(line.dbs[0], facts(13, 900, 100, 50, 10))), [], "it may come yet");
+    let step = line.read(line.dbs[0], facts(14, 110, 100, 50, 50));
+    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(900), Some(110), 14)]);
+    assert_eq!(line.jobs(), []);
+}
+
+#[test]
+fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_catch_up() {
+    const DAY: u64 = 86_400;
+    for (before, after) in [(2 * DAY, DAY), (DAY, 2 * DAY)] {
+        // One that runs is not lost for its node's silence.
+        let mut line = Line::new();
+        let intent = line.intent(before);
+        line.start(intent.clone()).unwrap();
+        line.sent(before, &intent, Sent::Accepted);
+        line.poll(before + 5, [Some(&[shown(100, 200)]), Some(&[])]);
+        line.tracker.clock_set(at(after));
+        assert_eq!(line.tracker.measured(line.draft.now(), at(after)), Step::default());
+        // What was read before the clock was set back proves nothing.
+        line.draft.set_facts(line.dbs[0], facts(before + 6, 900, 100, 50, 10));
+        line.poll(after + 5, IDLE);
+        let step = line.poll(after + 10, IDLE);
+        assert_eq!(ends(&step), []);
+        let step = line.read(line.dbs[0], facts(after + 11, 110, 100, 50, 50));
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Freed]);
+
+        // One that was missed just before is judged as soon as its file is read.
+        line.draft.set_facts(line.dbs[0], facts(0, 900, 100, 50, 10));
+        let intent = line.intent(before);
+        line.start(intent.clone()).unwrap();
+        line.sent(before, &intent, Sent::Accepted);
+        line.poll(before + 5, IDLE);
+        line.tracker.clock_set(at(after));
+        let step = line.read(line.dbs[0], facts(after + 1, 900, 100, 50, 10));
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Failed]);
+    }
+}
+
+#[test]
 fn an_intent_whose_target_never_comes_back_is_lost() {
     let mut line = Line::new();
     let intent = Intent { shard: Some("shards/x/gone.1".into()), ..line.intent(0) };

@@ -76,6 +76,14 @@ fn a_rest_ends_by_itself_and_a_success_of_anyone_forgets_the_failures() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_prolongs_no_rest_by_more_than_its_length() {
+    let mut remembered = Remembered::default();
+    remembered.ended(&failed(100_000), Left::default(), &FAILURE);
+    let rests = |now| remembered.rest(None, None, at(now)).is_some();
+    assert_eq!([99_400, 99_399, 0].map(rests), [true, false, false]);
+}
+
+#[test]
 fn what_freed_far_less_than_promised_waits_until_enough_changed() {
     let left = |file| Left { file_bytes: Some(file), update_seq: Some(1_000), not_upgraded: false };
     // Before, after, predicted, and whether that was of no use.

@@ -275,6 +275,10 @@ impl Naive<'_> {
             .snapshot
             .targets()
             .filter(|target| target.facts().flags.compact_running)
+            .filter(|target| {
+                let measured = target.facts().measured_at.map(|measured| measured.at);
+                measured.is_some_and(|at| at.age(self.plan.made_at).as_secs() <= 3_600)
+            })
             .filter(|target| jobs.polled.iter().all(|(node, _)| *node != target.node_ix()))
             .filter(|target| !jobs.compactions().any(|job| job.target == Some(target.ix())))
             .map(|it| (it.node_ix(), it.ix(), self.channel_of(it.ix())))

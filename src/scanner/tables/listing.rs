@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     couch::wire::Names,
-    inventory::{Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_stray},
+    inventory::{
+        Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
+    },
     snapshot::{DbMap, DbName, Draft, Ix, NodeIx},
     target::{Kind, Range, ShardName, State},
 };
@@ -166,7 +168,10 @@ impl Listing {
             let node = draft.now().node(target.node_ix());
             let ours = node.is_some_and(|node| node.member && settings.nodes.has(&node.name));
             match (mapped, on_disk) {
-                (true, true) => draft.set_state(ix, State::Ok),
+                (true, true) => {
+                    let state = self.placed(draft, ix);
+                    draft.set_state(ix, state);
+                }
                 (true, false) if listed => {
                     let state = self.absent(draft, ix);
                     draft.set_state(ix, state);
@@ -223,6 +228,16 @@ impl Listing {
         let Some(node) = draft.find_node(&at.node) else { return false };
         let ix = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, Some(at.range)));
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
+    }
+
+    /// The state of a copy that is where it should be. Most often nothing is split.
+    fn placed(&self, draft: &Draft, ix: Ix) -> State {
+        let target = draft.now().target(ix).filter(|_| !self.reshard.is_empty());
+        let placed = target.and_then(|target| {
+            let (db, range) = (target.db_name().db, target.range()?);
+            Some(standing_of_placed(Copy { db, range, node: target.node() }, &self.reshard))
+        });
+        placed.unwrap_or(State::Ok)
     }
 
     fn absent(&self, draft: &Draft, ix: Ix) -> State {
