@@ -32,12 +32,12 @@ use recliner::{
 };
 use std::{
     io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tikv_jemallocator::Jemalloc;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// As in the program.
@@ -166,7 +166,7 @@ fn memory(line: &str) -> Option<usize> {
 
 /// Opens the journal, on a thread of its own, and reads what an earlier run measured.
 async fn opened(
-    directory: &PathBuf,
+    directory: &Path,
     tasks: &mut Tasks,
     stop: &CancellationToken,
 ) -> std::io::Result<(Journal, Vec<Block>)> {

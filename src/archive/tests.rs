@@ -71,17 +71,16 @@ impl Scene {
 #[tokio::test(start_paused = true)]
 async fn after_each_sweep_it_is_kept_and_not_before() {
     let mut scene = Scene::of(700).await;
-    let running = tokio::spawn(scene.task().run(scene.stop.clone()));
+    let mut running = JoinSet::new();
+    running.spawn(scene.task().run(scene.stop.clone()));
     time::sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.kept().await, []);
     scene.status.send_replace(Arc::new(Status { sweeps: 1, ..Status::default() }));
     time::sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.kept().await, [], "nothing answered");
-    let mut sweeps = 1;
-    for file in [5, 6] {
+    for (sweeps, file) in (2..).zip([5, 6]) {
         scene.set(300, measured(file, NOW));
         scene.publish();
-        sweeps += 1;
         let status = Status { sweeps, ready: true, ..Status::default() };
         scene.status.send_replace(Arc::new(status));
         let until = async {
@@ -102,7 +101,7 @@ async fn after_each_sweep_it_is_kept_and_not_before() {
         assert_eq!(count.expect("it is kept"), 700);
     }
     scene.stop.cancel();
-    running.await.unwrap();
+    running.join_next().await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
