@@ -6,28 +6,39 @@
 //! ```
 //!
 //! Scanner and planner run on threads of their own, as in `recliner serve`; nothing is asked
-//! over HTTP, so that a sweep takes seconds. Linux only: it prints what `/proc` says.
+//! over HTTP, so that a sweep takes seconds. With `--archive DIR` what was measured is also kept
+//! in a journal there, and shown from there first where an earlier run left it. Linux only: it
+//! prints what `/proc` says.
 
 use clap::Parser;
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
+use recliner::service::Tasks;
 use recliner::{
+    archive,
     channel::Channels,
     clock::Clock,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
     inventory::{
         CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
     },
+    journal::{self, Directory, Identity, Journal},
     plan::Rules,
-    planner, scanner, settings,
-    snapshot::SmooshSeen,
+    planner, scanner,
+    settings::{self, work},
+    snapshot::{Block, SmooshSeen},
     target::Range,
 };
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tikv_jemallocator::Jemalloc;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// As in the program.
@@ -52,6 +63,9 @@ struct Args {
     /// Databases in a thousand whose sizes change between two sweeps
     #[arg(long, default_value_t = 0)]
     changing: u64,
+    /// Keep what was measured in a journal in this directory
+    #[arg(long)]
+    archive: Option<PathBuf>,
 }
 
 impl Args {
@@ -180,6 +194,34 @@ fn memory(line: &str) -> Option<usize> {
     Some(kib?.parse::<usize>().ok()? << 10)
 }
 
+/// Opens the journal, on a thread of its own, and reads what an earlier run measured.
+async fn opened(
+    directory: &Path,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> std::io::Result<(Journal, Vec<Block>)> {
+    let began = Instant::now();
+    let (_settings, settings) = watch::channel(work::Journal::default());
+    let opened = journal::Task::open(Directory::new(directory), Clock::System, settings);
+    let (task, journal) = opened.map_err(std::io::Error::other)?;
+    let stopped = stop.clone();
+    tasks.spawn_alone(async move {
+        task.run(stopped).await;
+        "journal"
+    });
+    let identity = Identity { nodes: [NODE.to_owned()].into(), ..Identity::default() };
+    journal.claim(identity).await.map_err(std::io::Error::other)?;
+    let blocks = journal.measured().await.map_err(std::io::Error::other)?;
+    let bytes: usize = blocks.iter().map(|block| block.bytes.len()).sum();
+    writeln!(
+        std::io::stdout().lock(),
+        "opened and read in {:?}: {} blocks, {bytes} bytes",
+        began.elapsed(),
+        blocks.len()
+    )?;
+    Ok((journal, blocks))
+}
+
 #[tokio::main(worker_threads = 1)]
 async fn main() -> std::io::Result<()> {
     let args = Args::parse();
@@ -205,13 +247,29 @@ async fn main() -> std::io::Result<()> {
         planner::Inputs::facts_only(handle.snapshots.clone()),
         plan,
     );
-    let stop = CancellationToken::new();
-    let mut tasks = recliner::service::Tasks::new();
+    let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+    let mut before = Vec::new();
+    if let Some(directory) = &args.archive {
+        // The archive says what it wrote and how long that took.
+        tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();
+        let (journal, blocks) = opened(directory, &mut tasks, &stop).await?;
+        before = blocks;
+        let (status, snapshots) = (handle.status.clone(), handle.snapshots.clone());
+        let (task, stopped) = (archive::Task::new(status, snapshots, journal), stop.clone());
+        tasks.spawn_alone(async move {
+            task.run(stopped).await;
+            "archive"
+        });
+    }
+    let (restored, began) = (!before.is_empty(), Instant::now());
     let stopped = stop.clone();
     tasks.spawn_alone(async move {
-        scanner.run(stopped).await;
+        scanner.run_after(std::future::ready(before), stopped).await;
         "scanner"
     });
+    if restored && handle.snapshots.clone().changed().await.is_ok() {
+        writeln!(std::io::stdout().lock(), "shown after {:?}", began.elapsed())?;
+    }
     let stopped = stop.clone();
     tasks.spawn_alone(async move {
         planner.run(stopped).await;

@@ -199,17 +199,17 @@ enum Event {
 }
 
 impl Task {
-    /// Makes the task and its handle, with what an earlier process left.
+    /// Makes the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
         scanner: scanner::Handle,
         settings: watch::Receiver<Arc<Settings>>,
         keeper: Arc<dyn Keeper>,
-        recovered: Recovered,
     ) -> (Self, Handle) {
-        let mut state = State::new(recovered, clock.now());
-        let history = state.history(&Snapshot::default(), None, clock.now());
+        let state = State::new(Recovered::default(), clock.now());
+        let why = "what an earlier process left is not read yet".to_owned();
+        let history = History { journal_trouble: Some((clock.now(), why)), ..History::default() };
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let (history, history_rx) = watch::channel(Arc::new(history));
         let (counts, counts_rx) = watch::channel(Arc::default());
@@ -225,25 +225,17 @@ impl Task {
         (Self { clock, state, outbox, scanner, settings, jobs, history, counts, commands }, handle)
     }
 
-    /// Waits for what an earlier process left, then follows. Until then every start is held
-    /// back, and orders wait.
-    pub async fn run_after(
+    /// Waits for what an earlier process left, then follows until `stop`, or until nobody polls
+    /// any more. Until it has that, every start is held back, and orders wait; without any it
+    /// ends.
+    pub async fn run(
         mut self,
         recovering: impl Future<Output = Option<Recovered>>,
         stop: CancellationToken,
     ) {
-        let why = "what an earlier process left is not read yet".to_owned();
-        self.history.send_modify(|history| {
-            Arc::make_mut(history).journal_trouble = Some((self.clock.now(), why));
-        });
-        if let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await {
-            self.state = State::new(recovered, self.clock.now());
-            self.run(stop).await;
-        }
-    }
-
-    /// Follows until `stop`, or until nobody polls any more.
-    pub async fn run(mut self, stop: CancellationToken) {
+        let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await else { return };
+        self.state = State::new(recovered, self.clock.now());
+        self.publish();
         let mut tick = time::interval(PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -18,7 +18,7 @@ use crate::{
     inventory::{Lane, Observation, Source, Stage},
     job::Running,
     settings::Nodes,
-    snapshot::{Ix, NodeIx, Snapshot},
+    snapshot::{Block, Ix, NodeIx, Snapshot},
     target::Kind,
 };
 use futures::{StreamExt, stream::BoxStream};
@@ -63,6 +63,9 @@ const REST: Duration = Duration::from_secs(1);
 /// The pause after a sweep that could read nothing, where the interval is longer: CouchDB
 /// may be starting.
 const RETRY: Duration = Duration::from_secs(15);
+
+/// How long the first sweep waits for what an earlier process measured.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the scanner goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +185,30 @@ impl Task {
             commands: commands_tx,
         };
         (Self { clock, tables, settings, source, snapshots, status, running, commands }, handle)
+    }
+
+    /// Waits a moment for what an earlier process measured, shows it with its age, then sweeps
+    /// and polls. A pass over the nodes that answer has still to come.
+    pub async fn run_after(
+        mut self,
+        measured: impl Future<Output = Vec<Block>>,
+        stop: CancellationToken,
+    ) {
+        let blocks = stop.run_until_cancelled(time::timeout(PATIENCE, measured)).await;
+        if let Some(Ok(blocks)) = blocks
+            && !blocks.is_empty()
+        {
+            let settings = Arc::clone(&self.settings.borrow());
+            let damaged = self.tables.restore(blocks, &settings);
+            if damaged > 0 {
+                tracing::warn!(
+                    damaged,
+                    "part of what was measured before the start cannot be read: it is unknown until it is measured again"
+                );
+            }
+            self.publish();
+        }
+        self.run(stop).await;
     }
 
     /// Sweeps and polls until `stop`.

@@ -13,7 +13,7 @@ use crate::{
     facts::Facts,
     inventory::{Databases, Lane, MapRead, Members, NodeSeen, Observation, Stage, Unread},
     job,
-    snapshot::{DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
+    snapshot::{Block, DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
     target::{Kind, State as TargetState},
 };
 use listing::Listing;
@@ -61,6 +61,21 @@ impl Tables {
             began_at: Instant::now(),
             reread: BTreeSet::new(),
         }
+    }
+
+    /// Takes in what an earlier process measured, into tables that are empty yet; answers how
+    /// much of it cannot be read.
+    pub(super) fn restore(&mut self, blocks: Vec<Block>, settings: &Settings) -> usize {
+        let mut damaged = 0;
+        for block in blocks {
+            if self.draft.restore(&block).is_err() {
+                damaged += 1;
+            }
+        }
+        self.views.restore(self.draft.now());
+        self.serve(settings);
+        self.note_ages();
+        damaged
     }
 
     /// Begins a sweep.
@@ -224,24 +239,15 @@ impl Tables {
 
     /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
     fn finish(&mut self, now: Moment) {
-        let mut oldest: BTreeMap<NodeIx, Moment> = BTreeMap::new();
-        for target in self.draft.now().targets() {
-            if let Some(measured) = target.facts().measured_at {
-                let first = oldest.entry(target.node_ix()).or_insert(measured.at);
-                *first = measured.at.min(*first);
-            }
-        }
+        self.note_ages();
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
             let whole = !self.incomplete.contains(&at)
                 && (at == NodeIx::CLUSTER
                     || self.draft.now().node(at).is_some_and(|node| node.up == Some(true)));
-            self.draft.change_node(at, |node| {
-                node.oldest_fact = oldest.get(&at).copied();
-                if whole {
-                    node.last_success = Some(now);
-                }
-            });
+            if whole {
+                self.draft.change_node(at, |node| node.last_success = Some(now));
+            }
         }
         let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
         let answered = answered || self.listing.readable;
@@ -256,6 +262,21 @@ impl Tables {
         }
         self.status.progress = None;
         self.status.missing_rights = std::mem::take(&mut self.rights);
+    }
+
+    /// Notes of each node when the oldest of its facts was measured.
+    fn note_ages(&mut self) {
+        let mut oldest: BTreeMap<NodeIx, Moment> = BTreeMap::new();
+        for target in self.draft.now().targets() {
+            if let Some(measured) = target.facts().measured_at {
+                let first = oldest.entry(target.node_ix()).or_insert(measured.at);
+                *first = measured.at.min(*first);
+            }
+        }
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            self.draft.change_node(at, |node| node.oldest_fact = oldest.get(&at).copied());
+        }
     }
 
     fn members(&mut self, members: Result<Members, Unread>) {

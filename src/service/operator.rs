@@ -188,11 +188,11 @@ async fn compact(
     let plan = planner.what_if(ix, ordered.clone()).await.ok_or_else(stopping)?;
     let gone = || Denied::Unknown(format!("{target} is there no more"));
     let found = plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(gone)?;
-    let why = |refusal: &Refusal| match refusal.reason {
-        RefusalReason::Mode if plan.rules.mode == Mode::Advise => {
-            "recliner only advises, and sends nothing".to_owned()
+    let why = |refusal: &Refusal| {
+        if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {
+            return "recliner only advises, and sends nothing".to_owned();
         }
-        _ => report::why(&plan, found, refusal),
+        report::why(&plan, found, refusal)
     };
     let (request, waits) = match plan.answer(found) {
         Answer::Starts(request) => (request, None),

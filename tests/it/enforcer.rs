@@ -100,14 +100,9 @@ impl Chain {
             acting: wish.rules.mode == Mode::Enforce,
         };
         let (follow_tx, follow) = watch::channel(Arc::new(settings));
-        let (task, follower) = follower::Task::new(
-            clock,
-            scanner.clone(),
-            follow,
-            Arc::new(keeper.clone()),
-            recovered,
-        );
-        tasks.spawn(task.run(stop.clone()));
+        let (task, follower) =
+            follower::Task::new(clock, scanner.clone(), follow, Arc::new(keeper.clone()));
+        tasks.spawn(task.run(std::future::ready(Some(recovered)), stop.clone()));
 
         let settings = planner::Settings { channels, rules: wish.rules.clone() };
         let (plan_tx, plan) = watch::channel(Arc::new(settings));

@@ -1,7 +1,7 @@
 //! A service from its start to its end.
 
 use super::{NODES, PASSWORD, PATIENCE, Site, recliner, world};
-use recliner::sim::Exchange;
+use recliner::sim::{Effect, Exchange, Fault};
 use serde_json::Value;
 use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 use tokio::{
@@ -183,4 +183,47 @@ async fn what_is_ordered_is_compacted_or_refused_with_a_reason() {
     assert_eq!(told["events"][0]["target"], id);
     assert_eq!(told["events"][0]["by"], "127.0.0.1");
     running.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_measured_shows_after_a_restart_before_anything_is_read() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Running::start(&site, dir.path(), &["--log.level", "debug"]).await;
+    let kept = async {
+        let mut lines = (&mut first.stderr).lines();
+        while let Some(line) = lines.next_line().await.expect("it can be read") {
+            if line.contains("what was measured is kept") {
+                return;
+            }
+        }
+        panic!("it ended without keeping anything");
+    };
+    time::timeout(PATIENCE, kept).await.expect("it is kept in time");
+    first.stop().await;
+
+    // The shard map is not answered any more: no sweep ends.
+    site.cluster.faults().plan(Fault::everywhere(Effect::Hang).at("/_dbs"));
+    let mut second = Running::start(&site, dir.path(), &[]).await;
+    let base = format!("http://{}", second.address);
+    let words = ["explain", "orders/2024+x", "--recliner.url", &base, "--format", "json"];
+    let shown = async {
+        loop {
+            let ran = recliner(&words, &[]).await;
+            if ran.code == 0 {
+                return ran.json()["targets"].clone();
+            }
+            time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let targets = time::timeout(PATIENCE, shown).await.expect("it shows in time");
+    let dbs = targets.as_array().into_iter().flatten().filter(|it| it["kind"] == "db");
+    let dbs: Vec<&Value> = dbs.collect();
+    assert!(dbs.len() > 1, "{targets}");
+    assert!(dbs.iter().all(|it| it["file_bytes"].is_u64() && it["measured_at"].is_string()));
+    let _again = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ready = http.get(format!("{base}/-/ready")).send().await.unwrap();
+    assert_eq!(ready.status().as_u16(), 503, "that is no pass");
+    second.stop().await;
 }
