@@ -15,6 +15,7 @@ use crate::{
     clock::Clock,
     config::{self, Loaded, Problems},
     couch::{Client, ConnectError, Transport},
+    disk::Meter,
     http::{self, About, ConfigStatus, Order},
     journal::{self, Place},
     settings::Settings,
@@ -62,9 +63,6 @@ pub enum StartError {
     /// The journal cannot be had.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
-    /// Free space cannot be asked for.
-    #[error("cannot set up the client for Prometheus: {0}")]
-    Instruments(#[from] reqwest::Error),
     /// Two metrics have one name.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -111,6 +109,7 @@ impl Service {
         about: About,
         clock: Clock,
         place: impl Place + 'static,
+        meter: Arc<dyn Meter>,
     ) -> Result<Self, StartError> {
         let web = http::Web::open(settings.web.config_file.as_deref())?;
         if let Some(problem) = config::open_to_strangers(&settings, web.has_users()) {
@@ -135,7 +134,7 @@ impl Service {
         let around = |client: &Client| Surroundings {
             keeper: Arc::new(journal.clone()),
             recovering: memory::recover(journal.clone(), client.clone()).boxed(),
-            measured: true,
+            meter: Some(meter),
         };
         let watch =
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;

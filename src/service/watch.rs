@@ -86,8 +86,8 @@ pub struct Surroundings {
     pub keeper: Arc<dyn Keeper>,
     /// What an earlier process left; none where it cannot be used, which ends the watch.
     pub recovering: BoxFuture<'static, Option<Recovered>>,
-    /// Whether free space and pressure are measured.
-    pub measured: bool,
+    /// What measures free space; without it neither that nor pressure is measured.
+    pub meter: Option<Arc<dyn disk::Meter>>,
 }
 
 impl std::fmt::Debug for Surroundings {
@@ -103,14 +103,14 @@ impl Surroundings {
         Self {
             keeper: Arc::new(Fleeting::default()),
             recovering: ready(Some(Recovered::default())).boxed(),
-            measured: false,
+            meter: None,
         }
     }
 
-    /// Measures, and remembers until the process ends.
+    /// Measures by this, and remembers until the process ends.
     #[must_use]
-    pub fn fleeting() -> Self {
-        Self { measured: true, ..Self::none() }
+    pub fn fleeting(meter: Arc<dyn disk::Meter>) -> Self {
+        Self { meter: Some(meter), ..Self::none() }
     }
 }
 
@@ -191,13 +191,13 @@ impl Watch {
         let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
         carried.close();
         spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
-        let Surroundings { keeper, recovering, measured } = around(&client);
+        let Surroundings { keeper, recovering, meter } = around(&client);
         let reach = Reach::new(&client, settings, clock);
         let scan = sender(scan_settings(settings));
         let plan = sender(plan_settings(settings));
         let mut following = follow_settings(settings);
         // What looks once starts nothing, so that nothing is spread out after its start.
-        following.acting &= measured;
+        following.acting &= meter.is_some();
         let follow = sender(following);
         let disk = sender(disk::Settings::from(settings));
         let pressure = sender(pressure_settings(settings));
@@ -227,8 +227,7 @@ impl Watch {
             history: follower.history.clone(),
             ..planner::Inputs::facts_only(scanner.snapshots.clone())
         };
-        if measured {
-            let meter = Arc::new(disk::Instruments::new()?);
+        if let Some(meter) = meter {
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
             let (task, disks) = disk::Task::new(clock, meter, disk.subscribe(), snapshots, jobs);
             inputs.disks = disks.disks;

@@ -15,7 +15,7 @@ use recliner::{
     scanner::{Command, Status},
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
-    sim::{Cluster, Config, Database, Exchange},
+    sim::{Cluster, Config, Database, Disks, Exchange},
     snapshot::{Node, TargetRef},
     target::{Kind, State},
 };
@@ -84,7 +84,13 @@ impl Rig {
         let transport = Transport::InProcess(cluster.by_host());
         let registry = prometheus::Registry::new();
         let enforces = settings.mode == Mode::Enforce;
-        let around = |_: &_| if enforces { Surroundings::fleeting() } else { Surroundings::none() };
+        let around = |_: &_| {
+            if enforces {
+                Surroundings::fleeting(Arc::new(Disks(cluster.clone())))
+            } else {
+                Surroundings::none()
+            }
+        };
         let watch = Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)
             .expect("the settings are sound");
         // In advise it is there as well, and must do nothing.
