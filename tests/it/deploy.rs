@@ -5,11 +5,7 @@
 mod prometheus;
 
 use crate::monitoring::tools::{self, SYSTEMD_ANALYZE};
-use std::{
-    env, fs,
-    path::Path,
-    process::Command,
-};
+use std::{env, fs, path::Path, process::Command};
 use yaml_serde::{Deserializer, Value};
 
 fn root() -> &'static Path {
