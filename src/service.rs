@@ -15,7 +15,7 @@ use crate::{
     clock::Clock,
     config::{self, Loaded, Problems},
     couch::{Client, ConnectError, Transport},
-    disk,
+    disk::Meter,
     http::{self, About, ConfigStatus, Order},
     journal::{self, Place},
     settings::Settings,
@@ -26,7 +26,7 @@ use orders::Signals;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, watch as latest},
+    sync::{mpsc, oneshot, watch as latest},
     time,
 };
 use tokio_util::sync::CancellationToken;
@@ -63,9 +63,6 @@ pub enum StartError {
     /// The journal cannot be had.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
-    /// Free space cannot be asked for.
-    #[error("cannot set up the client for Prometheus: {0}")]
-    Instruments(#[from] reqwest::Error),
     /// Two metrics have one name.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
@@ -112,6 +109,7 @@ impl Service {
         about: About,
         clock: Clock,
         place: impl Place + 'static,
+        meter: Arc<dyn Meter>,
     ) -> Result<Self, StartError> {
         let web = http::Web::open(settings.web.config_file.as_deref())?;
         if let Some(problem) = config::open_to_strangers(&settings, web.has_users()) {
@@ -133,15 +131,19 @@ impl Service {
             journal_task.run(ended).await;
             "journal"
         });
-        let meter = Arc::new(disk::Instruments::new()?);
-        let around = |client: &Client| Surroundings {
-            keeper: Arc::new(journal.clone()),
-            recovering: memory::recover(journal.clone(), client.clone()).boxed(),
-            meter: Some(meter),
+        let around = |client: &Client| {
+            let (before, measured_before) = oneshot::channel();
+            Surroundings {
+                keeper: Arc::new(journal.clone()),
+                recovering: memory::recover(journal.clone(), client.clone(), before).boxed(),
+                measured_before: measured_before.map(Result::unwrap_or_default).boxed(),
+                meter: Some(meter),
+            }
         };
         let watch =
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
         watch.enforce(&mut tasks);
+        watch.archive(journal.clone(), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
@@ -168,7 +170,7 @@ impl Service {
             "web server"
         });
         let started = Box::new(settings.clone());
-        let operator = Operator::new(&watch);
+        let operator = Operator::new(&watch, clock);
         Ok(Self {
             operator,
             address,

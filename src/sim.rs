@@ -16,6 +16,7 @@ mod catalog;
 mod cluster;
 mod config;
 mod demo;
+mod disk;
 mod fault;
 mod growth;
 mod http;
@@ -29,6 +30,7 @@ pub use config::{
     Version,
 };
 pub use demo::demo_config;
+pub use disk::Disks;
 pub use fault::{Effect, Fault, Faults};
 pub use wire::Exchange;
 pub use world::{

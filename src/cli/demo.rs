@@ -7,20 +7,23 @@ use crate::{
     couch::Transport,
     journal,
     service::{Reload, Service},
-    sim::{Cluster, demo_config},
+    sim::{Cluster, Disks, demo_config},
 };
 use std::{
     io::Write,
     net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
 /// Shorter than one would set it for a CouchDB: a newcomer wants to see numbers move.
-/// It enforces: nothing there can come to harm.
+/// It enforces: nothing there can come to harm. The simulation answers in place of the
+/// Prometheus that is named, with the disk of the node in the query.
 const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
-limits: {wait: 10s}
+limits: {wait: 3s, bytes_per_hour: 8TiB}
+views: {enforce: all}
 smoosh:
   mode: takeover
   takeover:
@@ -34,9 +37,12 @@ smoosh:
 couchdb: {cold_reads_per_second: off}
 headroom:
   volumes:
-    - {nodes: [couchdb@sim-1.local], available: 40GB}
-    - {nodes: [couchdb@sim-2.local], available: 40GB}
-    - {nodes: [couchdb@sim-3.local], available: 40GB}
+    - nodes: [couchdb@sim-1.local]
+      prometheus: {url: 'http://simulation', query: couchdb@sim-1.local}
+    - nodes: [couchdb@sim-2.local]
+      prometheus: {url: 'http://simulation', query: couchdb@sim-2.local}
+    - nodes: [couchdb@sim-3.local]
+      prometheus: {url: 'http://simulation', query: couchdb@sim-3.local}
 ";
 
 pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
@@ -66,7 +72,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
     let transport = Transport::InProcess(cluster.by_host());
     let (about, place) = (serve::about(true), journal::InMemory);
-    let service = Service::start(loaded.settings, transport, about, Clock::System, place)
+    let disks = Arc::new(Disks(cluster.clone()));
+    let service = Service::start(loaded.settings, transport, about, Clock::System, place, disks)
         .await
         .map_err(serve::unstarted)?;
     let mut servers = JoinSet::new();

@@ -9,11 +9,12 @@ use crate::{
     clock::Clock,
     config::{Finding, Flags},
     couch::Transport,
+    disk::Instruments,
     http::About,
     journal,
     service::{Ended, Reload, Service, StartError},
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 /// What this build is.
 pub(super) fn about(simulated: bool) -> About {
@@ -50,7 +51,11 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
     let settings = loaded.settings;
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
     let place = journal::Directory::new(&settings.storage_path);
-    let service = Service::start(settings, transport, about(false), Clock::System, place)
+    let meter = Instruments::new().map_err(|why| {
+        Failure::failed(format!("cannot set up the client for Prometheus: {why}"))
+    })?;
+    let about = about(false);
+    let service = Service::start(settings, transport, about, Clock::System, place, Arc::new(meter))
         .await
         .map_err(unstarted)?;
     let (tls, users) = (service.web().is_encrypted(), service.web().has_users());
@@ -79,7 +84,6 @@ pub(super) fn unstarted(why: StartError) -> Failure {
         StartError::Web(_) => Failure::usage(why),
         StartError::Listen { .. }
         | StartError::Journal(_)
-        | StartError::Instruments(_)
         | StartError::Signals(_)
         | StartError::Connect(_)
         | StartError::Metrics(_) => Failure::failed(why),

@@ -49,6 +49,8 @@ families! {
         "Unix time of the oldest measurement in use for the node from this source, in seconds.";
     SCAN_DURATION: Gauge Seconds "recliner_scan_duration_seconds" ["source"]
         "Time that the last finished scan of this source took, in seconds.";
+    SCAN_FRESH_FOR: Gauge Seconds "recliner_scan_fresh_for_seconds" []
+        "Time for which facts count as fresh after they were measured, in seconds.";
     SCAN_ERRORS: Counter None "recliner_scan_errors_total" ["node", "reason"]
         "Reads that failed while the node was scanned, by reason.";
 

@@ -77,7 +77,8 @@ pub struct Ended {
     pub outcome: Outcome,
     /// The intent that is open no more.
     pub closes: Option<IntentKey>,
-    /// Active bytes before.
+    /// Active bytes it had to copy: those before, and of a db those after, where writes that
+    /// came meanwhile made them more.
     pub active_bytes: Option<u64>,
     /// What it left.
     pub left: Left,
@@ -431,6 +432,7 @@ impl Tracked {
             design: key.work.design().map(Into::into),
             channel: self.channel.as_deref().map(Into::into),
             owner: Owner::Other,
+            ordered_by: None,
             started_at: self.since,
             ended_at: at.max(self.since),
             before_bytes: before,
@@ -442,7 +444,7 @@ impl Tracked {
         Some(Ended {
             outcome,
             closes: None,
-            active_bytes: self.before.active,
+            active_bytes: intents::copied(self.before.active, target),
             left: intents::left(target, after, self.before.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
         })

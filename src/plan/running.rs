@@ -27,6 +27,8 @@ pub(super) struct Known {
     pub(super) rest: Option<Rest>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
+    /// Whether an operator ordered it though no channel takes it, or though it rests.
+    pub(super) forced: bool,
 }
 
 /// A set of targets that answers fast.
@@ -77,6 +79,9 @@ impl Running {
         let mut running = Self::default();
         for (ix, rest) in &conditions.history.rests {
             running.known_of(*ix).rest = Some(*rest);
+        }
+        for (ix, _) in conditions.history.orders.iter().filter(|(_, ordered)| ordered.force) {
+            running.known_of(*ix).forced = true;
         }
         let mut counted = HashSet::new();
         let mut wholes = HashSet::new();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     config::{File, Flags},
-    sim::{Cluster, demo_config},
+    sim::{Cluster, Disks, demo_config},
 };
 use std::{collections::VecDeque, path::Path};
 use tokio::task::JoinSet;
@@ -37,7 +37,8 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::InProcess(cluster.by_host());
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
-    Service::start(settings, transport, about, Clock::System, journal::InMemory).await
+    let meter = Arc::new(Disks(cluster));
+    Service::start(settings, transport, about, Clock::System, journal::InMemory, meter).await
 }
 
 /// A service that runs, and what a test asks it with.

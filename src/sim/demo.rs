@@ -5,8 +5,9 @@
 
 use super::config::{Config, Database, Design, Node, Orphan};
 
-/// What three nodes of a middling shop would have as disks.
-const DISK: u64 = 2 << 40;
+/// What three nodes of a middling shop would have as disks: full enough that the largest
+/// compactions have to wait until smaller ones have made room.
+const DISK: u64 = 1_400_000_000_000;
 /// Faster than real disks, so that a compaction of many gigabytes ends while one watches.
 const COMPACTION_RATE: u64 = 400_000_000;
 

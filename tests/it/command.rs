@@ -3,7 +3,7 @@
 mod bad_input;
 mod killed;
 mod orders;
-mod service;
+pub(crate) mod service;
 
 use base64::Engine as _;
 use recliner::{
@@ -18,20 +18,20 @@ use std::{
 };
 use tokio::{net::TcpListener, process::Command, task::JoinSet, time};
 
-const NODES: [&str; 3] = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
+pub(crate) const NODES: [&str; 3] = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
 const PASSWORD: &str = "s3kr3t-pa55";
 
 /// Longer than any command may take that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A simulated cluster behind sockets.
-struct Site {
-    cluster: Cluster,
+pub(crate) struct Site {
+    pub(crate) cluster: Cluster,
     urls: Vec<String>,
     _servers: JoinSet<std::io::Result<()>>,
 }
 
-fn world() -> Config {
+pub(crate) fn world() -> Config {
     let design = |name: &str| Design { views: vec![name.to_owned()], ..Design::new(name) };
     let long = format!("customers/{}", "n".repeat(190));
     let mut config = Config::new(&NODES)
@@ -57,7 +57,7 @@ fn world() -> Config {
 }
 
 impl Site {
-    async fn open(config: Config) -> Self {
+    pub(crate) async fn open(config: Config) -> Self {
         let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
         let (mut urls, mut servers) = (Vec::new(), JoinSet::new());
         for (_, router) in cluster.routers() {

@@ -4,9 +4,9 @@
 use crate::support::{A, B, C, NODES, Rig, START, nodes};
 use recliner::{
     channel::Mode,
-    memory::{Ending, Owner, Scope, Trouble},
+    memory::{Ending, Ordered, Owner, Scope, Trouble},
     sim::{Config, Database, Design, Effect, Fault, TaskKind},
-    target::Kind,
+    target::{Kind, TargetId},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -43,6 +43,18 @@ impl Rig {
     fn endings(&self) -> Vec<(Kind, Owner, Ending)> {
         let kept = self.notebook.kept();
         kept.recent.iter().map(|outcome| (outcome.kind, outcome.owner, outcome.ending)).collect()
+    }
+
+    /// Orders the first file of a database, by force, for ten minutes; answers which.
+    async fn order(&self, db: &str) -> TargetId {
+        let plan = Arc::clone(&self.watch.planner.plan.borrow());
+        let mut targets = plan.snapshot.targets();
+        let found = targets.find(|it| it.kind() == Kind::Db && it.db_name().db == db);
+        let id = found.expect("it was seen").id();
+        let at = self.cluster.wall();
+        let ordered = Ordered { at, until: at.plus(600 * SECOND), by: "ann".into(), force: true };
+        self.watch.follower.order(id.clone(), ordered).await.expect("it is kept");
+        id
     }
 
     /// Lets seconds pass.
@@ -222,4 +234,67 @@ async fn each_node_is_asked_for_its_tasks_once_a_poll_and_once_a_start() {
     let asked = wire.iter().filter(|it| it.path.ends_with("/_active_tasks")).count();
     let starts: usize = rig.posts().values().sum();
     assert!(asked <= 3 * 61 + starts, "{asked} questions for {starts} starts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ran_before_the_process_began_counts_from_the_first_start_on() {
+    // Lean, so that no queue has it: only the node's tasks say that it is compacted.
+    let created = Some(START);
+    let one = |name: &str, at: &str| Database {
+        q: 1,
+        n: 1,
+        placed_on: vec![at.to_owned()],
+        created,
+        ..bloated(name)
+    };
+    let lean = Database { bloat: 1.0, docs: 80_000, ..one("lean", A) };
+    let yaml = "poll: 5s\nlimits: {wait: 0s, cluster: 1}\n";
+    let world = slow(nodes().with(lean).with(one("orders", B)));
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world, yaml);
+    let file = format!("shards/00000000-ffffffff/lean.{}", START.unix());
+    assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Ok(true));
+    rig.wait(30).await;
+    assert_eq!(rig.posts(), BTreeMap::new(), "one in the cluster is what may run");
+    rig.wait(300).await;
+    assert_eq!(rig.posts().len(), 1);
+}
+
+/// Nothing of it is worth a compaction.
+fn lean(name: &str) -> Database {
+    Database { bloat: 1.0, ..bloated(name) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_ordered_is_compacted_once_though_no_channel_takes_it() {
+    let mut rig = enforcing(nodes().with(lean("orders")));
+    rig.wait(60).await;
+    assert_eq!(rig.posts(), BTreeMap::new());
+    let id = rig.order("orders").await;
+    rig.wait(300).await;
+    let posts = rig.posts();
+    assert_eq!(posts.values().copied().collect::<Vec<_>>(), [1], "{posts:#?}");
+    let kept = rig.notebook.kept();
+    let [outcome] = kept.recent.as_slice() else { panic!("{kept:?}") };
+    assert_eq!((&outcome.target, outcome.ordered_by.as_deref()), (&id, Some("ann")));
+    assert!(rig.watch.follower.history.borrow().orders.is_empty(), "it is done");
+    assert!(kept.remembered.values().all(|it| it.ordered.is_none()), "{kept:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_waits_over_a_restart_and_lapses_when_its_time_is_over() {
+    let mut rig = enforcing(nodes().with(lean("orders")));
+    rig.wait(60).await;
+    rig.watch.follower.suspend(Scope::All, None).await.unwrap();
+    let id = rig.order("orders").await;
+    rig.wait(60).await;
+    rig.dies_for(Duration::ZERO).await;
+    rig.wait(60).await;
+    let orders = rig.watch.follower.history.borrow().orders.clone();
+    assert_eq!(orders.values().map(|it| it.by.as_str()).collect::<Vec<_>>(), ["ann"]);
+    assert!(rig.notebook.kept().remembered.contains_key(&id));
+    rig.wait(600).await;
+    assert!(rig.notebook.kept().remembered.is_empty(), "nobody waits for it any more");
+    rig.watch.follower.resume(Scope::All).await.unwrap();
+    rig.wait(300).await;
+    assert_eq!(rig.posts(), BTreeMap::new());
 }

@@ -3,11 +3,13 @@
 mod cluster;
 mod command;
 mod conformance;
+mod deploy;
 mod docs;
 mod enforcer;
 mod faults;
 mod house;
 mod live;
+mod monitoring;
 mod scenario;
 mod support;
 mod takeover;

@@ -12,6 +12,8 @@ use crate::support::{A, B, C, Rig, START, nodes, small};
 use recliner::{
     channel::Mode,
     clock::Moment,
+    memory::Ordered,
+    plan::Answer,
     sim::{Config, Database, Design, Node},
 };
 use std::time::Duration;
@@ -141,4 +143,26 @@ async fn views_go_copy_by_copy_where_couchdb_can_and_never_while_they_are_built(
     })
     .await;
     insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_ordered_waits_for_its_limit_and_then_goes_first() {
+    let best = Database { bloat: 6.0, ..bloated("orders", 10_000) };
+    let lean = Database { bloat: 1.0, ..bloated("quiet", 300) };
+    let world = nodes().with(on(A, best)).with(on(A, bloated("users", 500))).with(on(A, lean));
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world, &roomy());
+    rig.pass(2 * MINUTE).await;
+    let plan = rig.watch.planner.plan.borrow().clone();
+    let quiet = plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("it is there");
+    let now = rig.cluster.wall();
+    let ordered = Ordered { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
+    let planned = rig.watch.planner.what_if(quiet.ix(), ordered.clone()).await.expect("it plans");
+    let answer = planned.answer(planned.snapshot.target(quiet.ix()).expect("it is there"));
+    let Answer::Waits(request, refusal) = answer else { panic!("{answer:?}") };
+    assert_eq!(refusal.reason.label(), "channel_limit");
+    rig.watch.follower.order(quiet.id(), ordered).await.expect("it is kept");
+    rig.pass(HOUR).await;
+    insta::assert_snapshot!(timeline(&rig.record()));
+    let sent = rig.cluster.orders();
+    assert!(sent.iter().any(|it| it.path == request.path), "{request} and {sent:?}");
 }

@@ -7,27 +7,28 @@
 pub(crate) mod notebook;
 
 use crate::scenario::judge::{self, Life, Record};
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::FutureExt as _;
 use notebook::Notebook;
 use recliner::{
     channel::Mode,
     clock::{Clock, Moment},
     config::{self, Flags},
     couch::Transport,
-    disk::{Measured, Meter, Source, Space},
+    disk::Meter,
     facts::Facts,
     memory::Recovered,
     plan::Plan,
     scanner::{Command, Status},
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
-    sim::{Cluster, Config, Database, Exchange},
+    sim::{Cluster, Config, Database, Disks, Exchange},
     snapshot::{Node, TargetRef},
     takeover,
     target::{Kind, State},
 };
 use std::{
     collections::BTreeMap,
+    future::ready,
     path::Path,
     sync::{
         Arc,
@@ -301,7 +302,8 @@ fn run(
     let recovered: Recovered = notebook.recovered(clock.now());
     let around = |_: &_| Surroundings {
         keeper: Arc::new(notebook.clone()),
-        recovering: std::future::ready(Some(recovered)).boxed(),
+        recovering: ready(Some(recovered)).boxed(),
+        measured_before: ready(Vec::new()).boxed(),
         meter: ledger.map(|_| Arc::new(Disks(cluster.clone())) as Arc<dyn Meter>),
     };
     let watch = Watch::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
@@ -309,31 +311,6 @@ fn run(
     watch.enforce(&mut tasks);
     let smoosh = ledger.map(|ledger| watch.take_over(Arc::new(ledger.clone()), &mut tasks));
     (watch, smoosh, tasks, stop)
-}
-
-/// The world's disks, as a Prometheus would tell of them: its query is the node's name.
-#[derive(Debug)]
-struct Disks(Cluster);
-
-impl Meter for Disks {
-    fn measure(
-        &self,
-        source: &Source,
-        now: Moment,
-    ) -> BoxFuture<'static, Result<Measured, String>> {
-        let available = match source {
-            Source::Fixed(available) => Some(*available),
-            Source::Prometheus { query, .. } => {
-                self.0.world(|world| world.disk(query)).and_then(|disk| disk.available())
-            }
-            Source::Local(_) => None,
-        };
-        let measured = available.map(|available| Measured {
-            space: Space { available, size: None, at: now },
-            device: None,
-        });
-        std::future::ready(measured.ok_or_else(|| "it has no end".to_owned())).boxed()
-    }
 }
 
 impl Drop for Rig {

@@ -18,6 +18,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("scan_last_success_timestamp_seconds", "node source"),
     ("scan_oldest_fact_timestamp_seconds", "node source"),
     ("scan_duration_seconds", "source"),
+    ("scan_fresh_for_seconds", ""),
     ("scan_errors_total", "node reason"),
     ("couchdb_requests_total", "route code"),
     ("couchdb_request_duration_seconds", "route"),

@@ -119,6 +119,7 @@ impl Line {
             shard: Some(SHARD.into()),
             design: None,
             channel: "ratio_dbs".into(),
+            ordered_by: None,
             at: at(seconds),
             file_bytes: Some(900),
             active_bytes: Some(100),
@@ -199,6 +200,19 @@ fn a_start_is_followed_to_its_end() {
     assert_eq!(step.ended[0].closes, Some(intent.key()));
     assert_eq!(line.jobs(), []);
     line.start(intent).unwrap();
+}
+
+#[test]
+fn what_was_written_meanwhile_is_part_of_what_a_job_copied() {
+    for (active, copied) in [(240, 240), (90, 100)] {
+        let mut line = Line::new();
+        let intent = line.intent(10);
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, Sent::Accepted);
+        line.poll(15, IDLE);
+        let step = line.read(line.dbs[0], facts(15, 300, active, 80, 80));
+        assert_eq!(step.ended[0].active_bytes, Some(copied));
+    }
 }
 
 #[test]
@@ -307,6 +321,19 @@ fn after_a_restart_what_runs_is_adopted_and_what_does_not_is_judged() {
         line.poll(45, IDLE);
         let step = line.read(line.dbs[0], after);
         assert_eq!((ends(&step)[0].0, &step.ended[0].closes), (ending, &Some(intent.key())));
+    }
+}
+
+#[test]
+fn what_was_asked_for_long_before_the_restart_shows_at_once_or_never() {
+    for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
+        let mut line = Line::new();
+        line.tracker.adopt([line.intent(since)], at(99));
+        line.poll(100, IDLE);
+        line.poll(settled - 1, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Starting, "asked for at {since}");
+        line.poll(settled, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Ending, "asked for at {since}");
     }
 }
 

@@ -79,7 +79,7 @@ impl Listing {
         draft.set_map(db, map, views.of(db));
         views.mapped(db);
         for copy in &entry.copies {
-            if settings.share.has(&copy.node) {
+            if settings.nodes.has(&copy.node) {
                 let node = draft.node(&copy.node);
                 self.holders.insert(node);
                 let ix = draft.db_target(node, db, Some(copy.range));
@@ -166,7 +166,7 @@ impl Listing {
             let listed = self.listed.contains(&target.node_ix());
             let measured = target.facts().measured_at.is_some();
             let node = draft.now().node(target.node_ix());
-            let ours = node.is_some_and(|node| node.member && settings.share.has(&node.name));
+            let ours = node.is_some_and(|node| node.member && settings.nodes.has(&node.name));
             match (mapped, on_disk) {
                 (true, true) => {
                     let state = self.placed(draft, ix);

@@ -1,5 +1,5 @@
 //! What a node tells of itself: versions, Erlang's figures, counters. Plausible numbers
-//! in the right shape; only the run queue and uptime follow the world.
+//! in the right shape; only uptime, the run queue and replication follow the world.
 
 use super::answer::{Answer, json, metrics, not_found};
 use crate::sim::{cluster::Inner, config::Version};
@@ -74,7 +74,7 @@ pub(super) fn system(inner: &Inner, node: &str) -> Answer {
             "processes_used": 67_445_096, "binary": 20_206_288, "code": 14_777_870,
             "ets": 2_967_416,
         },
-        "run_queue": tasks / 4,
+        "run_queue": tasks,
         "run_queue_dirty_cpu": 0,
         "ets_table_count": 136,
         "context_switches": 6_578_241,
@@ -88,7 +88,7 @@ pub(super) fn system(inner: &Inner, node: &str) -> Answer {
         "process_count": 1_554,
         "process_limit": 262_144,
         "message_queues": queues,
-        "internal_replication_jobs": 0,
+        "internal_replication_jobs": tasks * 10,
         "distribution": traffic,
     });
     let recent = is_recent(inner, node);

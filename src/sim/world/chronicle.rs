@@ -103,6 +103,12 @@ impl Chronicle {
         }
     }
 
+    /// Who started a compaction that runs, as far as that is kept.
+    pub(super) fn starter(&self, key: JobKey) -> Option<By> {
+        let place = self.running.get(&key)?.checked_sub(self.gone)?;
+        Some(self.kept.get(place)?.by)
+    }
+
     pub(super) fn kept(&self) -> Vec<Compaction> {
         self.kept.iter().cloned().collect()
     }

@@ -4,7 +4,11 @@
 //! themselves (fleets are left alone), compacts one at a time, the most bloated first,
 //! and stops where `concurrency` of its channels is set to 0.
 
-use super::{By, Sizes, World, files::File};
+use super::{
+    By, Sizes, World,
+    files::File,
+    jobs::{JobKey, What},
+};
 use std::time::Duration;
 
 /// How often a node looks for something to compact.
@@ -125,7 +129,8 @@ impl World {
             else {
                 continue;
             };
-            if self.runs(candidate) {
+            // What somebody else compacts still waits here.
+            if self.runs_for_smoosh(candidate) {
                 waiting.active += 1;
                 continue;
             }
@@ -143,6 +148,11 @@ impl World {
             None => self.compacting(candidate.file),
             Some(place) => self.compacting_index(candidate.file, place),
         }
+    }
+
+    fn runs_for_smoosh(&self, candidate: Candidate) -> bool {
+        let what = candidate.place.map_or(What::Shard, What::Index);
+        self.chronicle.starter(JobKey { file: candidate.file, what }) == Some(By::Smoosh)
     }
 
     fn smooshes(&self, node: u32) -> bool {

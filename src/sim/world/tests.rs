@@ -222,6 +222,37 @@ fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() 
 }
 
 #[test]
+fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
+    let config = Config {
+        nodes: vec![Node { smoosh: true, ..Node::new(A) }],
+        ..Config::new(&[A]).with(Database {
+            q: 2,
+            n: 1,
+            docs: 10_000_000,
+            bloat: 4.0,
+            ..Database::new("orders")
+        })
+    };
+    let mut world = World::new(config, 7).unwrap();
+    let channel = |world: &World| {
+        let all = world.smoosh_status(A);
+        let ratio = all.into_iter().find(|(channel, _)| channel.label() == "ratio_dbs").unwrap();
+        (ratio.1.size, ratio.1.active)
+    };
+    let file = first_file(&world);
+    assert_eq!(world.compact(A, &file), Ok(true));
+    assert_eq!(channel(&world), (2, 0), "an operator's compaction is none of its own");
+    // smoosh waits until nothing runs on its node.
+    let runs = |world: &World| world.compactions().into_iter().find(|it| it.end.is_none());
+    let its_turn = (1..3_600).find(|at| {
+        world.advance(secs(*at));
+        runs(&world).is_some_and(|it| it.by == By::Smoosh)
+    });
+    assert!(its_turn.is_some());
+    assert_eq!(channel(&world), (0, 1));
+}
+
+#[test]
 fn a_stopped_node_loses_its_jobs_and_the_cluster_goes_on_without_it() {
     let database = Database { docs: 10_000_000, q: 1, ..Database::new("a") };
     let mut world = world(database);

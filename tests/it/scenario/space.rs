@@ -46,13 +46,13 @@ async fn on_a_full_disk_nothing_starts_until_there_is_space_again() {
 
 #[tokio::test(start_paused = true)]
 async fn two_nodes_on_one_volume_share_its_space() {
-    // Each is 8.1 GB and may take up to 4.4 GB; less than 6 GB are free for both.
+    // Each is 8.1 GB and may take up to 4.4 GB; above a tenth, 5.3 GB are free for both.
     let mut world = nodes()
         .with(on(A, bloated("orders", 2_000)))
         .with(on(B, bloated("users", 2_000)))
         .with(on(C, bloated("logs", 2_000)));
     for node in &mut world.nodes[..2] {
-        (node.disk, node.volume) = (Some(22 * GB), Some("san".into()));
+        (node.disk, node.volume) = (Some(24 * GB), Some("san".into()));
     }
     let yaml = volumes(&[(&[A, B], &measured(A)), (&[C], "available: 100GB")]);
     let told = played(world, &format!("{PACE}{yaml}limits: {{wait: 5s}}\n"), async |rig| {

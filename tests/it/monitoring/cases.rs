@@ -1,0 +1,167 @@
+//! Cases of every alert, as promtool's unit tests, and that no alert lacks one.
+
+use super::{
+    catalogue::{OF_THE_SCRAPE, exported, of_prometheus},
+    promql,
+    rules::{ALERTS, RECORDING, alerts, groups},
+    tools::{self, PROMTOOL},
+};
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "rule_files")]
+    _rule_files: Vec<String>,
+    #[serde(rename = "evaluation_interval")]
+    _evaluation_interval: String,
+    #[serde(rename = "group_eval_order")]
+    order: Vec<String>,
+    tests: Vec<Case>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    #[serde(rename = "interval")]
+    _interval: String,
+    input_series: Vec<Input>,
+    #[serde(default)]
+    alert_rule_test: Vec<Look>,
+    #[serde(default)]
+    promql_expr_test: Vec<yaml_serde::Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    series: String,
+    #[serde(rename = "values")]
+    _values: String,
+}
+
+/// What is looked for at one moment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Look {
+    eval_time: String,
+    alertname: String,
+    #[serde(default)]
+    exp_alerts: Vec<Expected>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    exp_labels: BTreeMap<String, String>,
+    exp_annotations: BTreeMap<String, String>,
+}
+
+impl Look {
+    fn at(&self) -> Duration {
+        humantime::parse_duration(&self.eval_time).expect("a time is a duration")
+    }
+}
+
+fn files() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/tests");
+    let entries = fs::read_dir(dir).expect("cases are there");
+    let mut files: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("cases are readable").path()).collect();
+    files.sort();
+    files
+}
+
+fn read() -> Vec<File> {
+    let text = |path: PathBuf| fs::read_to_string(path).expect("cases are readable");
+    let read = |text: String| yaml_serde::from_str(&text).expect("they are promtool's");
+    files().into_iter().map(text).map(read).collect()
+}
+
+fn cases() -> Vec<Case> {
+    read().into_iter().flat_map(|file| file.tests).collect()
+}
+
+/// Without it promtool evaluates groups in any order, and an alert may see what was recorded an
+/// interval before.
+#[test]
+fn what_is_recorded_is_evaluated_first() {
+    let groups = groups(RECORDING).into_iter().chain(groups(ALERTS));
+    let names: Vec<String> = groups.map(|group| group.name).collect();
+    for file in read() {
+        assert_eq!(file.order, names);
+    }
+}
+
+#[tokio::test]
+async fn every_case_comes_out_as_written_down() {
+    if !tools::installed(&[PROMTOOL]) {
+        return;
+    }
+    let run = async |path: PathBuf| {
+        let path = path.to_str().expect("a plain path").to_owned();
+        let ran = tools::run(PROMTOOL, &["test", "rules", &path], "").await;
+        assert!(ran.success, "{path}: {}", ran.said);
+    };
+    futures::future::join_all(files().into_iter().map(run)).await;
+}
+
+#[test]
+fn every_alert_has_a_case_in_which_it_fires_one_in_which_not_yet_and_a_healthy_one() {
+    let mut lacks: BTreeMap<String, BTreeSet<&str>> =
+        alerts().into_keys().map(|name| (name, ["firing", "not yet", "healthy"].into())).collect();
+    for case in cases() {
+        let looked: BTreeSet<&String> =
+            case.alert_rule_test.iter().map(|it| &it.alertname).collect();
+        for name in looked {
+            let lacks = lacks.get_mut(name).unwrap_or_else(|| panic!("there is no {name}"));
+            let looks = case.alert_rule_test.iter().filter(|it| it.alertname == *name);
+            let (fires, rests): (Vec<&Look>, Vec<&Look>) =
+                looks.partition(|look| !look.exp_alerts.is_empty());
+            let first = fires.iter().map(|look| look.at()).min();
+            if let Some(first) = first {
+                lacks.remove("firing");
+                if rests.iter().any(|look| look.at() < first) {
+                    lacks.remove("not yet");
+                }
+            } else if !case.input_series.is_empty() {
+                lacks.remove("healthy");
+            }
+        }
+    }
+    lacks.retain(|_, lacks| !lacks.is_empty());
+    assert!(lacks.is_empty(), "alerts without such a case: {lacks:#?}");
+}
+
+#[test]
+fn cases_name_series_that_there_are_and_say_all_of_what_fires() {
+    let mut known = exported();
+    known.extend(of_prometheus());
+    for case in cases() {
+        assert!(!case.alert_rule_test.is_empty() || !case.promql_expr_test.is_empty());
+        for input in &case.input_series {
+            let reading = promql::read(&input.series).expect("a series is a selector");
+            let [selector] = &*reading.selectors else { panic!("{}", input.series) };
+            let series = known.get(&selector.name);
+            let series = series.unwrap_or_else(|| panic!("{}: no {}", case.name, selector.name));
+            let labels: BTreeSet<String> = (selector.matchers.iter())
+                .map(|matcher| matcher.label.clone())
+                .filter(|label| !OF_THE_SCRAPE.contains(&label.as_str()))
+                .collect();
+            assert_eq!(labels, series.labels, "{}: {}", case.name, input.series);
+        }
+        for expected in case.alert_rule_test.iter().flat_map(|look| &look.exp_alerts) {
+            assert!(expected.exp_labels.contains_key("severity"), "{}", case.name);
+            assert_eq!(expected.exp_annotations.len(), 3, "{}", case.name);
+            let texts = expected.exp_annotations.values();
+            assert!(texts.clone().all(|text| !text.contains("<no value>")), "{}", case.name);
+        }
+    }
+}

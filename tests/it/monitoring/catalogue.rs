@@ -1,0 +1,120 @@
+//! What there is to name in an expression: every series that recliner exports, with its labels.
+//!
+//! From the table behind the README's; a running demo shows that `/metrics` is like it.
+
+use super::{
+    demo::Demo,
+    tools::{self, PROMTOOL},
+};
+use recliner::exposition::{Description, MetricType, duplicate_series, families};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Labels that scraping gives to every series.
+pub(crate) const OF_THE_SCRAPE: [&str; 3] = ["cluster", "job", "instance"];
+
+/// The process's own metrics, without labels.
+const OF_THE_PROCESS: [(&str, MetricType); 7] = [
+    ("process_cpu_seconds_total", MetricType::Counter),
+    ("process_max_fds", MetricType::Gauge),
+    ("process_open_fds", MetricType::Gauge),
+    ("process_resident_memory_bytes", MetricType::Gauge),
+    ("process_start_time_seconds", MetricType::Gauge),
+    ("process_threads", MetricType::Gauge),
+    ("process_virtual_memory_bytes", MetricType::Gauge),
+];
+
+/// A name that an expression may select.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Series {
+    /// How its values behave. The parts of a histogram are counters.
+    pub(crate) metric_type: MetricType,
+    /// Label names, those of the scrape left out.
+    pub(crate) labels: BTreeSet<String>,
+}
+
+impl Series {
+    fn new(metric_type: MetricType, labels: &[&str]) -> Self {
+        Self { metric_type, labels: labels.iter().map(|label| (*label).to_owned()).collect() }
+    }
+}
+
+/// Every name that recliner's `/metrics` may show, by name.
+pub(crate) fn exported() -> BTreeMap<String, Series> {
+    let mut all = BTreeMap::new();
+    for family in families::ALL {
+        let Description { name, metric_type, labels, .. } = *family;
+        if metric_type == MetricType::Histogram {
+            let buckets = Series::new(MetricType::Counter, &[labels, &["le"]].concat());
+            all.insert(format!("{name}_bucket"), buckets);
+            for part in ["sum", "count"] {
+                all.insert(format!("{name}_{part}"), Series::new(MetricType::Counter, labels));
+            }
+        } else {
+            all.insert(name.to_owned(), Series::new(metric_type, labels));
+        }
+    }
+    for (name, metric_type) in OF_THE_PROCESS {
+        all.insert(name.to_owned(), Series::new(metric_type, &[]));
+    }
+    all
+}
+
+/// What Prometheus itself adds to each scrape.
+pub(crate) fn of_prometheus() -> BTreeMap<String, Series> {
+    ["up", "scrape_duration_seconds", "scrape_samples_scraped"]
+        .map(|name| (name.to_owned(), Series::new(MetricType::Gauge, &[])))
+        .into()
+}
+
+/// The families in an exposition, by name: the word of their type, and their labels.
+fn shown(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
+    let mut families = BTreeMap::new();
+    let mut family = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, word) = rest.split_once(' ').expect("a type has a name and a word");
+            family = name;
+            families.insert(family, (word, BTreeSet::new()));
+        } else if !line.starts_with('#') {
+            let name = line.split(['{', ' ']).next().unwrap_or_default();
+            assert!(name.starts_with(family), "{name} stands under {family}");
+            let braced = line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}'));
+            let (_, labels) = families.get_mut(family).expect("a sample stands under its type");
+            // No label's value in the demo has a comma and an equals sign.
+            let pairs = braced.map_or("", |(pairs, _)| pairs).split("\",");
+            labels.extend(pairs.filter_map(|pair| Some(pair.split_once("=\"")?.0)));
+        }
+    }
+    families
+}
+
+#[tokio::test]
+async fn a_running_demo_exports_what_the_catalogue_says() {
+    let demo = Demo::start().await;
+    let text = demo.metrics().await;
+    let exported = exported();
+    let shown = shown(&text);
+    for (name, (word, labels)) in &shown {
+        let of = |name: &str| exported.get(name).map(|series| (series.metric_type, &series.labels));
+        let histogram = of(&format!("{name}_bucket"));
+        let (metric_type, known) = match (of(name), histogram) {
+            (Some(plain), None) => plain,
+            (None, Some((_, labels))) => (MetricType::Histogram, labels),
+            _ => panic!("{name} is not in the catalogue"),
+        };
+        assert_eq!(metric_type.label(), *word, "{name}");
+        let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
+        assert_eq!(known, *labels, "{name}");
+    }
+    let missing: Vec<&str> = families::ALL
+        .iter()
+        .map(|family| family.name)
+        .filter(|name| !shown.contains_key(name))
+        .collect();
+    assert!(missing.is_empty(), "a demo of half a minute does not show {missing:?}");
+    assert_eq!(duplicate_series(&text), [""; 0]);
+    if tools::installed(&[PROMTOOL]) {
+        let ran = tools::run(PROMTOOL, &["check", "metrics"], &text).await;
+        assert!(ran.success && ran.said.is_empty(), "{}", ran.said);
+    }
+}

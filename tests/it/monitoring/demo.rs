@@ -1,0 +1,59 @@
+//! A `recliner demo` of its own process, on a free port.
+
+use std::{process::Stdio, time::Duration};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time,
+};
+
+/// Longer than anything here may take that ends by itself.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// It ends with its handle.
+pub(crate) struct Demo {
+    /// Host and port that it serves on.
+    pub(crate) address: String,
+    _process: Child,
+}
+
+impl Demo {
+    /// Starts it and waits until it serves.
+    pub(crate) async fn start() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+        command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
+        command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().expect("it runs");
+        let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        let served = async {
+            while let Some(line) = lines.next_line().await.expect("it says text") {
+                if let Some((_, rest)) = line.split_once("http://") {
+                    return rest.trim_end_matches('/').to_owned();
+                }
+            }
+            panic!("it ended without serving");
+        };
+        let address = time::timeout(PATIENCE, served).await.expect("it serves in time");
+        Self { address, _process: process }
+    }
+
+    /// Its `/metrics` once it has lived: a compaction that it started has ended, another one
+    /// runs, and its nodes were looked at for pressure.
+    pub(crate) async fn metrics(&self) -> String {
+        let http = super::tools::http();
+        let url = format!("http://{}/metrics", self.address);
+        let signs = ["compaction_reclaimed_bytes_total", "job_progress_ratio", "pressure"]
+            .map(|name| format!("\nrecliner_{name}{{"));
+        let lived = async {
+            loop {
+                let answer = http.get(&url).send().await.expect("it answers");
+                let text = answer.text().await.expect("it answers with text");
+                if signs.iter().all(|sign| text.contains(sign)) {
+                    return text;
+                }
+                time::sleep(Duration::from_millis(250)).await;
+            }
+        };
+        time::timeout(PATIENCE, lived).await.expect("it lives in time")
+    }
+}

@@ -1,0 +1,161 @@
+//! Reads PromQL: what an expression selects, and the labels it names.
+
+use promql_parser::{
+    label::Matchers,
+    parser::{self, Expr, VectorSelector},
+};
+use std::{collections::BTreeSet, time::Duration};
+
+/// A condition on a label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Matcher {
+    pub(crate) label: String,
+    /// `=`, `!=`, `=~` or `!~`.
+    pub(crate) op: String,
+    pub(crate) value: String,
+}
+
+/// One selector of an expression.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Selector {
+    pub(crate) name: String,
+    pub(crate) matchers: Vec<Matcher>,
+    /// Of a range selector.
+    pub(crate) range: Option<Duration>,
+    /// The function that it is an argument of, with nothing but brackets between.
+    pub(crate) function: Option<&'static str>,
+    /// The aggregations around it, such as `sum`, the innermost last.
+    pub(crate) aggregations: Vec<String>,
+}
+
+/// What an expression names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) selectors: Vec<Selector>,
+    /// Labels in `by`, `without`, `on`, `ignoring` and `group_…`, and those that functions
+    /// such as `label_replace` name.
+    pub(crate) labels: BTreeSet<String>,
+}
+
+/// Reads an expression, Grafana's variables already expanded.
+pub(crate) fn read(expression: &str) -> Result<Reading, String> {
+    let mut reading = Reading::default();
+    walk(&parser::parse(expression)?, &Around::default(), &mut reading);
+    Ok(reading)
+}
+
+/// What an expression stands in.
+#[derive(Clone, Debug, Default)]
+struct Around {
+    function: Option<&'static str>,
+    aggregations: Vec<String>,
+}
+
+impl Around {
+    fn function(&self, function: Option<&'static str>) -> Self {
+        Self { function, ..self.clone() }
+    }
+}
+
+fn walk(expr: &Expr, around: &Around, out: &mut Reading) {
+    let plain = around.function(None);
+    match expr {
+        Expr::Aggregate(it) => {
+            let mut inside = plain.clone();
+            inside.aggregations.push(it.op.to_string());
+            walk(&it.expr, &inside, out);
+            if let Some(parameter) = &it.param {
+                walk(parameter, &plain, out);
+            }
+            out.labels.extend(it.modifier.iter().flat_map(|it| it.labels().labels.clone()));
+        }
+        Expr::Unary(it) => walk(&it.expr, &plain, out),
+        Expr::Binary(it) => {
+            walk(&it.lhs, &plain, out);
+            walk(&it.rhs, &plain, out);
+            if let Some(modifier) = &it.modifier {
+                let matching = modifier.matching.iter().map(parser::LabelModifier::labels);
+                let lists = matching.chain(modifier.card.labels());
+                out.labels.extend(lists.flat_map(|list| list.labels.clone()));
+            }
+        }
+        Expr::Paren(it) => walk(&it.expr, around, out),
+        Expr::Subquery(it) => walk(&it.expr, &plain, out),
+        Expr::VectorSelector(it) => out.selectors.push(selector(it, None, around)),
+        Expr::MatrixSelector(it) => {
+            out.selectors.push(selector(&it.vs, Some(it.range), around));
+        }
+        Expr::Call(it) => {
+            for argument in &it.args.args {
+                walk(argument, &around.function(Some(it.func.name)), out);
+            }
+            if it.func.name.starts_with("label_") {
+                let texts = it.args.args.iter().map(|argument| {
+                    let Expr::StringLiteral(text) = &**argument else { return None };
+                    Some(text.val.clone())
+                });
+                let texts: Vec<Option<String>> = texts.collect();
+                // label_replace(v, dst, replacement, src, regex), label_join(v, dst, separator, src…)
+                let named = texts.iter().enumerate().filter(|(at, _)| match it.func.name {
+                    "label_replace" => [1, 3].contains(at),
+                    _ => *at == 1 || *at >= 3,
+                });
+                out.labels.extend(named.filter_map(|(_, text)| text.clone()));
+            }
+        }
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => {}
+    }
+}
+
+fn selector(it: &VectorSelector, range: Option<Duration>, around: &Around) -> Selector {
+    let Matchers { matchers, or_matchers } = &it.matchers;
+    let all = matchers.iter().chain(or_matchers.iter().flatten());
+    let matchers = all.map(|matcher| Matcher {
+        label: matcher.name.clone(),
+        op: matcher.op.to_string(),
+        value: matcher.value.clone(),
+    });
+    let mut matchers: Vec<Matcher> = matchers.collect();
+    let in_braces = matchers.iter().position(|it| it.label == "__name__" && it.op == "=");
+    let in_braces = in_braces.map(|at| matchers.remove(at).value);
+    let Around { function, aggregations } = around.clone();
+    let name = it.name.clone().or(in_braces).unwrap_or_default();
+    Selector { name, matchers, range, function, aggregations }
+}
+
+#[test]
+fn an_expression_is_read_to_its_leaves() {
+    let text = r#"
+        label_replace(
+            sum by (node, channel) (rate(a_total{job=~"x|y", node!="_cluster"}[5m]))
+                / on (node) group_left (version) max without (instance) (b),
+            "to", "$1", "from", "(.*)"
+        ) > 0
+        or (max_over_time((count({__name__="c"}))[1h:]))
+    "#;
+    let reading = read(text).expect("it is sound");
+    let matcher = |label: &str, op: &str, value: &str| Matcher {
+        label: label.to_owned(),
+        op: op.to_owned(),
+        value: value.to_owned(),
+    };
+    let plain = |name: &str, aggregation: &str| Selector {
+        name: name.to_owned(),
+        matchers: Vec::new(),
+        range: None,
+        function: None,
+        aggregations: vec![aggregation.to_owned()],
+    };
+    let a = Selector {
+        matchers: vec![matcher("job", "=~", "x|y"), matcher("node", "!=", "_cluster")],
+        range: Some(Duration::from_secs(300)),
+        function: Some("rate"),
+        ..plain("a_total", "sum")
+    };
+    assert_eq!(reading.selectors, [a, plain("b", "max"), plain("c", "count")]);
+    let labels: Vec<&str> = reading.labels.iter().map(String::as_str).collect();
+    assert_eq!(labels, ["channel", "from", "instance", "node", "to", "version"]);
+    for broken in ["sum by node (a)", "rate(a)", "a >", "a{b=c}"] {
+        assert!(read(broken).is_err(), "{broken}");
+    }
+}

@@ -1,0 +1,89 @@
+//! The runbooks: a section for every alert, and nothing in them that is not there.
+
+use super::{
+    promql,
+    rules::{ALERTS, alerts, unknown_names},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+const RUNBOOKS: &str = include_str!("../../../alerts/README.md");
+const README: &str = include_str!("../../../README.md");
+
+/// The sections under second headings, by heading.
+fn sections() -> BTreeMap<&'static str, &'static str> {
+    let parts = RUNBOOKS.split("\n## ").skip(1);
+    parts.filter_map(|part| part.split_once('\n')).collect()
+}
+
+/// The lines of the blocks of code in this language.
+fn code(text: &'static str, language: &str) -> Vec<&'static str> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let blocks = blocks.filter_map(|block| block.split_once('\n'));
+    blocks.filter(|(said, _)| *said == language).flat_map(|(_, lines)| lines.lines()).collect()
+}
+
+#[test]
+fn every_alert_leads_to_its_section_and_every_section_has_its_alert() {
+    let alerts = alerts();
+    let named: BTreeSet<&str> = alerts.keys().map(String::as_str).collect();
+    let written: BTreeSet<&str> =
+        sections().into_keys().filter(|heading| heading.starts_with("Recliner")).collect();
+    assert_eq!(written, named);
+    let page = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/alerts/README.md");
+    for (name, rule) in &alerts {
+        // A heading's anchor is the heading in small letters.
+        let leads = format!("{page}#{}", name.to_lowercase());
+        assert_eq!(rule.annotations["runbook_url"], leads);
+    }
+    assert_eq!(ALERTS.matches("runbook_url:").count(), alerts.len());
+}
+
+#[test]
+fn every_section_says_what_it_means_how_to_check_and_what_to_do() {
+    for (name, text) in sections().into_iter().filter(|(name, _)| name.starts_with("Recliner")) {
+        let parts = ["**Means.**", "**Check.**", "**Do.**"];
+        let places = parts.map(|part| text.find(part));
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{name}: {places:?}");
+        let checks = ["promql", "sh"].iter().any(|language| !code(text, language).is_empty());
+        assert!(checks, "{name} has no command and no query to check by");
+    }
+}
+
+#[test]
+fn queries_name_what_there_is() {
+    let queries = [code(RUNBOOKS, "promql"), code(README, "promql")].concat();
+    assert!(queries.len() > 10, "queries are found: {queries:?}");
+    for query in queries {
+        let expression = query.split(" #").next().unwrap_or_default();
+        let reading = promql::read(expression).unwrap_or_else(|why| panic!("{query}: {why}"));
+        let wrong = unknown_names(&reading);
+        assert!(wrong.is_empty(), "{query}\n{wrong:#?}");
+    }
+}
+
+#[test]
+fn commands_are_those_of_the_readme() {
+    let lines = code(RUNBOOKS, "sh");
+    assert!(lines.iter().any(|line| line.starts_with("curl ")), "commands are found: {lines:?}");
+    for line in lines {
+        let Some(words) = line.strip_prefix("recliner ") else { continue };
+        let mut words = words.split(' ');
+        let command = words.next().unwrap_or_default();
+        assert!(README.contains(&format!("| `recliner {command}")), "{line}");
+        for flag in words.filter(|word| word.starts_with("--")) {
+            let row = README.lines().find(|row| {
+                row.starts_with(&format!("| `{flag}")) && row.contains(&format!("`{command}`"))
+            });
+            assert!(row.is_some(), "{command} has no {flag}");
+        }
+    }
+}
+
+#[test]
+fn metrics_named_in_the_text_are_there() {
+    let words = RUNBOOKS.split(|c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c)));
+    for word in words.filter(|word| word.contains("recliner_")) {
+        let reading = promql::read(word).expect("a name is an expression");
+        assert_eq!(unknown_names(&reading), [""; 0], "{word}");
+    }
+}

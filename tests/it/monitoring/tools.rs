@@ -1,0 +1,77 @@
+//! Other people's programs that judge: where one is not installed, what needs it says so and
+//! is skipped.
+
+use std::{
+    process::{Output, Stdio},
+    time::Duration,
+};
+use tokio::{io::AsyncWriteExt as _, process::Command, time};
+
+/// Longer than any of them may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program, and the package of Debian that has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tool {
+    pub(crate) program: &'static str,
+    package: &'static str,
+}
+
+pub(crate) const PROMTOOL: Tool = Tool { program: "promtool", package: "prometheus" };
+pub(crate) const PROMETHEUS: Tool = Tool { program: "prometheus", package: "prometheus" };
+pub(crate) const ALERTMANAGER: Tool =
+    Tool { program: "prometheus-alertmanager", package: "prometheus-alertmanager" };
+pub(crate) const AMTOOL: Tool = Tool { program: "amtool", package: "prometheus-alertmanager" };
+
+pub(crate) const SYSTEMD_ANALYZE: Tool = Tool { program: "systemd-analyze", package: "systemd" };
+
+/// Whether all are installed; else says aloud what is skipped for want of which.
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+pub(crate) fn installed(tools: &[Tool]) -> bool {
+    let lacks = tools.iter().find(|tool| {
+        let mut asked = std::process::Command::new(tool.program);
+        asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        asked.status().is_err()
+    });
+    if let Some(Tool { program, package }) = lacks {
+        println!("skipped: {program} is not installed (Debian has it in the package {package})");
+    }
+    lacks.is_none()
+}
+
+/// Runs a tool in the root of the repository to its end, with this on its standard input.
+pub(crate) async fn run(tool: Tool, arguments: &[&str], input: &str) -> Ran {
+    let mut command = Command::new(tool.program);
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("it runs");
+    let ended = async {
+        let mut stdin = process.stdin.take().expect("it is piped");
+        stdin.write_all(input.as_bytes()).await.expect("it reads its input");
+        drop(stdin);
+        process.wait_with_output().await
+    };
+    let ended = time::timeout(PATIENCE, ended).await.expect("it ends in time");
+    let Output { status, stdout, stderr } = ended.expect("it ends");
+    let said = [stdout, stderr].concat();
+    Ran { success: status.success(), said: String::from_utf8_lossy(&said).into_owned() }
+}
+
+/// How a tool ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) success: bool,
+    /// On standard output, then on standard error.
+    pub(crate) said: String,
+}
+
+/// A client that knows of no proxy and waits for nobody.
+pub(crate) fn http() -> reqwest::Client {
+    // A second time does nothing.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(10))
+        .build()
+        .expect("a client without settings of its own can be made")
+}
