@@ -65,7 +65,7 @@ const REST: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(15);
 
 /// How long the first sweep waits for what an earlier process measured.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECALL: Duration = Duration::from_secs(10);
 
 /// What the scanner goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,7 +194,7 @@ impl Task {
         measured: impl Future<Output = Vec<Block>>,
         stop: CancellationToken,
     ) {
-        let blocks = stop.run_until_cancelled(time::timeout(PATIENCE, measured)).await;
+        let blocks = stop.run_until_cancelled(time::timeout(RECALL, measured)).await;
         if let Some(Ok(blocks)) = blocks
             && !blocks.is_empty()
         {
