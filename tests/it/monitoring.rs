@@ -4,6 +4,7 @@
 mod alerting;
 mod cases;
 pub(crate) mod catalogue;
+mod dashboards;
 pub(crate) mod demo;
 mod deploy;
 pub(crate) mod promql;

@@ -1,0 +1,401 @@
+//! The bundled dashboards, held against what recliner exports and what Grafana makes of them.
+//!
+//! After the rules of Grafana's own dashboard-linter, with those of this house: titles,
+//! descriptions, units, templated data sources, variables, links, and queries that name only
+//! what there is and count once what two processes see.
+
+mod live;
+
+use super::{
+    catalogue::{self, OF_THE_SCRAPE, Series},
+    promql,
+};
+use recliner::exposition::MetricType;
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
+
+/// The dashboards that there are at least.
+const NAMES: [&str; 4] =
+    ["recliner-enforcement", "recliner-node", "recliner-overview", "recliner-target"];
+
+/// Kinds of panels that any Grafana since 10 draws without a plugin. A `row` is a heading.
+const KINDS: [&str; 7] = ["bargauge", "gauge", "row", "stat", "table", "text", "timeseries"];
+
+/// Of Grafana's units, those that fit what recliner measures.
+const UNITS: [&str; 9] =
+    ["binBps", "bytes", "cpm", "cps", "none", "percentunit", "reqps", "s", "short"];
+
+/// What stands for Grafana's variables where a query is only read.
+const READ: [(&str, &str); 8] = [
+    ("__rate_interval", "61s"),
+    ("__range", "3607s"),
+    ("datasource", "DATASOURCE"),
+    ("cluster", "CLUSTER"),
+    ("job", "JOB"),
+    ("instance", "INSTANCE"),
+    ("node", "NODE"),
+    ("db", "DB"),
+];
+const RATE_INTERVAL: Duration = Duration::from_secs(61);
+const RANGE: Duration = Duration::from_secs(3607);
+
+/// One file of `dashboards/`.
+#[derive(Debug)]
+struct Board {
+    stem: String,
+    text: String,
+    json: Value,
+}
+
+/// One query of a board, with where it stands.
+#[derive(Clone, Debug)]
+struct Query {
+    place: String,
+    expression: String,
+    /// The labels that its legend or its table names.
+    labels: BTreeSet<String>,
+}
+
+fn boards() -> Vec<Board> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("dashboards");
+    let mut boards: Vec<Board> = fs::read_dir(&dir)
+        .expect("dashboards/ is there")
+        .map(|entry| entry.expect("it can be read").path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "json"))
+        .map(|path| {
+            let stem = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).expect("it is text");
+            let json = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{stem}: {why}"));
+            Board { stem, text, json }
+        })
+        .collect();
+    boards.sort_by(|a, b| a.stem.cmp(&b.stem));
+    boards
+}
+
+fn list<'a>(json: &'a Value, pointer: &str) -> &'a [Value] {
+    json.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text<'a>(json: &'a Value, pointer: &str) -> &'a str {
+    json.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Puts values in the place of Grafana's variables.
+fn expand(expression: &str, variables: &[(&str, &str)]) -> String {
+    variables.iter().fold(expression.to_owned(), |text, (name, value)| {
+        text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
+    })
+}
+
+/// The names between double braces.
+fn legend(format: &str) -> impl Iterator<Item = String> {
+    let parts = format.split("{{").skip(1);
+    parts.filter_map(|part| Some(part.split_once("}}")?.0.trim().to_owned()))
+}
+
+impl Board {
+    fn panels(&self) -> &[Value] {
+        list(&self.json, "/panels")
+    }
+
+    fn variables(&self) -> &[Value] {
+        list(&self.json, "/templating/list")
+    }
+
+    /// Of panels and annotations.
+    fn queries(&self) -> Vec<Query> {
+        let mut queries = Vec::new();
+        for panel in self.panels() {
+            let renamed = list(panel, "/transformations").iter().flat_map(|it| {
+                let names = ["/options/renameByName", "/options/excludeByName"];
+                names.into_iter().filter_map(|at| it.pointer(at)?.as_object())
+            });
+            let columns = renamed.flat_map(|names| names.keys().cloned());
+            let columns: BTreeSet<String> =
+                columns.filter(|name| name != "Time" && !name.starts_with("Value")).collect();
+            let place = format!("{}, {:?}", self.stem, text(panel, "/title"));
+            for target in list(panel, "/targets") {
+                let mut labels: BTreeSet<String> = legend(text(target, "/legendFormat")).collect();
+                // What a table names may come from any of its queries.
+                labels.extend(columns.iter().cloned());
+                queries.push(Query {
+                    place: format!("{place} {}", text(target, "/refId")),
+                    expression: text(target, "/expr").to_owned(),
+                    labels,
+                });
+            }
+        }
+        for annotation in list(&self.json, "/annotations/list") {
+            if text(annotation, "/expr").is_empty() {
+                continue;
+            }
+            let formats = ["/titleFormat", "/textFormat"].map(|at| legend(text(annotation, at)));
+            let keys = text(annotation, "/tagKeys").split(',').map(str::to_owned);
+            queries.push(Query {
+                place: format!("{}, annotation {:?}", self.stem, text(annotation, "/name")),
+                expression: text(annotation, "/expr").to_owned(),
+                labels: formats.into_iter().flatten().chain(keys).collect(),
+            });
+        }
+        queries
+    }
+}
+
+/// Every name that a query may select, with its labels.
+fn known() -> BTreeMap<String, Series> {
+    let mut known = catalogue::exported();
+    known.extend(catalogue::of_prometheus());
+    known
+}
+
+/// Collects what is wrong, to tell all of it at once.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn unless(&mut self, sound: bool, what: impl FnOnce() -> String) {
+        if !sound {
+            self.0.push(what());
+        }
+    }
+}
+
+impl Drop for Wrong {
+    fn drop(&mut self) {
+        assert!(self.0.is_empty() || std::thread::panicking(), "\n{}", self.0.join("\n"));
+    }
+}
+
+#[test]
+fn every_board_is_fit_to_be_provisioned() {
+    let boards = boards();
+    let stems: Vec<&str> = boards.iter().map(|board| board.stem.as_str()).collect();
+    assert_eq!(stems, NAMES);
+    let mut wrong = Wrong::default();
+    for Board { stem, text: file, json } in &boards {
+        let mut need = |sound, what: &str| wrong.unless(sound, || format!("{stem}: {what}"));
+        let stable = serde_json::to_string_pretty(json).expect("it is JSON") + "\n";
+        need(*file == stable, "not as two-space JSON with sorted keys");
+        need(text(json, "/uid") == *stem && stem.len() <= 40, "uid is not the file's name");
+        need(json["id"].is_null(), "has an id of one Grafana");
+        need(!text(json, "/title").is_empty(), "no title");
+        need(!text(json, "/description").is_empty(), "no description");
+        need(json["editable"] == false, "editable is not false");
+        need(json["schemaVersion"] == 39, "another schemaVersion");
+        need(json["graphTooltip"] == 1, "no shared crosshair");
+        need(json["tags"] == serde_json::json!(["recliner"]), "other tags");
+        need(text(json, "/timezone") == "browser", "another time zone");
+        need(!text(json, "/refresh").is_empty(), "no refresh");
+        let link = &json["links"][0];
+        need(
+            text(link, "/type") == "dashboards"
+                && link["tags"] == json["tags"]
+                && link["includeVars"] == true
+                && link["keepTime"] == true,
+            "no links to the other boards that keep time and variables",
+        );
+        let annotations = list(json, "/annotations/list").iter();
+        let shown = annotations.filter(|it| it["enable"] == true && it["hide"] == false);
+        let shown: BTreeSet<&str> = shown.map(|it| text(it, "/name")).collect();
+        need(shown == BTreeSet::from(["Ends", "Starts"]), "no annotations of starts and ends");
+        for part in file.split("/d/").skip(1) {
+            let uid = part.split(['?', '"', '/']).next().unwrap_or_default();
+            need(NAMES.contains(&uid), &format!("a link to {uid}, which is no board"));
+        }
+    }
+}
+
+#[test]
+fn every_board_has_the_variables_and_none_offers_the_pseudo_node() {
+    let known = known();
+    let mut wrong = Wrong::default();
+    for board in boards() {
+        let stem = &board.stem;
+        let mut need = |sound, what: String| wrong.unless(sound, || format!("{stem}: {what}"));
+        let names: Vec<&str> = board.variables().iter().map(|it| text(it, "/name")).collect();
+        let wanted = ["datasource", "cluster", "job", "instance", "node"];
+        need(names.starts_with(&wanted), format!("has the variables {names:?}"));
+        for variable in board.variables() {
+            let name = text(variable, "/name");
+            need(!text(variable, "/label").is_empty(), format!("${name} has no label"));
+            need(
+                !text(variable, "/description").is_empty(),
+                format!("${name} says not what it is"),
+            );
+            if name == "datasource" {
+                need(text(variable, "/type") == "datasource", "$datasource is none".to_owned());
+                continue;
+            }
+            need(variable["refresh"] == 2, format!("${name} does not follow the time range"));
+            need(
+                text(variable, "/datasource/uid") == "${datasource}",
+                format!("${name} asks a fixed data source"),
+            );
+            let all = match name {
+                "cluster" => Some(".*"),
+                "job" | "instance" => Some(".+"),
+                // All are the nodes that are listed, and so never the pseudo node.
+                _ => None,
+            };
+            need(variable["allValue"].as_str() == all, format!("${name}: all is another value"));
+            need(
+                variable["multi"] == (name != "db"),
+                format!("${name}: one or several, the other way round"),
+            );
+            let query = text(variable, "/query/query");
+            let parts = query.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
+            let parts = parts.and_then(|it| it.rsplit_once(", "));
+            let Some((selector, label)) = parts else {
+                need(false, format!("${name}: {query} is no label_values(selector, label)"));
+                continue;
+            };
+            let reading = promql::read(&expand(selector, &READ)).expect("it is PromQL");
+            let [selector] = reading.selectors.as_slice() else {
+                need(false, format!("${name}: {query} has not one selector"));
+                continue;
+            };
+            let series = known.get(&selector.name);
+            let has = |label: &str| {
+                OF_THE_SCRAPE.contains(&label)
+                    || series.is_some_and(|series| series.labels.contains(label))
+            };
+            need(series.is_some() && has(label), format!("${name}: {query} names what is not"));
+            // The pseudo node neither answers nor fails to.
+            need(
+                name != "node" || selector.name == "recliner_node_up",
+                format!("{query} lists others too"),
+            );
+        }
+    }
+}
+
+#[test]
+fn every_panel_says_what_it_shows_and_in_which_unit() {
+    let mut wrong = Wrong::default();
+    for board in boards() {
+        let mut ids = BTreeSet::new();
+        let mut titles = BTreeSet::new();
+        let mut taken = BTreeMap::new();
+        for panel in board.panels() {
+            let (title, kind) = (text(panel, "/title"), text(panel, "/type"));
+            let place = format!("{}, {title:?}", board.stem);
+            let mut need = |sound, what: &str| wrong.unless(sound, || format!("{place}: {what}"));
+            need(KINDS.contains(&kind), "not a kind of panel that every Grafana draws");
+            need(!title.is_empty() && titles.insert(title), "no title of its own");
+            need(ids.insert(panel["id"].as_u64()), "an id that another has");
+            let at = |name: &str| panel["gridPos"][name].as_u64().expect("it has a place");
+            need(at("w") > 0 && at("h") > 0 && at("x") + at("w") <= 24, "stands over the edge");
+            for x in at("x")..at("x") + at("w") {
+                for y in at("y")..at("y") + at("h") {
+                    let other = taken.insert((x, y), title);
+                    need(other.is_none_or(|other| other == title), "stands over another");
+                }
+            }
+            if kind == "row" {
+                continue;
+            }
+            need(text(panel, "/description").len() > 20, "no description");
+            if kind == "text" {
+                continue;
+            }
+            need(!list(panel, "/targets").is_empty(), "no query");
+            let unit = text(panel, "/fieldConfig/defaults/unit");
+            need(UNITS.contains(&unit), "no unit, or an unheard-of one");
+            let none = text(panel, "/fieldConfig/defaults/noValue");
+            need(!none.is_empty(), "says nothing where nothing is known");
+            let sources = std::iter::once(panel).chain(list(panel, "/targets"));
+            for source in sources {
+                need(text(source, "/datasource/uid") == "${datasource}", "a fixed data source");
+            }
+            let mut refs = BTreeSet::new();
+            for target in list(panel, "/targets") {
+                need(refs.insert(text(target, "/refId")), "two queries of one name");
+                let table = text(target, "/format") == "table";
+                need(table == (kind == "table"), "not a table's query");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_query_names_what_there_is_and_counts_it_once() {
+    let known = known();
+    let mut wrong = Wrong::default();
+    for query in boards().iter().flat_map(Board::queries) {
+        let Query { place, expression, labels } = &query;
+        let mut need = |sound, what: String| wrong.unless(sound, || format!("{place}: {what}"));
+        let reading = match promql::read(&expand(expression, &READ)) {
+            Ok(reading) => reading,
+            Err(why) => {
+                need(false, why);
+                continue;
+            }
+        };
+        let mut there: BTreeSet<&str> = OF_THE_SCRAPE.into();
+        for selector in &reading.selectors {
+            let name = &selector.name;
+            let has = |label: &str, value: &str| {
+                selector
+                    .matchers
+                    .iter()
+                    .any(|it| it.label == label && it.op == "=~" && it.value == value)
+            };
+            need(has("cluster", "CLUSTER"), format!("{name} of whichever cluster"));
+            // Prometheus's own, of rules that have summed jobs and instances up.
+            if name == "ALERTS" {
+                continue;
+            }
+            need(has("job", "JOB") && has("instance", "INSTANCE"), format!("{name} of whoever"));
+            let Some(series) = known.get(name) else {
+                need(false, format!("{name} is not exported"));
+                continue;
+            };
+            there.extend(series.labels.iter().map(String::as_str));
+            for matcher in &selector.matchers {
+                let label = matcher.label.as_str();
+                let exists = OF_THE_SCRAPE.contains(&label) || series.labels.contains(label);
+                need(exists, format!("{name} has no label {label}"));
+            }
+            let chosen = has("node", "NODE") || has("node", "NODE|_cluster");
+            need(chosen || !series.labels.contains("node"), format!("{name} of whichever node"));
+            if series.metric_type == MetricType::Counter {
+                let sound = match selector.function {
+                    Some("rate") => selector.range == Some(RATE_INTERVAL),
+                    Some("increase") => {
+                        [Some(RATE_INTERVAL), Some(RANGE)].contains(&selector.range)
+                    }
+                    _ => false,
+                };
+                need(sound, format!("{name} is a counter, and not taken as one"));
+            } else {
+                // What several processes see alike: one of them says it.
+                let once = selector.aggregations.last().map(String::as_str);
+                let once = once.is_some_and(|it| ["max", "min", "group"].contains(&it));
+                need(once || name == "up", format!("{name} counts twice where two see it"));
+            }
+        }
+        for label in reading.labels.iter().chain(labels) {
+            need(there.contains(label.as_str()), format!("{label} is no label there"));
+        }
+    }
+}
+
+#[test]
+fn the_example_provisioning_asks_a_prometheus_and_reads_files() {
+    let read = |kind: &str| -> yaml_serde::Value {
+        let path = format!("deploy/grafana/provisioning/{kind}/recliner.yaml");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        yaml_serde::from_str(&fs::read_to_string(file).expect("it is there")).expect("it is YAML")
+    };
+    let (sources, providers) = (read("datasources"), read("dashboards"));
+    assert_eq!((&sources["apiVersion"], &providers["apiVersion"]), (&1.into(), &1.into()));
+    assert_eq!(sources["datasources"][0]["type"], "prometheus");
+    assert_eq!(providers["providers"][0]["type"], "file");
+    assert!(providers["providers"][0]["options"]["path"].is_string());
+}

@@ -1,0 +1,114 @@
+//! The dashboards over a demo that a real Prometheus scrapes.
+
+use super::{
+    super::{
+        demo::Demo,
+        servers::Server,
+        tools::{self, PROMETHEUS},
+    },
+    Board, Query, boards, expand, text,
+};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+use tokio::time;
+
+/// Longer than it takes until everything in a demo has happened once.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The database of the demo that has everything: many ranges, views, writes.
+const DATABASE: &str = "orders";
+
+async fn asked(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> Value {
+    let query = reqwest::Url::parse_with_params("http://x/", parameters).expect("they fit");
+    let answer = prometheus.get(&format!("{path}?{}", query.query().unwrap_or_default())).await;
+    assert_eq!(answer["status"], "success", "{parameters:?}: {answer}");
+    answer["data"].clone()
+}
+
+/// What Grafana would put in the place of a variable that is set to all, or to its first value.
+async fn resolved(board: &Board, prometheus: &Server) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::from([
+        ("__rate_interval".to_owned(), "15s".to_owned()),
+        ("__range".to_owned(), "120s".to_owned()),
+    ]);
+    for variable in board.variables().iter().skip(1) {
+        let name = text(variable, "/name");
+        let query = text(variable, "/query/query");
+        let inner = query.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
+        let (selector, label) = inner.and_then(|it| it.rsplit_once(", ")).expect("a query");
+        let selector = with(selector, &values);
+        let path = format!("/api/v1/label/{label}/values");
+        let found = asked(prometheus, &path, &[("match[]", &selector)]).await;
+        let found: Vec<&str> =
+            found.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let value = match (name, variable["allValue"].as_str()) {
+            ("db", _) => found.contains(&DATABASE).then(|| DATABASE.to_owned()),
+            (_, Some(all)) => Some(all.to_owned()),
+            (_, None) => Some(format!("({})", found.join("|"))),
+        };
+        let value = value.filter(|_| !found.is_empty());
+        let value = value.unwrap_or_else(|| panic!("{}: ${name} has {found:?}", board.stem));
+        assert!(!value.contains("_cluster"), "{}: ${name} offers {value}", board.stem);
+        values.insert(name.to_owned(), value);
+    }
+    values
+}
+
+fn with(expression: &str, values: &BTreeMap<String, String>) -> String {
+    let values: Vec<(&str, &str)> =
+        values.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    expand(expression, &values)
+}
+
+#[tokio::test]
+async fn every_query_finds_something_in_a_demo() {
+    if !tools::installed(&[PROMETHEUS]) {
+        return;
+    }
+    let demo = Demo::start().await;
+    let scrape = format!(
+        "scrape_configs: [{{job_name: recliner, honor_labels: true, scrape_interval: 1s, \
+         static_configs: [{{targets: [\"{}\"], labels: {{cluster: demo}}}}]}}]",
+        demo.address
+    );
+    let prometheus = Server::prometheus(&scrape, &[]).await;
+    // Until the demo has shown something of each kind.
+    drop(demo.metrics().await);
+    let boards = boards();
+    let mut missing: VecDeque<(Query, String)> = VecDeque::new();
+    for board in &boards {
+        let seen = async {
+            // Variables have no value until the first scrape is stored.
+            let up = [("query", "recliner_target_file_bytes")];
+            while asked(&prometheus, "/api/v1/query", &up).await["result"][0].is_null() {
+                time::sleep(Duration::from_millis(250)).await;
+            }
+        };
+        time::timeout(PATIENCE, seen).await.expect("the demo is scraped");
+        let values = resolved(board, &prometheus).await;
+        let queries = board.queries().into_iter();
+        missing.extend(queries.map(|query| {
+            let expression = with(&query.expression, &values);
+            (query, expression)
+        }));
+    }
+    let found_all = async {
+        while let Some(next) = missing.front() {
+            let data = asked(&prometheus, "/api/v1/query", &[("query", next.1.as_str())]).await;
+            let next = missing.pop_front().expect("it was there");
+            if data["result"][0].is_null() {
+                missing.push_back(next);
+                time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    };
+    let in_time = time::timeout(PATIENCE, found_all).await.is_ok();
+    let empty: Vec<String> = missing
+        .iter()
+        .map(|(query, expression)| format!("{}: {expression}", query.place))
+        .collect();
+    assert!(in_time, "nothing to see in\n{}", empty.join("\n"));
+}
