@@ -11,8 +11,10 @@
 //! does nothing.
 
 mod couch;
+mod measured;
 
-use couch::{Couch, Failure, cpu, median, say};
+use couch::{Couch, median};
+use measured::{Failure, cpu, say};
 use std::{env, path::PathBuf, pin::pin, time::Duration};
 use tokio::{
     task,

@@ -54,7 +54,7 @@ fn written(format: Format, coding: Coding, targets: &[Target]) -> Vec<u8> {
 /// The same with labels put together once for the three families, as a scrape does it.
 fn written_of_sets(format: Format, coding: Coding, targets: &[Target]) -> Vec<u8> {
     let mut writer = Writer::new(format, coding);
-    let mut sets = LabelSets::new(FAMILIES[0]);
+    let mut sets = LabelSets::with_room(FAMILIES[0], targets.len(), targets.len() * 80);
     for target in targets {
         sets.push(&target.labels());
     }

@@ -9,8 +9,10 @@
 //! whole `scan` process, its start and its output included.
 
 mod couch;
+mod measured;
 
-use couch::{Couch, Failure, cpu, median, say};
+use couch::{Couch, median};
+use measured::{Failure, cpu, say};
 use std::{fmt::Write as _, path::Path, process::Command, time::Duration};
 use tokio::time::Instant;
 

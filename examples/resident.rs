@@ -2,51 +2,87 @@
 //!
 //! ```text
 //! cargo run --release --example resident -- --databases 1000000 --sweeps 100
+//! cargo run --release --example resident -- --databases 41667 --q 8 --n 3
 //! ```
 //!
 //! Scanner and planner run on threads of their own, as in `recliner serve`; nothing is asked
-//! over HTTP, so that a sweep takes seconds. Linux only: it prints what `/proc` says.
+//! over HTTP, so that a sweep takes seconds. With `--archive DIR` what was measured is also kept
+//! in a journal there, and shown from there first where an earlier run left it. Linux only: it
+//! prints what `/proc` says.
 
 use clap::Parser;
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
+use recliner::service::Tasks;
 use recliner::{
+    archive,
     channel::Channels,
     clock::Clock,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
     inventory::{
         CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
     },
+    journal::{self, Directory, Identity, Journal},
     plan::Rules,
     planner, scanner,
-    snapshot::SmooshSeen,
+    settings::{self, work},
+    snapshot::{Block, SmooshSeen},
     target::Range,
 };
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tikv_jemallocator::Jemalloc;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// As in the program.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-const NODE: &str = "couchdb@one.example.org";
-
-/// Sweep a made-up cluster of one node again and again.
+/// Sweep a made-up cluster again and again; it has as many nodes as copies of a range.
 #[derive(Clone, Debug, Parser)]
 struct Args {
     /// Databases, of one shard each
     #[arg(long, default_value_t = 1_000_000)]
     databases: usize,
+    /// Ranges of each, at most 256
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    q: u32,
+    /// Copies of each range
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    n: u32,
     /// Sweeps
     #[arg(long, default_value_t = 100)]
     sweeps: u64,
     /// Databases in a thousand whose sizes change between two sweeps
     #[arg(long, default_value_t = 0)]
     changing: u64,
+    /// Keep what was measured in a journal in this directory
+    #[arg(long)]
+    archive: Option<PathBuf>,
+}
+
+impl Args {
+    fn nodes(&self) -> impl Iterator<Item = String> + use<> {
+        (1..=self.n).map(|node| format!("couchdb@node-{node}.example.org"))
+    }
+
+    fn ranges(&self) -> Vec<Range> {
+        let ends = |part: u64| part * (1_u64 << 32) / u64::from(self.q);
+        let end = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        let parts = 0..u64::from(self.q);
+        parts.map(|part| Range { from: end(ends(part)), to: end(ends(part + 1) - 1) }).collect()
+    }
+
+    fn targets(&self) -> usize {
+        self.databases * self.q as usize * self.n as usize
+    }
 }
 
 /// Answers every stage at once; counts the sweeps to make facts that change.
@@ -79,41 +115,45 @@ fn db(at: usize) -> String {
     format!("tenant-{at:033}")
 }
 
-const WHOLE: Range = Range { from: 0, to: u32::MAX };
-
 impl Source for MadeUp {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let this = Self { args: self.args.clone(), sweeps: self.sweeps.clone() };
         let databases = self.args.databases;
+        let ranges = self.args.ranges();
         let seen = match stage {
             Stage::Nodes => {
                 self.sweeps.send_modify(|sweeps| *sweeps += 1);
-                let members =
-                    Members { expected: vec![NODE.to_owned()], connected: vec![NODE.to_owned()] };
-                let node = NodeSeen {
-                    node: NODE.to_owned(),
-                    up: Ok(()),
-                    version: None,
-                    own_address: true,
-                    smoosh: SmooshSeen::Unasked,
-                };
-                let seen = [
+                let expected: Vec<String> = self.args.nodes().collect();
+                let members = Members { connected: expected.clone(), expected };
+                let nodes = self.args.nodes().map(|node| {
+                    Observation::Node(NodeSeen {
+                        node,
+                        up: Ok(()),
+                        version: None,
+                        own_address: None,
+                        smoosh: SmooshSeen::Unasked,
+                    })
+                });
+                let first = [
                     Observation::Members(Ok(members)),
-                    Observation::Node(node),
                     Observation::Reshard(Ok(Reshard::default())),
                 ];
-                stream::iter(seen).boxed()
+                stream::iter(first.into_iter().chain(nodes)).boxed()
             }
             Stage::Map => {
-                let entry = |at| MapEntry {
+                let nodes: Vec<String> = self.args.nodes().collect();
+                let entry = move |at| MapEntry {
                     db: db(at),
                     suffix: ".1795222434".to_owned(),
-                    copies: [CopyAt { range: WHOLE, node: NODE.to_owned() }].into(),
+                    copies: (ranges.iter())
+                        .flat_map(|range| nodes.iter().map(|node| (*range, node.clone())))
+                        .map(|(range, node)| CopyAt { range, node })
+                        .collect(),
                     ..MapEntry::default()
                 };
                 let pages = (0..databases.div_ceil(500)).map(move |page| {
                     let places = page * 500..databases.min((page + 1) * 500);
-                    Observation::MapPage(places.map(entry).collect())
+                    Observation::MapPage(places.map(&entry).collect())
                 });
                 let end = Observation::MapEnd(Ok(MapRead::Whole));
                 stream::iter(pages.chain([end])).boxed()
@@ -122,7 +162,11 @@ impl Source for MadeUp {
                 .map(move |node| {
                     let mut answer = String::new();
                     for at in 0..databases {
-                        answer.extend(["shards/00000000-ffffffff/", &db(at), ".1795222434\n"]);
+                        for range in &ranges {
+                            let range = range.text();
+                            let parts = ["shards/", range.as_str(), "/", &db(at), ".1795222434\n"];
+                            answer.extend(parts);
+                        }
                     }
                     Observation::Files { node, names: Ok(answer.lines().collect()) }
                 })
@@ -150,10 +194,38 @@ fn memory(line: &str) -> Option<usize> {
     Some(kib?.parse::<usize>().ok()? << 10)
 }
 
+/// Opens the journal, on a thread of its own, and reads what an earlier run measured.
+async fn opened(
+    directory: &Path,
+    tasks: &mut Tasks,
+    stop: &CancellationToken,
+) -> std::io::Result<(Journal, Vec<Block>)> {
+    let began = Instant::now();
+    let (_settings, settings) = watch::channel(work::Journal::default());
+    let opened = journal::Task::open(Directory::new(directory), Clock::System, settings);
+    let (task, journal) = opened.map_err(std::io::Error::other)?;
+    let stopped = stop.clone();
+    tasks.spawn_alone(async move {
+        task.run(stopped).await;
+        "journal"
+    });
+    let identity = Identity { nodes: [NODE.to_owned()].into(), ..Identity::default() };
+    journal.claim(identity).await.map_err(std::io::Error::other)?;
+    let blocks = journal.measured().await.map_err(std::io::Error::other)?;
+    let bytes: usize = blocks.iter().map(|block| block.bytes.len()).sum();
+    writeln!(
+        std::io::stdout().lock(),
+        "opened and read in {:?}: {} blocks, {bytes} bytes",
+        began.elapsed(),
+        blocks.len()
+    )?;
+    Ok((journal, blocks))
+}
+
 #[tokio::main(worker_threads = 1)]
 async fn main() -> std::io::Result<()> {
     let args = Args::parse();
-    let per_target = |bytes: Option<usize>| bytes.unwrap_or_default() / args.databases.max(1);
+    let per_target = |bytes: Option<usize>| bytes.unwrap_or_default() / args.targets().max(1);
     let (sweeps, _) = watch::channel(0);
     let source: Arc<dyn Source> = Arc::new(MadeUp { args: args.clone(), sweeps });
     let (_source, source) = watch::channel(source);
@@ -161,7 +233,7 @@ async fn main() -> std::io::Result<()> {
         // The next sweep begins when the last one was looked at.
         interval: Duration::from_secs(86_400),
         poll: Duration::from_secs(5),
-        share: scanner::Share::All,
+        nodes: settings::Nodes::All,
         views: true,
         top: 100,
     }));
@@ -175,13 +247,29 @@ async fn main() -> std::io::Result<()> {
         planner::Inputs::facts_only(handle.snapshots.clone()),
         plan,
     );
-    let stop = CancellationToken::new();
-    let mut tasks = recliner::service::Tasks::new();
+    let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
+    let mut before = Vec::new();
+    if let Some(directory) = &args.archive {
+        // The archive says what it wrote and how long that took.
+        tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();
+        let (journal, blocks) = opened(directory, &mut tasks, &stop).await?;
+        before = blocks;
+        let (status, snapshots) = (handle.status.clone(), handle.snapshots.clone());
+        let (task, stopped) = (archive::Task::new(status, snapshots, journal), stop.clone());
+        tasks.spawn_alone(async move {
+            task.run(stopped).await;
+            "archive"
+        });
+    }
+    let (restored, began) = (!before.is_empty(), Instant::now());
     let stopped = stop.clone();
     tasks.spawn_alone(async move {
-        scanner.run(stopped).await;
+        scanner.run_after(std::future::ready(before), stopped).await;
         "scanner"
     });
+    if restored && handle.snapshots.clone().changed().await.is_ok() {
+        writeln!(std::io::stdout().lock(), "shown after {:?}", began.elapsed())?;
+    }
     let stopped = stop.clone();
     tasks.spawn_alone(async move {
         planner.run(stopped).await;

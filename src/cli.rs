@@ -21,6 +21,7 @@ mod table;
 use args::{Args, Command};
 use clap::Parser;
 use serde::Serialize;
+use serde_json::Value;
 use std::{
     ffi::OsString,
     io::{self, BufWriter, StdoutLock, Write},
@@ -60,15 +61,17 @@ impl From<Exit> for ExitCode {
 struct Failure {
     exit: Exit,
     why: String,
+    /// What a service said beside it; null where nothing was.
+    data: Value,
 }
 
 impl Failure {
     fn usage(why: impl ToString) -> Self {
-        Self { exit: Exit::Usage, why: why.to_string() }
+        Self { exit: Exit::Usage, why: why.to_string(), data: Value::Null }
     }
 
     fn failed(why: impl ToString) -> Self {
-        Self { exit: Exit::Failed, why: why.to_string() }
+        Self { exit: Exit::Failed, why: why.to_string(), data: Value::Null }
     }
 }
 

@@ -5,7 +5,10 @@
 //! Every rule of policy takes `now` as an argument; only tasks and commands ask here.
 
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::{Duration, UNIX_EPOCH},
+};
 
 /// A moment of wall time, in whole seconds since 1970 (UTC).
 ///
@@ -71,6 +74,9 @@ pub enum Clock {
         wall: Moment,
         /// Tokio's time at the anchor.
         at: tokio::time::Instant,
+        /// Seconds by which somebody set it forward since, or back: what an operator and NTP
+        /// do to a machine.
+        set_by: Option<&'static AtomicI64>,
     },
 }
 
@@ -78,7 +84,13 @@ impl Clock {
     /// A clock that reads `wall` now and follows tokio's time from here.
     #[must_use]
     pub fn anchored(wall: Moment) -> Self {
-        Self::Anchored { wall, at: tokio::time::Instant::now() }
+        Self::Anchored { wall, at: tokio::time::Instant::now(), set_by: None }
+    }
+
+    /// The same, to be set forward and back by whoever changes these seconds.
+    #[must_use]
+    pub fn adjustable(wall: Moment, set_by: &'static AtomicI64) -> Self {
+        Self::Anchored { wall, at: tokio::time::Instant::now(), set_by: Some(set_by) }
     }
 
     /// The present moment.
@@ -93,7 +105,11 @@ impl Clock {
                 let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
                 Moment::from_unix(since.unwrap_or_default().as_secs())
             }
-            Self::Anchored { wall, at } => wall.plus(at.elapsed()),
+            Self::Anchored { wall, at, set_by } => {
+                let told = wall.plus(at.elapsed()).unix();
+                let by = set_by.map_or(0, |by| by.load(Ordering::Relaxed));
+                Moment::from_unix(told.saturating_add_signed(by))
+            }
         }
     }
 }
@@ -119,5 +135,15 @@ mod tests {
         let clock = Clock::anchored(Moment::from_unix(100));
         tokio::time::advance(Duration::from_secs(42)).await;
         assert_eq!(clock.now(), Moment::from_unix(142));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_can_be_set_forward_and_back() {
+        static SET_BY: AtomicI64 = AtomicI64::new(0);
+        let clock = Clock::adjustable(Moment::from_unix(100), &SET_BY);
+        for (by, told) in [(30, 130), (-50, 50), (-500, 0)] {
+            SET_BY.store(by, Ordering::Relaxed);
+            assert_eq!(clock.now(), Moment::from_unix(told));
+        }
     }
 }

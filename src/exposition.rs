@@ -13,6 +13,7 @@
 mod encoding;
 pub mod families;
 mod family;
+mod gzip;
 mod labels;
 mod negotiation;
 mod number;

@@ -16,7 +16,7 @@ use crate::{
     channel::Channels,
     clock::Clock,
     job::{History, Jobs, Running, Sent, StartRefused},
-    memory::{Intent, IntentKey, Keeper, Recovered, Scope, Suspension, Trouble},
+    memory::{Intent, IntentKey, Keeper, Ordered, Recovered, Scope, Suspension, Trouble},
     scanner,
     settings::limits::Failure,
     snapshot::Snapshot,
@@ -84,6 +84,7 @@ enum Command {
     Sent(IntentKey, Sent),
     Suspend(Scope, Option<Suspension>, oneshot::Sender<Answer>),
     Release(Option<TargetId>, oneshot::Sender<(usize, oneshot::Receiver<Answer>)>),
+    Order(TargetId, Ordered, oneshot::Sender<Answer>),
 }
 
 /// The way to talk to the follower.
@@ -129,7 +130,7 @@ impl Handle {
     pub async fn suspend(&self, scope: Scope, why: Option<String>) -> Result<(), NotKept> {
         let before = self.history.borrow().suspensions.0.get(&scope).map(|it| it.since);
         let suspension = Suspension { since: before.unwrap_or_else(|| self.clock.now()), why };
-        self.order(scope, Some(suspension)).await
+        self.hold(scope, Some(suspension)).await
     }
 
     /// Takes a suspension back; nothing happens where there is none.
@@ -137,12 +138,24 @@ impl Handle {
     /// # Errors
     /// As [`Self::suspend`].
     pub async fn resume(&self, scope: Scope) -> Result<(), NotKept> {
-        self.order(scope, None).await
+        self.hold(scope, None).await
     }
 
-    async fn order(&self, scope: Scope, suspension: Option<Suspension>) -> Result<(), NotKept> {
+    async fn hold(&self, scope: Scope, suspension: Option<Suspension>) -> Result<(), NotKept> {
         let (answer, kept) = oneshot::channel();
         let command = Command::Suspend(scope, suspension, answer);
+        self.commands.send(command).await.map_err(|_| NotKept::Stopping)?;
+        kept.await.map_err(|_| NotKept::Stopping)?.map_err(NotKept::Trouble)
+    }
+
+    /// Has a target compacted before all others, until it starts or the order lapses. Another
+    /// one takes the place of the one before.
+    ///
+    /// # Errors
+    /// As [`Self::suspend`].
+    pub async fn order(&self, target: TargetId, ordered: Ordered) -> Result<(), NotKept> {
+        let (answer, kept) = oneshot::channel();
+        let command = Command::Order(target, ordered, answer);
         self.commands.send(command).await.map_err(|_| NotKept::Stopping)?;
         kept.await.map_err(|_| NotKept::Stopping)?.map_err(NotKept::Trouble)
     }
@@ -186,17 +199,17 @@ enum Event {
 }
 
 impl Task {
-    /// Makes the task and its handle, with what an earlier process left.
+    /// Makes the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
         scanner: scanner::Handle,
         settings: watch::Receiver<Arc<Settings>>,
         keeper: Arc<dyn Keeper>,
-        recovered: Recovered,
     ) -> (Self, Handle) {
-        let mut state = State::new(recovered, clock.now());
-        let history = state.history(&Snapshot::default(), None, clock.now());
+        let state = State::new(Recovered::default(), clock.now());
+        let why = "what an earlier process left is not read yet".to_owned();
+        let history = History { journal_trouble: Some((clock.now(), why)), ..History::default() };
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let (history, history_rx) = watch::channel(Arc::new(history));
         let (counts, counts_rx) = watch::channel(Arc::default());
@@ -212,25 +225,17 @@ impl Task {
         (Self { clock, state, outbox, scanner, settings, jobs, history, counts, commands }, handle)
     }
 
-    /// Waits for what an earlier process left, then follows. Until then every start is held
-    /// back, and orders wait.
-    pub async fn run_after(
+    /// Waits for what an earlier process left, then follows until `stop`, or until nobody polls
+    /// any more. Until it has that, every start is held back, and orders wait; without any it
+    /// ends.
+    pub async fn run(
         mut self,
         recovering: impl Future<Output = Option<Recovered>>,
         stop: CancellationToken,
     ) {
-        let why = "what an earlier process left is not read yet".to_owned();
-        self.history.send_modify(|history| {
-            Arc::make_mut(history).journal_trouble = Some((self.clock.now(), why));
-        });
-        if let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await {
-            self.state = State::new(recovered, self.clock.now());
-            self.run(stop).await;
-        }
-    }
-
-    /// Follows until `stop`, or until nobody polls any more.
-    pub async fn run(mut self, stop: CancellationToken) {
+        let Some(Some(recovered)) = stop.run_until_cancelled(recovering).await else { return };
+        self.state = State::new(recovered, self.clock.now());
+        self.publish();
         let mut tick = time::interval(PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -264,6 +269,7 @@ impl Task {
         let now = self.clock.now();
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let tables = Arc::clone(&self.scanner.snapshots.borrow_and_update());
+        self.state.look_at_clock(now);
         self.state.acts(settings.acting, now);
         match event {
             Event::Stop | Event::Settings => {}
@@ -279,6 +285,7 @@ impl Task {
             Event::Tick => {
                 let follows = self.state.measured(&tables, &settings, now);
                 self.follow(Follows { reread: self.state.unread(&tables), ..follows });
+                self.outbox.push(self.state.lapse(now));
             }
             Event::Written(written) => {
                 let why = "it could not be kept, or nobody waited for it";
@@ -305,9 +312,9 @@ impl Task {
                     Some(trouble) => Err(NotStarted::NotKept(trouble)),
                     None => self.state.start(*intent, tables, now).map_err(NotStarted::from),
                 };
-                let taken = taken.map(|change| {
+                let taken = taken.map(|changes| {
                     let (kept, waits) = oneshot::channel();
-                    self.outbox.push([change]);
+                    self.outbox.push(changes);
                     self.outbox.wait(Some(key), kept);
                     (self.state.taken(), waits)
                 });
@@ -321,6 +328,11 @@ impl Task {
             Command::Suspend(scope, suspension, answer) => {
                 let change = self.state.suspend(scope, suspension);
                 self.outbox.push([change]);
+                self.outbox.wait(None, answer);
+            }
+            Command::Order(target, ordered, answer) => {
+                let change = self.state.order(target, Some(ordered));
+                self.outbox.push(change);
                 self.outbox.wait(None, answer);
             }
             Command::Release(which, answer) => {

@@ -13,6 +13,7 @@ pub mod orders;
 mod page;
 mod probes;
 mod query;
+mod sd;
 mod serve;
 mod smoosh;
 mod web;
@@ -133,6 +134,7 @@ pub fn router(state: State) -> Router {
     Router::new()
         .route("/", get(page::landing))
         .route("/metrics", get(metrics::metrics).layer(Extension(Turns::new(SCRAPES))))
+        .route("/sd", get(sd::discovery))
         .route("/-/healthy", get(probes::healthy))
         .route("/-/ready", get(probes::ready))
         .route("/-/reload", post(probes::reload))

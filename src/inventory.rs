@@ -19,4 +19,4 @@ pub use observation::{
     Doing, IndexSeen, MapRead, Members, NodeSeen, Observation, TaskSeen, Unread, ViewSeen,
 };
 pub use stage::{Databases, Lane, Source, Stage};
-pub use standing::{Copy, Reshard, standing_of_absent, standing_of_stray};
+pub use standing::{Copy, Reshard, standing_of_absent, standing_of_placed, standing_of_stray};

@@ -1,7 +1,7 @@
 //! The journal: what must outlive the process, in one embedded database.
 //!
 //! Owns the file under `--storage.path`: how jobs ended and what happened (numbered, oldest
-//! removed first), open starts, what is remembered of targets, suspensions, what was taken
+//! removed first), what was measured, open starts, what is remembered of targets, suspensions, what was taken
 //! from smoosh, and what was learned. One task holds the database, on a thread of its own;
 //! others hold a [`Journal`]. Decides nothing of compaction: the follower says what changed
 //! ([`crate::memory::Keeper`]), the service claims the file for its cluster, HTTP reads.
@@ -13,6 +13,7 @@
 mod event;
 mod handle;
 mod identity;
+mod measured;
 mod pen;
 mod place;
 mod query;
@@ -24,6 +25,7 @@ mod task;
 pub use event::{Event, Taken, Type, What};
 pub use handle::{ClaimError, Health, Journal};
 pub use identity::Identity;
+pub use measured::Measured;
 pub use place::{Directory, InMemory, OpenError, Place};
 pub use query::{EventsQuery, HistoryQuery, Page};
 pub use task::{Settings, Task};

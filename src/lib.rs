@@ -57,7 +57,7 @@
 //!  sim
 //!  http
 //!  report    config       enforcer
-//!  planner   follower
+//!  planner   follower     archive
 //!  scanner   smoosh
 //!  plan
 //!  disk      pressure     takeover
@@ -111,9 +111,11 @@
 //! | a configuration is bad at start | every problem is said, with its place; nothing is sent | exit 64 |
 //! | a configuration is bad at reload | the old one stays in force | `recliner_config_last_reload_successful` 0; the log; the answer of `/-/reload` |
 //! | the file of users and certificates is bad, or opens what was closed | the old one stays in force | the log; `web_problem` in `/api/v1/status` |
+//! | what was measured before the start cannot be read | it is unknown until it is measured again; the rest of the memory stands | the log |
 //! | a key changes that only a restart can take | the old value stays in force | `needs_restart` in `/api/v1/status`; the log |
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor starts it anew | the scrape fails: `up` 0 |
 
+pub mod archive;
 pub mod channel;
 pub mod cli;
 pub mod clock;

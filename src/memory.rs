@@ -7,12 +7,14 @@
 
 mod calibration;
 mod keep;
+mod ordered;
 mod outcome;
 mod rest;
 mod suspension;
 
 pub use calibration::Calibration;
 pub use keep::{Change, Fleeting, IntentKey, Keeper, Recovered, Trouble};
+pub use ordered::Ordered;
 pub use outcome::{Ending, Intent, Outcome, Owner};
 pub use rest::{Futile, Left, Remembered, Rest};
 pub use suspension::{ParseScopeError, Scope, Suspension, Suspensions};

@@ -13,6 +13,7 @@ mod conditions;
 mod counts;
 mod gates;
 mod ledger;
+mod ordered;
 mod placement;
 mod queues;
 mod refusal;
@@ -26,6 +27,7 @@ mod terms;
 pub use conditions::Conditions;
 pub use counts::Counts;
 pub use gates::{Gate, Opening};
+pub use ordered::Answer;
 pub use placement::{Placement, first_channel, miss_of};
 pub use queues::Queues;
 pub use refusal::{Refusal, RefusalReason};
@@ -124,19 +126,18 @@ impl Plan {
         let Waiting { channels, queues, placements, active } = waiting;
         let openings: Arc<[Opening]> =
             channels.list.iter().map(|channel| Opening::of(&channel.windows, now)).collect();
-        let rounds = open_rounds(snapshot, &channels, conditions, &placements);
+        let orders = &conditions.history.orders;
+        let first = ordered::first(snapshot, &channels, conditions, &placements);
         let lanes: Vec<Lane<'_>> = queues
             .iter()
             .map(|view| {
-                let own = rounds.iter().filter(|(channel, _)| {
-                    view.node == NodeIx::CLUSTER && *channel == view.channel
-                });
-                Lane { view, first: own.map(|(_, brief)| *brief).collect() }
+                let own = first.iter().filter(|it| it.place == (view.node, view.channel));
+                Lane { view, first: own.map(|it| it.brief).collect() }
             })
             .collect();
         let clustered = lanes.iter().filter(|lane| lane.view.node == NodeIx::CLUSTER);
         let of_views = |brief: &&Brief| matches!(brief.shape, Shape::Copy | Shape::Whole);
-        let views = clustered.flat_map(Lane::briefs).filter(of_views);
+        let views = clustered.flat_map(|lane| lane.briefs(orders)).filter(of_views);
         let wanted = views.map(|brief| brief.db).collect();
         let sites = Arc::new(Sites::of(snapshot, &wanted));
         let present = Present {
@@ -151,9 +152,11 @@ impl Plan {
         };
         let mut admission = Admission::new(&present, active.into_iter());
         let rate = conditions.history.rate.filter(|rate| *rate > 0.0);
-        let ballot = Ballot { snapshot, channels: &channels, placements: &placements, now, rate };
+        let ballot =
+            Ballot { snapshot, channels: &channels, placements: &placements, orders, now, rate };
         let starts = choose::choose(&lanes, ballot, &mut admission);
-        let counts = lanes.iter().map(|lane| choose::count(lane, &starts, &admission)).collect();
+        let counts =
+            lanes.iter().map(|lane| choose::count(lane, &starts, orders, &admission)).collect();
         drop(lanes);
         let doors = Doors { rules, conditions, now, running: 0 };
         Self {
@@ -221,15 +224,7 @@ impl Plan {
         if self.start(target.ix()).is_some() {
             return Decision::Start;
         }
-        let placed = self
-            .placement(target.ix())
-            .and_then(|(_, placement)| Some((placement.channel()?, Some(placement.since))));
-        let in_round = || {
-            let open = self.conditions.history.rounds.contains_key(&target.ix());
-            let channel = open.then(|| round_channel(&self.channels, target)).flatten()?;
-            Some((channel, None))
-        };
-        let Some((channel, waits_since)) = placed.or_else(in_round) else {
+        let Some((channel, waits_since)) = self.candidacy(target) else {
             return match target.kind() {
                 Kind::Cleanup if !target.facts().flags.evidence => {
                     Decision::Refused(Refusal::plain(RefusalReason::NoEvidence))
@@ -261,29 +256,6 @@ impl Plan {
             (refusal.value, refusal.limit) = (Some(value), Some(limit));
         }
     }
-}
-
-/// Views of which some copies were compacted and others not yet, and that no channel takes
-/// any more: they are gone on with, for the first channel of views that takes their names.
-fn open_rounds(
-    snapshot: &Snapshot,
-    channels: &Channels,
-    conditions: &Conditions,
-    placements: &Chunked<Placement>,
-) -> Vec<(usize, Brief)> {
-    let rounds = conditions.history.rounds.keys().filter_map(|ix| snapshot.target(*ix));
-    rounds
-        .filter(|target| {
-            placements.get(target.ix().as_usize()).is_none_or(|it| it.channel().is_none())
-        })
-        .filter_map(|target| Some((round_channel(channels, target)?, Brief::of(target))))
-        .collect()
-}
-
-fn round_channel(channels: &Channels, target: TargetRef<'_>) -> Option<usize> {
-    channels.list.iter().position(|channel| {
-        channel.kind == target.kind() && placement::may_take(channels, channel, target)
-    })
 }
 
 #[cfg(test)]

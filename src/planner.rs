@@ -9,9 +9,10 @@ use crate::{
     clock::{Clock, Moment},
     disk::Disks,
     job::{History, Jobs},
+    memory::Ordered,
     plan::{Conditions, Plan, Queues, Rules},
     pressure::Pressures,
-    snapshot::Snapshot,
+    snapshot::{Ix, Snapshot},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -85,12 +86,27 @@ struct Flush {
     answer: oneshot::Sender<u64>,
 }
 
+/// Asks for the plan in which a target was ordered; nothing of it is published.
+#[derive(Debug)]
+struct WhatIf {
+    ix: Ix,
+    ordered: Ordered,
+    answer: oneshot::Sender<Arc<Plan>>,
+}
+
+/// What the planner is told beside news.
+#[derive(Debug)]
+enum Command {
+    Flush(Flush),
+    WhatIf(WhatIf),
+}
+
 /// The way to read the plan.
 #[derive(Clone, Debug)]
 pub struct Handle {
     /// The plan published last.
     pub plan: watch::Receiver<Arc<Plan>>,
-    flushes: mpsc::Sender<Flush>,
+    commands: mpsc::Sender<Command>,
 }
 
 impl Handle {
@@ -98,7 +114,15 @@ impl Handle {
     /// their facts are measured anew; answers how many. `None` where the task is gone.
     pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
         let (answer, answered) = oneshot::channel();
-        self.flushes.send(Flush { node, channel, answer }).await.ok()?;
+        self.commands.send(Command::Flush(Flush { node, channel, answer })).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// What the plan would be, had an operator ordered this target. `None` where the task is
+    /// gone.
+    pub async fn what_if(&self, ix: Ix, ordered: Ordered) -> Option<Arc<Plan>> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(Command::WhatIf(WhatIf { ix, ordered, answer })).await.ok()?;
         answered.await.ok()
     }
 }
@@ -111,11 +135,11 @@ pub struct Task {
     inputs: Inputs,
     settings: watch::Receiver<Arc<Settings>>,
     plan: watch::Sender<Arc<Plan>>,
-    flushes: mpsc::Receiver<Flush>,
+    commands: mpsc::Receiver<Command>,
 }
 
 enum Event {
-    Flush(Flush),
+    Command(Command),
     News,
     Settings,
     Tick,
@@ -132,9 +156,9 @@ impl Task {
     ) -> (Self, Handle) {
         let queues = Queues::new(Arc::clone(&settings.borrow().channels));
         let (plan, reader) = watch::channel(Arc::default());
-        let (flushes_tx, flushes) = mpsc::channel(COMMANDS);
-        let handle = Handle { plan: reader, flushes: flushes_tx };
-        (Self { clock, queues, inputs, settings, plan, flushes }, handle)
+        let (commands_tx, commands) = mpsc::channel(COMMANDS);
+        let handle = Handle { plan: reader, commands: commands_tx };
+        (Self { clock, queues, inputs, settings, plan, commands }, handle)
     }
 
     /// Plans until `stop`, or until nobody sends snapshots any more.
@@ -148,7 +172,7 @@ impl Task {
                 () = stop.cancelled() => Event::Stop,
                 news = self.inputs.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
                 news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
-                Some(flush) = self.flushes.recv() => Event::Flush(flush),
+                Some(command) = self.commands.recv() => Event::Command(command),
                 // Whoever is gone sends no more news; the last ones still count.
                 Ok(()) = self.inputs.jobs.changed() => Event::News,
                 Ok(()) = self.inputs.history.changed() => Event::News,
@@ -163,7 +187,14 @@ impl Task {
                     let channels = Arc::clone(&self.settings.borrow_and_update().channels);
                     self.queues.reconfigure(channels);
                 }
-                Event::Flush(flush) => self.flush(flush),
+                Event::Command(Command::Flush(flush)) => self.flush(flush),
+                Event::Command(Command::WhatIf(WhatIf { ix, ordered, answer })) => {
+                    let plan = self.planned(|conditions| {
+                        Arc::make_mut(&mut conditions.history).orders.insert(ix, ordered);
+                    });
+                    // Whoever asked may have gone.
+                    let _gone = answer.send(Arc::new(plan));
+                }
                 Event::News | Event::Tick => {}
             }
             self.follow();
@@ -190,13 +221,20 @@ impl Task {
         let _gone = answer.send(left);
     }
 
-    /// Brings the queues up to the snapshot and publishes what follows from everything.
+    /// Publishes what follows from everything.
     ///
     /// A million targets take a third of a second, which is why whoever runs this task
     /// gives it a thread of its own.
     fn follow(&mut self) {
+        let plan = self.planned(|_| {});
+        self.plan.send_replace(Arc::new(plan));
+    }
+
+    /// Brings the queues up to the snapshot and plans, under conditions that `change` may alter.
+    fn planned(&mut self, change: impl FnOnce(&mut Conditions)) -> Plan {
         let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
-        let conditions = self.inputs.conditions();
+        let mut conditions = self.inputs.conditions();
+        change(&mut conditions);
         // Where the pace makes a sweep longer than the settings reckoned with, facts of the
         // last ones still count: else a large cluster would have no fresh facts at all.
         let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
@@ -204,8 +242,7 @@ impl Task {
         rules.fresh_for = rules.fresh_for.max(sweeps);
         let now = self.clock.now();
         self.queues.follow(&snapshot, now);
-        let plan = self.queues.publish(&snapshot, &conditions, &Arc::new(rules), now);
-        self.plan.send_replace(Arc::new(plan));
+        self.queues.publish(&snapshot, &conditions, &Arc::new(rules), now)
     }
 }
 

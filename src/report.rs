@@ -5,10 +5,12 @@
 //! print it.
 
 mod find;
+mod ordered;
 mod planned;
 mod why;
 
 pub use find::{Found, find};
+pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use why::why;
 
@@ -99,6 +101,8 @@ pub struct Explained {
     pub why: Option<String>,
     /// What would be sent, where it starts.
     pub start: Option<StartLine>,
+    /// What an operator ordered, while it waits.
+    pub ordered: Option<OrderLine>,
 }
 
 impl Explained {
@@ -110,7 +114,8 @@ impl Explained {
             Decision::Start | Decision::NotTaken => None,
         };
         let start = plan.start(target.ix()).and_then(|start| StartLine::of(plan, start));
-        Self { target: Target::of(plan, target), why, start }
+        let ordered = OrderLine::of(plan, target);
+        Self { target: Target::of(plan, target), why, start, ordered }
     }
 }
 
@@ -234,7 +239,9 @@ fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
 }
 
 impl MissLine {
-    fn new(channel: &str, miss: Miss) -> Self {
+    /// A miss of a channel.
+    #[must_use]
+    pub fn new(channel: &str, miss: Miss) -> Self {
         Self {
             channel: channel.to_owned(),
             reason: miss.reason.label(),
@@ -263,7 +270,7 @@ impl From<&Node> for NodeLine {
             member: node.member,
             served: node.served,
             version: node.version.map(|version| version.to_string()),
-            own_address: node.own_address,
+            own_address: node.own_address.is_some(),
             last_success: node.last_success.map(Moment::rfc3339),
             smoosh: match node.smoosh {
                 SmooshSeen::Unasked => "unasked",

@@ -17,7 +17,8 @@ use crate::{
     clock::{Clock, Moment},
     inventory::{Lane, Observation, Source, Stage},
     job::Running,
-    snapshot::{Ix, NodeIx, Snapshot},
+    settings::Nodes,
+    snapshot::{Block, Ix, NodeIx, Snapshot},
     target::Kind,
 };
 use futures::{StreamExt, stream::BoxStream};
@@ -41,7 +42,8 @@ const COMMANDS: usize = 16;
 /// makes a thousand snapshots and not a million.
 const PUBLISH: Duration = Duration::from_secs(1);
 
-/// Observations handed over at once.
+/// Observations handed over at once; a large one goes without waiting for others, because a
+/// few hundred pages of the shard map are more than all tables.
 const BATCH: usize = 256;
 
 /// Batches that wait to be applied; a reader that is further ahead waits itself.
@@ -49,7 +51,11 @@ const BATCHES: usize = 4;
 
 /// How long an observation may wait for others. Waking a thread for each would cost as much
 /// as reading it.
-const LINGER: Duration = Duration::from_millis(5);
+const LINGER: Duration = Duration::from_millis(100);
+
+/// How long a sweep waits for nodes that have not answered once others have: as soon as that
+/// begins to look as if they hang, the rest goes on. A slow one is read after the others.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
@@ -58,26 +64,8 @@ const REST: Duration = Duration::from_secs(1);
 /// may be starting.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// Which nodes this process serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Share {
-    /// All of them.
-    #[default]
-    All,
-    /// These.
-    Nodes(Vec<String>),
-}
-
-impl Share {
-    /// Whether a node belongs to this process's share.
-    #[must_use]
-    pub fn has(&self, node: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Nodes(nodes) => nodes.iter().any(|name| name == node),
-        }
-    }
-}
+/// How long the first sweep waits for what an earlier process measured.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the scanner goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +75,7 @@ pub struct Settings {
     /// From one look at running jobs to the next.
     pub poll: Duration,
     /// Which nodes this process serves.
-    pub share: Share,
+    pub nodes: Nodes,
     /// Whether this process reads the cluster's views and cleanups.
     pub views: bool,
     /// How many targets of each kind are exported by name.
@@ -150,6 +138,8 @@ struct Reading {
 #[derive(Default)]
 struct Readings {
     sweep: Option<Reading>,
+    /// What the sweep's first stage still waits for while others go on.
+    late: Option<Reading>,
     poll: Option<Reading>,
     shards: Option<Reading>,
     views: Option<Reading>,
@@ -158,6 +148,7 @@ struct Readings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Sweep,
+    Late,
     Poll,
     Shards,
     Views,
@@ -166,6 +157,7 @@ enum Slot {
 enum Event {
     Seen(Slot, Vec<Observation>),
     Sweep,
+    GoOn,
     Poll,
     Publish,
     Settings,
@@ -195,22 +187,49 @@ impl Task {
         (Self { clock, tables, settings, source, snapshots, status, running, commands }, handle)
     }
 
+    /// Waits a moment for what an earlier process measured, shows it with its age, then sweeps
+    /// and polls. A pass over the nodes that answer has still to come.
+    pub async fn run_after(
+        mut self,
+        measured: impl Future<Output = Vec<Block>>,
+        stop: CancellationToken,
+    ) {
+        let blocks = stop.run_until_cancelled(time::timeout(PATIENCE, measured)).await;
+        if let Some(Ok(blocks)) = blocks
+            && !blocks.is_empty()
+        {
+            let settings = Arc::clone(&self.settings.borrow());
+            let damaged = self.tables.restore(blocks, &settings);
+            if damaged > 0 {
+                tracing::warn!(
+                    damaged,
+                    "part of what was measured before the start cannot be read: it is unknown until it is measured again"
+                );
+            }
+            self.publish();
+        }
+        self.run(stop).await;
+    }
+
     /// Sweeps and polls until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut readings = Readings::default();
         let mut publish = time::interval(PUBLISH);
         publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_sweep = Instant::now();
+        let mut go_on = Instant::now();
         let mut next_poll = Instant::now();
         let mut dirty = false;
         loop {
+            let waits = readings.asks_nodes() && self.tables.may_go_on();
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => Event::Stop,
                 Some(command) = self.commands.recv() => Event::Command(command),
                 _ = publish.tick(), if dirty => Event::Publish,
-                () = time::sleep_until(next_sweep), if readings.sweep.is_none() => Event::Sweep,
+                () = time::sleep_until(next_sweep), if !readings.sweeps() => Event::Sweep,
+                () = time::sleep_until(go_on), if waits => Event::GoOn,
                 () = time::sleep_until(next_poll), if readings.poll.is_none() => Event::Poll,
                 news = self.settings.changed() => {
                     if news.is_ok() { Event::Settings } else { Event::Stop }
@@ -218,6 +237,7 @@ impl Task {
                 seen = next(&mut readings.poll) => Event::Seen(Slot::Poll, seen),
                 seen = next(&mut readings.shards) => Event::Seen(Slot::Shards, seen),
                 seen = next(&mut readings.views) => Event::Seen(Slot::Views, seen),
+                seen = next(&mut readings.late) => Event::Seen(Slot::Late, seen),
                 seen = next(&mut readings.sweep) => Event::Seen(Slot::Sweep, seen),
             };
             let settings = Arc::clone(&self.settings.borrow_and_update());
@@ -240,6 +260,7 @@ impl Task {
                 }
                 Event::Sweep => {
                     next_sweep = Instant::now() + settings.interval;
+                    go_on = Instant::now() + PATIENCE;
                     if self.source.has_changed().unwrap_or_default() {
                         self.source.mark_unchanged();
                         self.tables.views.ask_again();
@@ -247,6 +268,11 @@ impl Task {
                     let stage = self.tables.begin(now);
                     readings.sweep = Some(self.reading(stage));
                     dirty = true;
+                }
+                Event::GoOn => {
+                    readings.late = readings.sweep.take();
+                    let stage = self.tables.go_on();
+                    readings.sweep = Some(self.reading(stage));
                 }
                 Event::Poll => {
                     next_poll = Instant::now() + settings.poll;
@@ -262,7 +288,7 @@ impl Task {
                             Slot::Poll => {
                                 self.running.send_replace(Arc::new(self.tables.end_poll()));
                             }
-                            Slot::Sweep => {
+                            Slot::Sweep | Slot::Late => {
                                 next_sweep = next_sweep.max(Instant::now() + REST);
                                 if self.tables.status.problem.is_some() {
                                     next_sweep = next_sweep.min(Instant::now() + RETRY);
@@ -294,17 +320,25 @@ impl Task {
         for seen in seen {
             let Some(reading) = readings.slot(slot) else { return false };
             let ended = seen == Observation::StageEnded;
-            // Only a sweep has a next stage.
-            if ended && slot != Slot::Sweep {
-                *readings.slot_mut(slot) = None;
-                return true;
-            }
-            let next = self.tables.apply(seen, &reading.stage, settings, now);
+            let next = match slot {
+                Slot::Late if ended => {
+                    self.tables.all_heard();
+                    let rests = readings.sweep.is_none();
+                    rests.then(|| self.tables.round_ended(settings, now)).flatten()
+                }
+                Slot::Poll | Slot::Shards | Slot::Views if ended => None,
+                Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards | Slot::Views => {
+                    self.tables.apply(seen, &reading.stage, settings, now)
+                }
+            };
             if ended {
                 // What a stage left behind may hold a whole table: the next begins without.
                 *readings.slot_mut(slot) = None;
-                *readings.slot_mut(slot) = next.map(|stage| self.reading(stage));
-                return readings.slot(slot).is_none();
+                // Only a sweep has a next stage.
+                if let Some(stage) = next {
+                    readings.sweep = Some(self.reading(stage));
+                }
+                return readings.sweep.is_none() || !matches!(slot, Slot::Sweep | Slot::Late);
             }
         }
         false
@@ -335,7 +369,7 @@ impl Task {
             .now()
             .nodes()
             .iter()
-            .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
+            .filter(|node| node.member && node.up == Some(true) && settings.nodes.has(&node.name))
             .map(|node| node.name.to_string())
             .collect();
         self.tables.begin_poll(now, &nodes);
@@ -377,9 +411,20 @@ impl Task {
 }
 
 impl Readings {
+    /// Whether a sweep runs.
+    const fn sweeps(&self) -> bool {
+        self.sweep.is_some() || self.late.is_some()
+    }
+
+    /// Whether it asks the nodes, and waits for all of them.
+    fn asks_nodes(&self) -> bool {
+        self.sweep.as_ref().is_some_and(|sweep| matches!(sweep.stage, Stage::Nodes))
+    }
+
     const fn slot(&self, slot: Slot) -> Option<&Reading> {
         match slot {
             Slot::Sweep => self.sweep.as_ref(),
+            Slot::Late => self.late.as_ref(),
             Slot::Poll => self.poll.as_ref(),
             Slot::Shards => self.shards.as_ref(),
             Slot::Views => self.views.as_ref(),
@@ -389,6 +434,7 @@ impl Readings {
     const fn slot_mut(&mut self, slot: Slot) -> &mut Option<Reading> {
         match slot {
             Slot::Sweep => &mut self.sweep,
+            Slot::Late => &mut self.late,
             Slot::Poll => &mut self.poll,
             Slot::Shards => &mut self.shards,
             Slot::Views => &mut self.views,
@@ -406,7 +452,7 @@ async fn batch(
         let mut batch = vec![first];
         let linger = time::sleep(LINGER);
         tokio::pin!(linger);
-        while batch.len() < BATCH {
+        while batch.len() < BATCH && !batch.last().is_some_and(Observation::is_large) {
             // Both arms are cancel-safe.
             tokio::select! {
                 biased;

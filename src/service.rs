@@ -26,7 +26,7 @@ use orders::Signals;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, watch as latest},
+    sync::{mpsc, oneshot, watch as latest},
     time,
 };
 use tokio_util::sync::CancellationToken;
@@ -131,14 +131,19 @@ impl Service {
             journal_task.run(ended).await;
             "journal"
         });
-        let around = |client: &Client| Surroundings {
-            keeper: Arc::new(journal.clone()),
-            recovering: memory::recover(journal.clone(), client.clone()).boxed(),
-            meter: Some(meter),
+        let around = |client: &Client| {
+            let (before, measured_before) = oneshot::channel();
+            Surroundings {
+                keeper: Arc::new(journal.clone()),
+                recovering: memory::recover(journal.clone(), client.clone(), before).boxed(),
+                measured_before: measured_before.map(Result::unwrap_or_default).boxed(),
+                meter: Some(meter),
+            }
         };
         let watch =
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
         watch.enforce(&mut tasks);
+        watch.archive(journal.clone(), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
@@ -165,7 +170,7 @@ impl Service {
             "web server"
         });
         let started = Box::new(settings.clone());
-        let operator = Operator::new(&watch);
+        let operator = Operator::new(&watch, clock);
         Ok(Self {
             operator,
             address,

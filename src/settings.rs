@@ -119,6 +119,12 @@ impl Nodes {
         }
     }
 
+    /// Whether none is: then what belongs to the whole cluster is all that is served.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Named(names) if names.is_empty())
+    }
+
     /// The node, where it is the only one.
     #[must_use]
     pub fn only(&self) -> Option<&str> {

@@ -10,6 +10,7 @@
 
 mod chunked;
 mod draft;
+mod kept;
 mod names;
 mod node;
 mod packed;
@@ -19,6 +20,7 @@ mod totals;
 mod view;
 
 pub use draft::{DbIx, Draft, Ix};
+pub use kept::{Block, Damaged, Loose};
 pub use names::DbName;
 pub use node::{Node, NodeIx, SmooshChannel, SmooshSeen, WaitingPriority};
 pub use target_ref::TargetRef;

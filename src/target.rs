@@ -8,7 +8,7 @@ mod id;
 mod range;
 
 pub use id::{ParseTargetError, TargetId, encode_part};
-pub use range::{ParseRangeError, Range, ShardName};
+pub use range::{ParseRangeError, Range, RangeText, ShardName};
 
 use serde::{Deserialize, Serialize};
 

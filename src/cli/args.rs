@@ -318,8 +318,8 @@ pub(super) struct ResumeArgs {
 pub(super) struct CompactArgs {
     /// An id as scan --format json prints it, or a name that means one target alone
     pub(super) target: String,
-    /// Start it even where no channel takes it or it failed before; never more than the limits
-    /// allow, nor without the space
+    /// Start it even where no channel takes it for its sizes, or where it rests after failures
+    /// or a compaction of no use; lifts no limit, no gate, and never the need for space
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]

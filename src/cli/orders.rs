@@ -54,17 +54,34 @@ pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
     .await
 }
 
-/// `recliner compact`.
+/// `recliner compact`. Where only advice is given, what would be sent is printed instead.
 pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
     let body = json!({ "target": args.target, "force": args.force });
-    order(&args.order, "compact", &body, |done| {
-        let mut text = format!("Started {}.", printable(&args.target));
+    let ordered = order(&args.order, "compact", &body, |done| {
+        let target = printable(&args.target);
+        let mut text = match done["waits"]["why"].as_str() {
+            None => format!("Ordered: {target} starts now."),
+            Some(why) => {
+                let until = printable(done["until"].as_str().unwrap_or("?"));
+                let why = printable(why);
+                format!("Ordered: {target} waits until {until} at most, before all others: {why}.")
+            }
+        };
         for request in words(&done["requests"]) {
             text.push_str(&format!("\n  {request}"));
         }
         text
     })
-    .await
+    .await;
+    if let Err(refused) = &ordered
+        && let Some(request) = refused.data["request"].as_str()
+    {
+        match args.order.format {
+            Format::Json => print_json(&refused.data)?,
+            Format::Table => print(&(printable(request) + "\n"))?,
+        }
+    }
+    ordered
 }
 
 /// `recliner release`.

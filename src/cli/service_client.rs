@@ -226,7 +226,7 @@ impl ServiceClient {
             return Ok(body["data"].take());
         }
         match body["error"].as_str() {
-            Some(why) => Err(refused(status, why, &body["data"])),
+            Some(why) => Err(refused(status, why, body["data"].clone())),
             None => Err(self.unanswered(&format!("it answered {status} and not as recliner does"))),
         }
     }
@@ -237,14 +237,14 @@ impl ServiceClient {
 }
 
 /// What the service refused, with the targets that a text may have meant.
-fn refused(status: StatusCode, why: &str, data: &Value) -> Failure {
+fn refused(status: StatusCode, why: &str, data: Value) -> Failure {
     let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
     let mut why = printable(why);
     let candidates = data["candidates"].as_array().into_iter().flatten();
     for candidate in candidates.filter_map(Value::as_str) {
         why.push_str(&format!("\n  {}", printable(candidate)));
     }
-    Failure { exit, why }
+    Failure { exit, why, data }
 }
 
 fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, Failure> {

@@ -243,12 +243,21 @@ pub(super) fn explained(target: &Value) -> String {
             say("decision", &refusal.unwrap_or_else(|| "would start now".to_owned()));
         }
         (None, Some(refusal)) => say("decision", &refusal),
+        (None, None) if target["start"].is_object() => say("decision", "would start now"),
         (None, None) => say("channel", "none takes it"),
     }
     if let Some(since) = target["refusal"]["since"].as_str() {
         say("since", &printable(since));
     }
-    if let Some(request) = target["start"]["request"].as_str() {
+    let ordered = &target["ordered"];
+    if ordered.is_object() {
+        let word = |name: &str| printable(ordered[name].as_str().unwrap_or_default());
+        let force = if ordered["force"] == true { ", by force" } else { "" };
+        let (by, since, until) = (word("by"), word("since"), word("until"));
+        say("ordered", &format!("by {by} at {since}{force}; it waits until {until} at most"));
+    }
+    let request = [&target["start"]["request"], &ordered["request"]];
+    if let Some(request) = request.iter().find_map(|request| request.as_str()) {
         say("request", &printable(request));
     }
     let misses = target["misses"].as_array().into_iter().flatten();

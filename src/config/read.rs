@@ -69,6 +69,7 @@ pub(super) fn document(report: &mut Report, node: &Node) -> FromFile {
     }
     root.section("couchdb", |section| couchdb::read(section, &mut found));
     let FromFile { settings, mode, .. } = &mut found;
+    let names_nodes = root.key_at("nodes");
     if let Some(nodes) = nodes(&mut root) {
         settings.nodes = nodes;
     }
@@ -76,6 +77,13 @@ pub(super) fn document(report: &mut Report, node: &Node) -> FromFile {
         settings.peers = peers.into_iter().map(|peer| peer.value).collect();
     }
     set(&mut settings.cluster_targets, root.value("cluster_targets", value::boolean));
+    if settings.nodes.is_empty()
+        && !settings.cluster_targets
+        && let Some(at) = names_nodes
+    {
+        let says = "found no node, and cluster_targets is false: nothing is left to watch; write [_all], or names such as [couchdb@couch-a]";
+        root.report.refuse(at, "nodes", says);
+    }
     set(&mut settings.scan, root.section("scan", scan));
     set(&mut settings.poll, root.value("poll", value::duration(SECOND)));
     set(&mut settings.files, root.section("files", files));
@@ -106,7 +114,6 @@ pub(super) fn set<T>(default: &mut T, found: Option<T>) {
 }
 
 fn nodes(root: &mut Section<'_, '_>) -> Option<Nodes> {
-    let at = root.key_at("nodes");
     let names = root.values("nodes", |text| {
         if text == "_all" { Ok(text.to_owned()) } else { value::node_name(text) }
     })?;
@@ -116,15 +123,6 @@ fn nodes(root: &mut Section<'_, '_>) -> Option<Nodes> {
             root.report.refuse(all.at, &all.path, says);
         }
         return Some(Nodes::All);
-    }
-    if names.is_empty()
-        && let Some(at) = at
-    {
-        root.report.refuse(
-            at,
-            "nodes",
-            "found no node; write [_all], or names such as [couchdb@couch-a]",
-        );
     }
     Some(Nodes::Named(names.into_iter().map(|name| name.value).collect::<BTreeSet<_>>()))
 }

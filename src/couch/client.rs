@@ -205,8 +205,8 @@ impl Client {
         };
         if let Some(node) = &node {
             node.sought.get_or_init(|| self.seek(node)).await;
-            if let Some(pace) = node.pace.as_ref().filter(|_| cold) {
-                pace.turn().await;
+            if cold {
+                node.cold().await;
             }
         }
         let _about = match &node {

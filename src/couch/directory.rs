@@ -7,8 +7,8 @@ use super::{
     Address, Error, Settings, breaker::Breaker, credential::Credential, door::Door, pace::Pace,
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
+use hashbrown::HashMap;
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -40,7 +40,7 @@ pub(super) struct Node {
     pub(super) breaker: Breaker,
     /// Its own check of a login that came through another server.
     pub(super) door: Door,
-    pub(super) pace: Option<Pace>,
+    pace: Option<Pace>,
     /// Its own address, once the server there has said its name.
     pub(super) own: ArcSwapOption<Server>,
     /// Set once its own address has been looked for.
@@ -48,6 +48,13 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// Waits for its pace of reads for which it may have to open a file.
+    pub(super) async fn cold(&self) {
+        if let Some(pace) = &self.pace {
+            pace.turn().await;
+        }
+    }
+
     /// The way to its own address and no other.
     pub(super) fn own_way(&self) -> Result<Way, Error> {
         let own = self.own.load_full();

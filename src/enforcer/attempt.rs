@@ -99,6 +99,7 @@ impl Tools {
             shard: start.shard.as_deref().map(Into::into),
             design: start.design.as_deref().map(Into::into),
             channel: channel.name.to_string(),
+            ordered_by: start.ordered.as_ref().map(|ordered| ordered.by.clone()),
             at: self.clock.now(),
             file_bytes: all(facts.file.get()),
             active_bytes: all(facts.active.get()),

@@ -13,6 +13,9 @@ use crate::{
 /// for it.
 const GREW: f64 = 0.25;
 
+/// Growth by fewer bytes is within what is kept free on any volume.
+const LITTLE: u64 = 16 << 20;
+
 /// What was read just before a start.
 #[derive(Clone, Debug)]
 pub(super) struct Fresh {
@@ -58,13 +61,17 @@ pub(super) fn refusal(wanted: Wanted<'_>, fresh: &Fresh) -> Option<String> {
     if start.shard.is_some() && compactions.count() >= wanted.per_node {
         return Some("its node compacts as much as it may".into());
     }
+    let forced = start.ordered.as_ref().is_some_and(|ordered| ordered.force);
     if !wanted.in_round
+        && !forced
         && let Err(miss) = score(channel, kind, facts)
     {
         return Some(format!("{} takes it no more: {}", channel.name, miss.reason.label()));
     }
     let grew = |then: Option<u64>, now: Option<u64>| {
-        then.zip(now).is_some_and(|(then, now)| now as f64 > then as f64 * (1.0 + GREW))
+        then.zip(now).is_some_and(|(then, now)| {
+            now.saturating_sub(then) > LITTLE && now as f64 > then as f64 * (1.0 + GREW)
+        })
     };
     grew(planned.active.get(), facts.active.get()).then(|| "it grew since the plan was made".into())
 }

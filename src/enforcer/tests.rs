@@ -24,6 +24,7 @@ fn start(design: Option<&str>, shard: Option<&str>) -> Start {
         shard: shard.map(Into::into),
         design: design.map(Into::into),
         channel: 0,
+        ordered: None,
         request: Request { method: http::Method::POST, path: String::new() },
         file: None,
         gain: None,
@@ -69,7 +70,8 @@ fn facts_that_changed_since_the_plan_turn_a_start_down() {
             Some(Facts { file: Known::new(11 << 20), ..bloated() }),
             "takes it no more: below_min_priority",
         ),
-        (Some(Facts { active: Known::new(13 << 20), ..bloated() }), "grew"),
+        (Some(Facts { active: Known::new(13 << 20), ..bloated() }), ""),
+        (Some(Facts { active: Known::new(30 << 20), ..bloated() }), "grew"),
     ];
     for (facts, expected) in cases {
         let why = refused(&start, Kind::Db, false, facts, vec![]);

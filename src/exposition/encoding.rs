@@ -3,8 +3,6 @@
 //! Owns the reading of `Accept-Encoding` and the one coding offered, gzip.
 
 use super::negotiation::items;
-use flate2::{Compression, write::GzEncoder};
-use std::io::Write;
 
 /// Whether a client takes gzip, given the value of its `Accept-Encoding` header, and does
 /// not like an uncompressed answer better. Without the header it gets none.
@@ -35,37 +33,9 @@ pub enum Coding {
     Gzip,
 }
 
-/// Compresses a text as it comes, at the fastest level: metrics shrink to an eighth or
-/// less, and the default level costs five times the time.
-///
-/// Piece by piece, because a hundred thousand series are twenty megabytes: to fetch so
-/// much memory, fill it and read it again costs a quarter of the whole scrape.
-#[derive(Debug)]
-pub(super) struct Gzip(GzEncoder<Vec<u8>>);
-
-impl Gzip {
-    pub(super) fn new() -> Self {
-        Self(GzEncoder::new(Vec::new(), Compression::fast()))
-    }
-
-    /// Takes over what was written so far.
-    pub(super) fn take(&mut self, text: &mut String) {
-        // Writing into a `Vec` returns no error, and the encoder adds none of its own.
-        self.0.write_all(text.as_bytes()).expect("a Vec takes every write");
-        text.clear();
-    }
-
-    /// Ends the coded text.
-    pub(super) fn finish(mut self, mut rest: String) -> Vec<u8> {
-        self.take(&mut rest);
-        self.0.finish().expect("a Vec takes every write")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
 
     #[test]
     fn gzip_goes_to_those_who_take_it() {
@@ -90,24 +60,5 @@ mod tests {
             assert_eq!(accepts_gzip(Some(header)), expected, "{header}");
         }
         assert!(!accepts_gzip(None));
-    }
-
-    #[test]
-    fn what_was_compressed_unpacks_to_itself() {
-        for pieces in [0, 1, 10_000] {
-            let (mut packed, mut text) = (Gzip::new(), String::new());
-            for piece in 0..pieces {
-                let mut line = format!("recliner_node_up{{node=\"{}\"}} 1\n", piece % 3);
-                text.push_str(&line);
-                packed.take(&mut line);
-                assert_eq!(line, "");
-            }
-            text.push_str("# EOF\n");
-            let packed = packed.finish("# EOF\n".to_owned());
-            let mut back = String::new();
-            flate2::read::GzDecoder::new(&*packed).read_to_string(&mut back).unwrap();
-            assert_eq!(back, text);
-            assert!(packed.len() < text.len() / 20 + 64);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Labels put together once for all families that have them.
 //!
-//! Owns their text as a line has it between its braces. Never judges what a label says.
+//! Owns their text as a line has it between its name and its value. Never judges what a label says.
 //! Used where a hundred thousand series are three families over the same targets: the
 //! values are looked up and escaped once and then copied, not three times.
 
@@ -23,7 +23,7 @@ pub struct LabelSet<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> LabelSet<'a, N> {
-    /// `first="…",second="…"`, escaped: the same text is the same series.
+    /// `{first="…",second="…"} `, escaped: the same text is the same series.
     #[must_use]
     pub const fn text(self) -> &'a str {
         self.text
@@ -31,24 +31,39 @@ impl<'a, const N: usize> LabelSet<'a, N> {
 }
 
 impl<const N: usize> LabelSets<N> {
-    /// None yet, for families with the labels of this one.
+    /// None yet, for families with the labels of this one; with room for so many sets whose
+    /// values have so many letters altogether.
+    ///
+    /// Room that is too large costs nothing, because memory that is never written is never
+    /// fetched; growing costs a second fetch and a copy.
     #[must_use]
-    pub const fn new(family: &Family<N>) -> Self {
-        Self { names: family.labels, text: String::new(), ends: Vec::new() }
+    pub fn with_room(family: &Family<N>, sets: usize, letters: usize) -> Self {
+        let between: usize = family.labels.iter().map(|name| name.len() + r#"="","#.len()).sum();
+        Self {
+            names: family.labels,
+            text: String::with_capacity(sets.saturating_mul(between + "{} ".len()) + letters),
+            ends: Vec::with_capacity(sets),
+        }
     }
 
-    /// Adds the values of one set, in the order of the labels.
-    pub fn push(&mut self, values: &[&str; N]) {
-        let mut before = "";
+    /// Adds the values of one set, in the order of the labels, and answers with that set.
+    pub fn push(&mut self, values: &[&str; N]) -> LabelSet<'_, N> {
+        let from = self.text.len();
+        let mut before = "{";
         for (name, value) in self.names.iter().zip(values) {
             self.text.extend([before, *name, "=\""]);
             push_escaped(&mut self.text, value);
             before = "\",";
         }
-        if N > 0 {
-            self.text.push('"');
-        }
+        self.text.push_str(if N > 0 { "\"} " } else { "{} " });
         self.ends.push(self.text.len());
+        LabelSet { names: &self.names, text: self.text.get(from..).unwrap_or_default() }
+    }
+
+    /// The bytes of all of them together.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.text.len()
     }
 
     /// The sets, in the order they were added.

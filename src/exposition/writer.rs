@@ -11,8 +11,8 @@
 
 use super::{
     Coding, Format,
-    encoding::Gzip,
     family::{Family, MetricType, Unit},
+    gzip::Gzip,
     labels::LabelSet,
     number,
 };
@@ -105,6 +105,13 @@ impl Writer {
             names: family.labels,
             state: State::of(again),
             writer: self,
+        }
+    }
+
+    /// Makes room for so many bytes more. Text that is to be compressed needs none.
+    pub fn reserve(&mut self, bytes: usize) {
+        if self.gzip.is_none() {
+            self.out.reserve(bytes);
         }
     }
 
@@ -253,9 +260,7 @@ impl<const N: usize> Samples<'_, N> {
         }
         let out = &mut self.writer.out;
         out.push_str(self.header.name);
-        out.push('{');
         out.push_str(labels.text());
-        out.push_str("} ");
         push_value(out, value.into());
         self.writer.end_line();
     }

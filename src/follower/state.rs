@@ -6,8 +6,8 @@ use crate::{
     clock::Moment,
     job::{Ended, History, Jobs, Rules, Running, Sent, StartRefused, Step, Tracker},
     memory::{
-        Calibration, Change, Ending, Intent, IntentKey, Owner, Recovered, Remembered, Scope,
-        Suspension, Suspensions,
+        Calibration, Change, Ending, Intent, IntentKey, Ordered, Owner, Recovered, Remembered,
+        Scope, Suspension, Suspensions,
     },
     plan::first_channel,
     snapshot::{Ix, NodeIx, Snapshot},
@@ -22,6 +22,10 @@ use std::{
 /// For how long starts count against the hourly budget.
 const HOUR: Duration = Duration::from_secs(3_600);
 
+/// Something is looked at every ten seconds: where more than this passed in between, the
+/// clock was set or the machine slept.
+const LATE: Duration = Duration::from_secs(120);
+
 /// Everything the follower owns.
 #[derive(Debug)]
 pub(super) struct State {
@@ -32,10 +36,13 @@ pub(super) struct State {
     spent: Vec<(Moment, u64)>,
     last_start: BTreeMap<NodeIx, Moment>,
     acting_since: Option<Moment>,
+    /// When something was looked at last.
+    looked: Option<Moment>,
     places: Places,
     pub(super) counts: Counts,
-    /// Starts that are decided and not answered: which node and channel they count for.
-    asked: BTreeMap<IntentKey, Intent>,
+    /// Starts that are decided and not answered: which node and channel they count for, and
+    /// what was ordered.
+    asked: BTreeMap<IntentKey, (Intent, Option<Ordered>)>,
 }
 
 /// What follows from a change of state.
@@ -69,9 +76,21 @@ impl State {
             spent,
             last_start: BTreeMap::new(),
             acting_since: None,
+            looked: None,
             places,
             counts: Counts::default(),
             asked: BTreeMap::new(),
+        }
+    }
+
+    /// Finds out whether the clock was set since the last look; then what waits goes on from
+    /// now, and neither ends at once nor waits until the clock has caught up.
+    pub(super) fn look_at_clock(&mut self, now: Moment) {
+        let set = self.looked.is_some_and(|last| now < last || last.age(now) > LATE);
+        self.looked = Some(now);
+        if set {
+            self.tracker.clock_set(now);
+            self.acting_since = self.acting_since.map(|since| since.min(now));
         }
     }
 
@@ -117,13 +136,13 @@ impl State {
         self.tracker.unread(tables)
     }
 
-    /// Takes up a start. It counts from now on, kept or not.
+    /// Takes up a start. It counts from now on, kept or not, and does what was ordered.
     pub(super) fn start(
         &mut self,
         intent: Intent,
         tables: &Snapshot,
         now: Moment,
-    ) -> Result<Change, StartRefused> {
+    ) -> Result<Vec<Change>, StartRefused> {
         self.tracker.start(intent.clone(), tables, now)?;
         let of = |job: &crate::job::Job| {
             (job.since == intent.at && job.owner == Owner::Recliner).then_some(job.key.node)
@@ -135,8 +154,33 @@ impl State {
             self.last_start.insert(NodeIx::CLUSTER, now);
         }
         self.spent.push((now, intent.file_bytes.unwrap_or_default()));
-        self.asked.insert(intent.key(), intent.clone());
-        Ok(Change::Intended(intent))
+        let id = intent.target.clone();
+        let ordered = self.remembered.get(&id).and_then(|it| it.ordered.clone());
+        self.asked.insert(intent.key(), (intent.clone(), ordered.clone()));
+        let mut changes = vec![Change::Intended(intent)];
+        if ordered.is_some() {
+            changes.extend(self.order(id, None));
+        }
+        Ok(changes)
+    }
+
+    /// Takes up an order, or forgets it.
+    pub(super) fn order(&mut self, id: TargetId, ordered: Option<Ordered>) -> Option<Change> {
+        let before = self.remembered.get(&id).cloned().unwrap_or_default();
+        let after = Remembered { ordered, ..before.clone() };
+        self.remember(id, before, after)
+    }
+
+    /// Forgets orders that waited too long.
+    pub(super) fn lapse(&mut self, now: Moment) -> Vec<Change> {
+        let late = |it: &Remembered| it.ordered.as_ref().is_some_and(|order| order.until <= now);
+        let late = self.remembered.iter().filter(|(_, remembered)| late(remembered));
+        let ids: Vec<TargetId> = late.map(|(id, _)| id.clone()).collect();
+        let lapse = |id: TargetId| {
+            tracing::warn!(target_id = %id, "what was ordered waited too long and is forgotten");
+            self.order(id, None)
+        };
+        ids.into_iter().filter_map(lapse).collect()
     }
 
     pub(super) fn sent(
@@ -147,15 +191,21 @@ impl State {
         settings: &Settings,
         now: Moment,
     ) -> Follows {
-        if let Some(intent) = self.asked.remove(key)
-            && matches!(sent, Sent::Accepted | Sent::Unknown(_))
-        {
-            let (node, channel) = (intent.node.as_str().into(), intent.channel.as_str().into());
-            self.counts.start((node, channel, intent.target.kind()));
+        let mut waits_again = None;
+        match self.asked.remove(key) {
+            Some((intent, _)) if matches!(sent, Sent::Accepted | Sent::Unknown(_)) => {
+                let (node, channel) = (intent.node.as_str().into(), intent.channel.as_str().into());
+                self.counts.start((node, channel, intent.target.kind()));
+            }
+            Some((intent, Some(ordered))) if matches!(sent, Sent::NotSent(_)) => {
+                waits_again = self.order(intent.target, Some(ordered));
+            }
+            Some(_) | None => {}
         }
         let accepted = sent == Sent::Accepted;
         let step = self.tracker.sent(key, sent, tables, now);
         let mut follows = self.follow(step, settings);
+        follows.changes.extend(waits_again);
         if accepted && key.target.kind() == Kind::Cleanup {
             let mut targets = tables.targets().filter(|target| target.kind() == Kind::Cleanup);
             follows.cleaned.extend(targets.find(|it| it.id() == key.target).map(|it| it.ix()));
@@ -285,6 +335,9 @@ impl State {
             let facts = target.facts();
             if let Some(rest) = remembered.rest(facts.file.get(), facts.update_seq.get(), now) {
                 history.rests.insert(ix, rest);
+            }
+            if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {
+                history.orders.insert(ix, ordered.clone());
             }
             if !remembered.copies_done.is_empty() {
                 history.rounds.insert(ix, remembered.copies_done.iter().filter_map(node).collect());

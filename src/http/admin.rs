@@ -17,7 +17,8 @@ use crate::{
     memory::Scope,
     plan::Plan,
     report::{self, Found, RefusalLine},
-    target::TargetId,
+    snapshot::Ix,
+    target::{Kind, TargetId},
 };
 use axum::{
     Extension,
@@ -92,7 +93,7 @@ pub(super) async fn suspend(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: SuspendBody, plan: &Plan, reply| {
+    let make = |body: SuspendBody, plan: &Plan, _: String, reply| {
         let scope = scope(body.scope.as_deref())?;
         match &scope {
             Scope::All => {}
@@ -121,7 +122,7 @@ pub(super) async fn resume(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: ResumeBody, _: &Plan, reply| {
+    let make = |body: ResumeBody, _: &Plan, _: String, reply| {
         Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())? }, reply))
     };
     let words = |scopes: &[Scope]| scopes.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -135,11 +136,16 @@ pub(super) async fn compact(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: CompactBody, plan: &Plan, reply| {
-        let target = one_target(plan, &body.target)?;
-        Ok(Order::Compact(Compact { target, force: body.force }, reply))
+    let make = |body: CompactBody, plan: &Plan, by, reply| {
+        let (ix, target) = one_target(plan, &body.target)?;
+        Ok(Order::Compact(Compact { target, ix, force: body.force, by }, reply))
     };
-    let tell = |done: Compacting| json!({ "requests": done.requests });
+    let tell = |done: Compacting| {
+        let waits = done
+            .waits
+            .map(|(refusal, why)| json!({ "refusal": RefusalLine::from(refusal), "why": why }));
+        json!({ "requests": done.requests, "waits": waits, "until": done.until.rfc3339() })
+    };
     ordered(&state, turns, Permit::Admin, request, make, tell).await
 }
 
@@ -149,7 +155,7 @@ pub(super) async fn rescan(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |_: NoBody, _: &Plan, reply| Ok(Order::Rescan(reply));
+    let make = |_: NoBody, _: &Plan, _: String, reply| Ok(Order::Rescan(reply));
     let tell = |done: Rescanning| json!({ "begins": done.begins });
     ordered(&state, turns, Permit::Admin, request, make, tell).await
 }
@@ -160,7 +166,7 @@ pub(super) async fn flush(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: FlushBody, plan: &Plan, reply| {
+    let make = |body: FlushBody, plan: &Plan, _: String, reply| {
         if let Some(name) = &body.node {
             known_node(plan, name)?;
         }
@@ -179,13 +185,13 @@ pub(super) async fn release(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: ReleaseBody, plan: &Plan, reply| {
+    let make = |body: ReleaseBody, plan: &Plan, _: String, reply| {
         let wanted = match (body.target, body.all) {
             (None, true) => Release::All,
             // One that is gone may still be in quarantine.
             (Some(text), false) => match text.parse() {
                 Ok(id) => Release::One(id),
-                Err(_) => Release::One(one_target(plan, &text)?),
+                Err(_) => Release::One(one_target(plan, &text)?.1),
             },
             _ => return Err(Refused::bad("say which: a target, or all: true")),
         };
@@ -204,7 +210,7 @@ async fn ordered<B, T>(
     turns: Turns,
     permit: Permit,
     request: Request,
-    make: impl FnOnce(B, &Plan, Reply<T>) -> Result<Order, Refused> + Send + 'static,
+    make: impl FnOnce(B, &Plan, String, Reply<T>) -> Result<Order, Refused> + Send + 'static,
     tell: impl FnOnce(T) -> Value,
 ) -> Response
 where
@@ -227,14 +233,14 @@ where
         return Refused::stopping().into_response();
     };
     let plan = Arc::clone(&state.plan.borrow());
-    let (reply, answered) = oneshot::channel();
+    let (who, (reply, answered)) = (by.clone(), oneshot::channel());
     // Away from the runtime's threads: a name is looked for among a million targets.
     let made = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
         let body = serde_json::from_slice(body)
             .map_err(|why| Refused::bad(format!("the body is not as it should be: {why}")))?;
-        make(body, &plan, reply)
+        make(body, &plan, who, reply)
     });
     let order = match made.await {
         Ok(Ok(order)) => order,
@@ -265,9 +271,13 @@ impl From<Denied> for Refused {
         let why = denied.to_string();
         match denied {
             Denied::Unknown(_) => Self::absent(why),
-            Denied::Refused { target, refusal } => {
+            Denied::Refused { target, refusal, request, .. } => {
                 let refusal = RefusalLine::from(refusal);
-                Self::conflict(why, json!({ "target": target, "refusal": refusal }))
+                let data = json!({ "target": target, "refusal": refusal, "request": request });
+                Self::conflict(why, data)
+            }
+            Denied::NotTaken { target, misses } => {
+                Self::conflict(why, json!({ "target": target, "misses": misses }))
             }
             Denied::Failed(_) => {
                 let code = StatusCode::INTERNAL_SERVER_ERROR;
@@ -300,15 +310,20 @@ fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
     Err(Refused::absent(format!("there is no channel {name:?}: {}", names.join(", "))))
 }
 
-/// The one target that a text means.
-fn one_target(plan: &Plan, text: &str) -> Result<TargetId, Refused> {
-    let id = |ix| plan.snapshot.target(ix).map(|target| target.id());
+/// The one target that a text means: of a database with one file, that.
+fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
+    let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
     let nothing = || Refused::absent(format!("nothing is called {text:?}"));
     match report::find(plan, text) {
-        Found::One(ix) => id(ix).ok_or_else(nothing),
+        Found::One(ix) => named(ix).ok_or_else(nothing),
         Found::None => Err(nothing()),
         Found::Several(all) => {
-            let ids: Vec<TargetId> = all.iter().take(CANDIDATES).filter_map(|ix| id(*ix)).collect();
+            let all: Vec<(Ix, TargetId)> = all.into_iter().filter_map(named).collect();
+            let mut files = all.iter().filter(|(_, id)| id.kind() == Kind::Db);
+            if let (Some(only), None) = (files.next(), files.next()) {
+                return Ok(only.clone());
+            }
+            let ids: Vec<&TargetId> = all.iter().take(CANDIDATES).map(|(_, id)| id).collect();
             let why = format!("{text:?} means {} targets; say which, by its id", all.len());
             Err(Refused::conflict(why, json!({ "candidates": ids })))
         }

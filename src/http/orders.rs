@@ -5,7 +5,9 @@
 //! suspensions and quarantine, the planner starts and forgets, the scanner sweeps. A reply
 //! that is dropped tells the client that recliner is stopping.
 
-use crate::{clock::Moment, memory::Scope, plan::Refusal, target::TargetId};
+use crate::{
+    clock::Moment, memory::Scope, plan::Refusal, report::MissLine, snapshot::Ix, target::TargetId,
+};
 use tokio::sync::oneshot;
 
 /// Where the answer to an order goes. Nobody may wait for it any more; the order counts all
@@ -57,12 +59,24 @@ pub enum Denied {
     #[error("{0}")]
     Unknown(String),
     /// The target may not start now.
-    #[error("{target} does not start: {}", refusal.reason.label())]
+    #[error("{target} does not start ({}): {why}", refusal.reason.label())]
     Refused {
         /// The target.
         target: TargetId,
-        /// The first gate or limit in its way.
+        /// What is in its way, the first in order.
         refusal: Refusal,
+        /// The same in a sentence.
+        why: String,
+        /// What would be sent, where only advice is given.
+        request: Option<String>,
+    },
+    /// No channel takes the target.
+    #[error("no channel takes {target}: {}; --force compacts it all the same", said(misses))]
+    NotTaken {
+        /// The target.
+        target: TargetId,
+        /// Why not, in the order of the channels of its kind.
+        misses: Vec<MissLine>,
     },
     /// It was tried and failed, as where the journal cannot be written or CouchDB said no.
     #[error("{0}")]
@@ -114,16 +128,32 @@ pub struct Resumed {
 pub struct Compact {
     /// The target.
     pub target: TargetId,
-    /// Whether it may start though no channel takes it or it rests after failures. Never
-    /// lifts a limit, a gate or the headroom.
+    /// Its place in the tables.
+    pub ix: Ix,
+    /// Whether it may start though no channel takes it for its sizes, or though it rests
+    /// after failures or a compaction of no use. Never lifts a limit, a gate, the headroom or
+    /// what is being done to it.
     pub force: bool,
+    /// Who ordered it, and from where.
+    pub by: String,
 }
 
-/// A compaction was started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A compaction starts, or waits to.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Compacting {
-    /// The requests that CouchDB accepted, method and path.
+    /// The requests that will be sent, method and path; of a view that is compacted copy by
+    /// copy, the first.
     pub requests: Vec<String>,
+    /// What it waits for, with a sentence; none where it starts at once.
+    pub waits: Option<(Refusal, String)>,
+    /// Until when it waits.
+    pub until: Moment,
+}
+
+/// Why channels do not take a target, each in its words.
+fn said(misses: &[MissLine]) -> String {
+    let said = |miss: &MissLine| format!("{} says {}", miss.channel, miss.reason);
+    misses.iter().map(said).collect::<Vec<_>>().join(", ")
 }
 
 /// A sweep was asked for.

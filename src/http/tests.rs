@@ -57,7 +57,7 @@ fn snapshot() -> Arc<Snapshot> {
         node.up = Some(true);
         node.member = true;
         node.version = Some(Version::new(3, 5, 0));
-        node.own_address = true;
+        node.own_address = "http://couch-a:5984/db".parse().ok();
         node.last_success = Some(NOW);
         node.oldest_fact = Some(Moment::from_unix(1_795_222_434));
         node.smoosh = SmooshSeen::Channels(vec![SmooshChannel {

@@ -8,7 +8,7 @@
 mod tls;
 mod users;
 
-pub(super) use users::admit;
+pub(super) use users::{Asker, admit};
 
 use super::guard::Turns;
 use crate::config::{self, Pem, Problem, Problems, WebConfig, Written};

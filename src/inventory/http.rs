@@ -86,7 +86,7 @@ impl HttpSource {
         };
         let smoosh =
             if up.is_ok() { self.smoosh(&node, version).await } else { SmooshSeen::Unasked };
-        let own_address = self.client.access(&node).own.is_some();
+        let own_address = self.client.access(&node).own;
         Observation::Node(NodeSeen { node, up, version, own_address, smoosh })
     }
 

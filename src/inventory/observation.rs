@@ -2,7 +2,7 @@
 
 use super::{MapEntry, Reshard};
 use crate::{
-    couch::wire::Names,
+    couch::{Address, wire::Names},
     facts::Facts,
     snapshot::{Ix, SmooshSeen},
     target::Signature,
@@ -19,6 +19,14 @@ pub struct Unread {
     /// Where a right is missing: which, in a sentence that is the same for all that it
     /// hides.
     pub right: Option<&'static str>,
+}
+
+impl Observation {
+    /// Whether it tells of many databases or files at once.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        matches!(self, Self::MapPage(_) | Self::Files { .. })
+    }
 }
 
 /// How much of the shard map was read.
@@ -104,8 +112,8 @@ pub struct NodeSeen {
     pub up: Result<(), Unread>,
     /// Its version, where its own address is known.
     pub version: Option<Version>,
-    /// Whether it is asked at its own address.
-    pub own_address: bool,
+    /// Where it listens itself, as far as a server there said its name.
+    pub own_address: Option<Address>,
     /// What its own daemon says.
     pub smoosh: SmooshSeen,
 }

@@ -27,6 +27,12 @@ impl Reshard {
         self.sources.insert((db.to_owned(), source));
     }
 
+    /// Whether nothing is split.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
     /// Whether a copy is a source or a target of a running split: targets are the halves
     /// of a source's range.
     fn covers(&self, copy: Copy<'_>) -> bool {
@@ -36,6 +42,12 @@ impl Reshard {
             .take_while(|(db, _)| db == copy.db)
             .any(|(_, source)| source.contains(copy.range.from) && source.contains(copy.range.to))
     }
+}
+
+/// The state of a copy that lies where the map places it.
+#[must_use]
+pub fn standing_of_placed(copy: Copy<'_>, reshard: &Reshard) -> State {
+    if reshard.covers(copy) { State::Resharding } else { State::Ok }
 }
 
 /// The state of a file that the map does not place where it lies.

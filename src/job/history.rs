@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Moment,
-    memory::{Rest, Suspensions},
+    memory::{Ordered, Rest, Suspensions},
     snapshot::{Ix, NodeIx},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,9 @@ pub struct History {
     /// Views of which some copies were compacted and others were not yet: the nodes that are
     /// done. They are worth going on with whatever their score says by now.
     pub rounds: BTreeMap<Ix, BTreeSet<NodeIx>>,
+    /// What an operator ordered and did not start yet: before all others, in the order of the
+    /// orders.
+    pub orders: BTreeMap<Ix, Ordered>,
     /// What an operator suspended.
     pub suspensions: Suspensions,
     /// Starts of this process within the last hour: when, and bytes of the file.

@@ -63,6 +63,12 @@ pub(super) enum Verdict {
     Lost(String),
 }
 
+/// Whether a database's file shows that a compaction ended since, and none runs.
+pub(super) fn swapped(before: &Before, facts: &Facts) -> bool {
+    let moved = before.compacted_seq.zip(facts.compacted_seq.get());
+    !facts.flags.compact_running && moved.is_some_and(|(then, now)| then != now)
+}
+
 /// Judges a database's compaction; `None`: its file has to be read again.
 ///
 /// A file read in the second in which the job was missed may have been read before: that

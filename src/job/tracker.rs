@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
+    facts::Facts,
     inventory::Doing,
     memory::{IntentKey, Left, Outcome, Owner},
     snapshot::{Ix, NodeIx, Snapshot, TargetRef},
@@ -76,7 +77,8 @@ pub struct Ended {
     pub outcome: Outcome,
     /// The intent that is open no more.
     pub closes: Option<IntentKey>,
-    /// Active bytes before.
+    /// Active bytes it had to copy: those before, and of a db those after, where writes that
+    /// came meanwhile made them more.
     pub active_bytes: Option<u64>,
     /// What it left.
     pub left: Left,
@@ -159,6 +161,21 @@ impl Tracker {
         gone.filter_map(|job| Some(job.alive(tables)?.ix())).collect()
     }
 
+    /// The clock was set: what waits, waits from now on.
+    pub fn clock_set(&mut self, now: Moment) {
+        for job in self.jobs.values_mut() {
+            job.last_seen = now;
+            match &mut job.stage {
+                Stage::Sent { at, .. } => *at = now,
+                Stage::Gone(gone) => gone.at = now,
+                Stage::Starting | Stage::Shown { .. } => {}
+            }
+        }
+        for open in self.intents.values_mut() {
+            open.waits_from(now);
+        }
+    }
+
     /// Takes in what was read since.
     pub fn measured(&mut self, tables: &Snapshot, now: Moment) -> Step {
         self.place(tables, now);
@@ -167,6 +184,8 @@ impl Tracker {
         for (key, job) in &self.jobs {
             let verdict = match job.stage {
                 Stage::Gone(gone) => job.judged(gone, tables, now),
+                // Over before anybody saw it, or while no process of this program was there.
+                Stage::Sent { .. } if job.swapped(tables, now) => Some(Some(Verdict::Done)),
                 Stage::Starting | Stage::Sent { .. } | Stage::Shown { .. } => {
                     let silent = job.last_seen.age(now) > SILENT;
                     silent.then(|| {
@@ -325,6 +344,17 @@ impl Tracked {
         (Some(target.id()) == self.id).then_some(target)
     }
 
+    /// Whether its file was read since and shows that a compaction ended.
+    fn swapped(&self, tables: &Snapshot, now: Moment) -> bool {
+        let Some(target) = self.alive(tables).filter(|_| self.kind == Kind::Db) else {
+            return false;
+        };
+        let facts = target.facts();
+        let measured = facts.measured_at.map(|measured| measured.at);
+        let since = measured.is_some_and(|at| at >= self.last_seen && at <= now);
+        since && judge::swapped(&self.before, &facts)
+    }
+
     /// How it ended; `Some(None)` where its target was never known; `None` while its file
     /// has to be read again.
     #[expect(clippy::option_option, reason = "waits, ended with a verdict, ended without")]
@@ -340,6 +370,12 @@ impl Tracked {
             };
         };
         let facts = target.facts();
+        // What was read before a clock was set back seems to be of the future.
+        let facts = if facts.measured_at.is_some_and(|measured| measured.at > now) {
+            Facts::default()
+        } else {
+            facts
+        };
         let verdict = match self.kind {
             Kind::Db => judge::db(&self.before, gone, &facts),
             Kind::View | Kind::Cleanup => judge::view(&self.before, gone, self.measured, &facts),
@@ -396,6 +432,7 @@ impl Tracked {
             design: key.work.design().map(Into::into),
             channel: self.channel.as_deref().map(Into::into),
             owner: Owner::Other,
+            ordered_by: None,
             started_at: self.since,
             ended_at: at.max(self.since),
             before_bytes: before,
@@ -407,7 +444,7 @@ impl Tracked {
         Some(Ended {
             outcome,
             closes: None,
-            active_bytes: self.before.active,
+            active_bytes: intents::copied(self.before.active, target),
             left: intents::left(target, after, self.before.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
         })

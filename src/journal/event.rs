@@ -29,6 +29,9 @@ pub enum What {
         node: String,
         /// The channel it was started for.
         channel: String,
+        /// Who ordered it, where an operator did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ordered_by: Option<String>,
     },
     /// A start that was decided came to nothing: its request was refused, or never went out.
     NotStarted {
@@ -67,6 +70,22 @@ pub enum What {
         /// Of what.
         #[serde(with = "scope_text")]
         scope: Scope,
+    },
+    /// An operator ordered the compaction of a target.
+    Ordered {
+        /// The target.
+        target: TargetId,
+        /// Who did.
+        by: String,
+        /// Whether though no channel takes it, or it rests.
+        force: bool,
+    },
+    /// What was ordered had not started in time, and is forgotten.
+    Lapsed {
+        /// The target.
+        target: TargetId,
+        /// Who had ordered it.
+        by: String,
     },
     /// A target failed too often and waits for an operator.
     Quarantined {
@@ -112,6 +131,10 @@ pub enum Type {
     Suspended,
     /// And let go on.
     Resumed,
+    /// An operator ordered a compaction.
+    Ordered,
+    /// It had not started in time.
+    Lapsed,
     /// A target waits for an operator.
     Quarantined,
     /// It may be started again.
@@ -124,12 +147,14 @@ pub enum Type {
 
 impl Type {
     /// Every type.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Started,
         Self::NotStarted,
         Self::Finished,
         Self::Suspended,
         Self::Resumed,
+        Self::Ordered,
+        Self::Lapsed,
         Self::Quarantined,
         Self::Released,
         Self::TakenOver,
@@ -145,6 +170,8 @@ impl Type {
             Self::Finished => "finished",
             Self::Suspended => "suspended",
             Self::Resumed => "resumed",
+            Self::Ordered => "ordered",
+            Self::Lapsed => "lapsed",
             Self::Quarantined => "quarantined",
             Self::Released => "released",
             Self::TakenOver => "taken_over",
@@ -169,6 +196,8 @@ impl What {
             Self::Finished { .. } => Type::Finished,
             Self::Suspended { .. } => Type::Suspended,
             Self::Resumed { .. } => Type::Resumed,
+            Self::Ordered { .. } => Type::Ordered,
+            Self::Lapsed { .. } => Type::Lapsed,
             Self::Quarantined { .. } => Type::Quarantined,
             Self::Released { .. } => Type::Released,
             Self::TakenOver(_) => Type::TakenOver,
@@ -206,7 +235,12 @@ mod tests {
             was: None,
         };
         let all = [
-            What::Started { target: target.clone(), node: "n".into(), channel: "c".into() },
+            What::Started {
+                target: target.clone(),
+                node: "n".into(),
+                channel: "c".into(),
+                ordered_by: Some("ann".into()),
+            },
             What::NotStarted { target: target.clone(), node: "n".into(), why: None },
             What::Finished {
                 target: target.clone(),
@@ -217,6 +251,8 @@ mod tests {
             },
             What::Suspended { scope: Scope::Node("a:b".into()), why: Some("disk".into()) },
             What::Resumed { scope: Scope::All },
+            What::Ordered { target: target.clone(), by: "ann".into(), force: true },
+            What::Lapsed { target: target.clone(), by: "ann".into() },
             What::Quarantined { target: target.clone(), failures: 5 },
             What::Released { target },
             What::TakenOver(taken.clone()),

@@ -1,13 +1,14 @@
 //! How others reach the journal.
 
 use super::{
-    EventsQuery, HistoryQuery, Identity, Page, Taken, What,
+    EventsQuery, HistoryQuery, Identity, Measured, Page, Taken, What, measured,
     query::{self, Unread},
     task::Request,
 };
 use crate::{
     clock::Moment,
     memory::{Change, Keeper, Outcome, Recovered, Trouble},
+    snapshot::Block,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use redb::ReadTransaction;
@@ -92,6 +93,22 @@ impl Journal {
     /// When it cannot be read.
     pub async fn taken(&self) -> Result<Vec<Taken>, Trouble> {
         self.asked(Request::Taken).await?
+    }
+
+    /// Keeps what was measured, for the next start.
+    ///
+    /// # Errors
+    /// When it may not be on the disk.
+    pub async fn keep_measured(&self, measured: Measured) -> Result<(), Trouble> {
+        self.asked(|answer| Request::Measured(Box::new(measured), answer)).await?
+    }
+
+    /// What was measured, as it was kept last.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn measured(&self) -> Result<Vec<Block>, Trouble> {
+        self.read(measured::read).await
     }
 
     /// Writes down what happened, soon and with others. Where there is no room for it, or

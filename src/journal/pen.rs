@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
-    memory::{Change, Intent, IntentKey, Outcome, Remembered, Scope, Suspension},
+    memory::{Change, Intent, IntentKey, Ordered, Outcome, Remembered, Scope, Suspension},
     settings::work,
     target::TargetId,
 };
@@ -116,6 +116,7 @@ impl<'tx> Pen<'tx> {
             target: intent.target.clone(),
             node: intent.node.clone(),
             channel: intent.channel.clone(),
+            ordered_by: intent.ordered_by.clone(),
         })
     }
 
@@ -154,6 +155,17 @@ impl<'tx> Pen<'tx> {
             None => was(self.remembered.remove(id.as_str())?),
         };
         let before: Option<Remembered> = before.map(|said| parsed(&said)).transpose()?;
+        let ordered = |it: Option<&Remembered>| it.and_then(|it| it.ordered.clone());
+        match (ordered(before.as_ref()), ordered(remembered)) {
+            (before, Some(order)) if before.as_ref() != Some(&order) => {
+                let Ordered { by, force, .. } = order;
+                self.event(What::Ordered { target: target.clone(), by, force })?;
+            }
+            (Some(order), None) if order.until <= self.now => {
+                self.event(What::Lapsed { target: target.clone(), by: order.by })?;
+            }
+            (Some(_) | None, Some(_) | None) => {}
+        }
         let quarantined = |it: &Remembered| it.quarantined_since.is_some();
         match (before.as_ref().is_some_and(quarantined), remembered) {
             (false, Some(now)) if quarantined(now) => {

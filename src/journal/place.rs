@@ -15,7 +15,7 @@ const UNFINISHED: &str = "journal.redb.new";
 
 /// Memory for pages of the file. The library's own default is a gigabyte; what is read here
 /// is read once.
-const CACHE: usize = 16 << 20;
+const CACHE: usize = 8 << 20;
 
 /// Why the journal cannot be opened.
 #[derive(Debug, thiserror::Error)]

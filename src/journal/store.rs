@@ -1,7 +1,7 @@
 //! The open database: read back at start, written batch by batch.
 
 use super::{
-    Identity, OpenError, Place, Taken,
+    Identity, Measured, OpenError, Place, Taken,
     pen::{Ended, Pen},
     tables::{
         Counts, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_SCHEMA,
@@ -158,6 +158,10 @@ impl Store {
         }
         found.recent.reverse();
         Ok(found)
+    }
+
+    pub(super) fn keep_measured(&self, measured: &Measured) -> Result<(), Error> {
+        super::measured::keep(&self.database, measured)
     }
 
     /// What was taken from smoosh and not given back.

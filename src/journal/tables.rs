@@ -27,6 +27,10 @@ pub(super) const SUSPENSIONS: TableDefinition<'static, &str, &[u8]> =
 /// What was taken from smoosh, by node, section and key: [`super::Taken`].
 pub(super) const TAKEN: TableDefinition<'static, (&str, &str, &str), &[u8]> =
     TableDefinition::new("takeover");
+/// What was measured: blocks of the tables, by number, as [`crate::snapshot::Block`] has them.
+pub(super) const BLOCKS: TableDefinition<'static, u32, &[u8]> = TableDefinition::new("measured");
+/// When each block was measured, in seconds since 1970.
+pub(super) const MOMENTS: TableDefinition<'static, u32, u32> = TableDefinition::new("measured_at");
 /// Single values, by the names below.
 pub(super) const META: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("meta");
 

@@ -1,7 +1,7 @@
 //! The task that holds the database.
 
 use super::{
-    ClaimError, Health, Identity, Journal, OpenError, Place, Taken, What,
+    ClaimError, Health, Identity, Journal, Measured, OpenError, Place, Taken, What,
     place::remedy,
     store::{Batch, Store},
 };
@@ -54,6 +54,7 @@ pub(super) enum Request {
     Take(Vec<(Taken, bool)>, oneshot::Sender<Result<(), Trouble>>),
     Taken(oneshot::Sender<Result<Vec<Taken>, Trouble>>),
     Read(oneshot::Sender<Result<ReadTransaction, Trouble>>),
+    Measured(Box<Measured>, oneshot::Sender<Result<(), Trouble>>),
 }
 
 /// Why nothing is written just now.
@@ -187,10 +188,13 @@ impl Task {
                     batch.taken.extend(taken);
                     waiting.push(answer);
                 }
-                reads @ (Request::Claim(..) | Request::Taken(_) | Request::Read(_)) => {
+                other @ (Request::Claim(..)
+                | Request::Taken(_)
+                | Request::Read(_)
+                | Request::Measured(..)) => {
                     // Whoever asks sees what was kept before.
                     self.settle(&mut batch, &mut waiting);
-                    self.answer(reads);
+                    self.answer(other);
                 }
             }
             if waiting.len() < GROUP {
@@ -226,8 +230,29 @@ impl Task {
             Request::Read(answer) => {
                 let _gone = answer.send(self.with(Store::read));
             }
+            Request::Measured(measured, answer) => {
+                let _gone = answer.send(self.keep_measured(&measured));
+            }
             Request::Keep(..) | Request::Take(..) => {}
         }
+    }
+
+    fn keep_measured(&mut self, measured: &Measured) -> Result<(), Trouble> {
+        self.writable()?;
+        let Some(store) = &self.store else { return Err(self.trouble()) };
+        store.keep_measured(measured).map_err(|why| {
+            self.fail("write", &why);
+            self.trouble()
+        })
+    }
+
+    /// Whether anything may be written now.
+    fn writable(&self) -> Result<(), Trouble> {
+        if !self.claimed {
+            let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
+            return Err(Trouble(why.to_owned()));
+        }
+        if self.stuck.is_some() { Err(self.trouble()) } else { Ok(()) }
     }
 
     /// Reads; a file that cannot be read is opened again.
@@ -265,14 +290,7 @@ impl Task {
         let noted = std::mem::take(&mut self.noted);
         let lost = noted.len() as u64;
         batch.events = noted;
-        let result = if !self.claimed {
-            let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
-            Err(Trouble(why.to_owned()))
-        } else if self.stuck.is_some() {
-            Err(self.trouble())
-        } else {
-            self.commit(&batch)
-        };
+        let result = self.writable().and_then(|()| self.commit(&batch));
         if result.is_err() {
             self.dropped.fetch_add(lost, Ordering::Relaxed);
         }

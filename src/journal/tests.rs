@@ -2,8 +2,8 @@ use super::*;
 use crate::{
     clock::{Clock, Moment},
     memory::{
-        Calibration, Change, Ending, Intent, Keeper as _, Outcome, Owner, Recovered, Remembered,
-        Scope, Suspension, Trouble,
+        Calibration, Change, Ending, Intent, Keeper as _, Ordered, Outcome, Owner, Recovered,
+        Remembered, Scope, Suspension, Trouble,
     },
     settings::work::{self, Keep},
     target::TargetId,
@@ -41,6 +41,7 @@ fn intent(number: u64) -> Intent {
         shard: Some(format!("shards/00000000-7fffffff/d{number}")),
         design: None,
         channel: "ratio_dbs".into(),
+        ordered_by: None,
         at: moment(number),
         file_bytes: Some(1000),
         active_bytes: Some(10),
@@ -59,6 +60,7 @@ fn outcome(number: u64) -> Outcome {
         design: None,
         channel: Some("ratio_dbs".into()),
         owner: Owner::Recliner,
+        ordered_by: None,
         started_at: moment(number),
         ended_at: moment(number + 1),
         before_bytes: Some(1000),

@@ -19,6 +19,10 @@ const SORTED_BESIDE: f64 = 0.05;
 /// No peak larger than this multiple of active is believed: the file grew for another reason.
 const LARGEST_FACTOR: f64 = 10.0;
 
+/// Files with fewer active bytes say nothing of space: what is written to them while they are
+/// compacted soon weighs as much as what is copied.
+const SMALLEST: u64 = 16 << 20;
+
 /// What was learned so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -34,7 +38,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Takes in how a job ended that had `active` bytes before; answers whether that taught
+    /// Takes in how a job ended that had `active` bytes to copy; answers whether that taught
     /// anything. Of jobs that did not end with a new file nothing is learned.
     pub fn learn(&mut self, outcome: &Outcome, active: Option<u64>) -> bool {
         let before = *self;
@@ -53,7 +57,8 @@ impl Calibration {
         if seconds >= SHORTEST && after > 0 {
             mix(&mut self.rate, after as f64 / seconds as f64);
         }
-        if let Some(active) = active.filter(|active| *active > 0 && outcome.kind == Kind::Db) {
+        let large = |active: &u64| *active >= SMALLEST && outcome.kind == Kind::Db;
+        if let Some(active) = active.filter(large) {
             let peak = after as f64 * (1.0 + SORTED_BESIDE) / active as f64;
             if peak <= LARGEST_FACTOR && self.headroom_factor.is_none_or(|known| peak > known) {
                 self.headroom_factor = Some(peak);

@@ -78,6 +78,9 @@ pub struct Intent {
     pub design: Option<String>,
     /// The channel that took it.
     pub channel: String,
+    /// Who ordered it, where an operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
     /// When the request was about to go out.
     pub at: Moment,
     /// Bytes on disk before.
@@ -109,6 +112,9 @@ pub struct Outcome {
     pub channel: Option<String>,
     /// Who started it.
     pub owner: Owner,
+    /// Who ordered it, where an operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
     /// When it was started, or first seen.
     pub started_at: Moment,
     /// When it was last seen, or its end was noticed.

@@ -1,6 +1,6 @@
 //! Who is left alone for a while, and why.
 
-use super::{Ending, Outcome, Owner};
+use super::{Ending, Ordered, Outcome, Owner};
 use crate::{clock::Moment, settings::limits::Failure};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
@@ -35,6 +35,9 @@ pub struct Remembered {
     /// Nodes whose copy of a view was compacted since the first of them was: a view is done
     /// when all were.
     pub copies_done: BTreeSet<String>,
+    /// What an operator ordered, while it waits to start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<Ordered>,
 }
 
 /// A compaction was of no use; it stays so until enough changed.
@@ -95,8 +98,8 @@ impl Remembered {
     /// Takes in how a job of the target ended.
     ///
     /// A failure of this program's own makes the target rest, twice as long each time. A
-    /// success, whoever's, forgets all failures; one of no use makes it futile. What got lost
-    /// says nothing. Failures of others are theirs to judge.
+    /// success, whoever's, forgets all failures and does what was ordered; one of no use makes
+    /// it futile. What got lost says nothing. Failures of others are theirs to judge.
     pub fn ended(&mut self, outcome: &Outcome, left: Left, failure: &Failure) {
         match outcome.ending {
             Ending::Lost => {}
@@ -126,10 +129,10 @@ impl Remembered {
         }
     }
 
-    /// An operator lets it go: only which copies are done is still known.
+    /// An operator lets it go: only which copies are done is still known, and what was ordered.
     pub fn release(&mut self) {
-        let copies_done = std::mem::take(&mut self.copies_done);
-        *self = Self { copies_done, ..Self::default() };
+        let Self { copies_done, ordered, .. } = std::mem::take(self);
+        *self = Self { copies_done, ordered, ..Self::default() };
     }
 
     /// Notes that the copy of a view on a node was compacted; a round ends with the last of
@@ -147,7 +150,12 @@ impl Remembered {
         if let Some(since) = self.quarantined_since {
             return Some(Rest::Quarantined { since, failures: self.failures });
         }
-        if let Some(until) = self.rests_until.filter(|until| *until > now) {
+        // A clock that was set back by more than the rest is long prolongs none.
+        let rests = |until: &Moment| {
+            let failed_at = self.failed_at.unwrap_or(now);
+            *until > now && now.age(failed_at) <= failed_at.age(*until)
+        };
+        if let Some(until) = self.rests_until.filter(rests) {
             return Some(Rest::CoolDown { since: self.failed_at.unwrap_or(now), until });
         }
         let futile = self.futile.filter(|futile| !futile.is_over(file, seq))?;

@@ -92,8 +92,15 @@ impl Admission {
         let concurrency = channels.list.iter().map(|channel| channel.concurrency).collect();
         let mut room = Room::new(rules.limits, concurrency, snapshot.nodes().len());
         room.count_spent(&conditions.history.spent, now);
-        let running =
-            Running::new(snapshot, channels, conditions, present.placements, active, &mut room);
+        let running = Running::new(
+            snapshot,
+            channels,
+            conditions,
+            present.placements,
+            active,
+            &mut room,
+            now,
+        );
         let doors = Doors { rules, conditions, now, running: room.cluster() };
         let rate = conditions.history.rate.filter(|rate| *rate > 0.0);
         let strict = channels.list.iter().zip(openings).map(|(channel, opening)| {
@@ -146,6 +153,17 @@ impl Admission {
             return terms.reason(brief, || self.other_copy(brief));
         }
         self.admit(node, channel, brief).err().map(|refusal| refusal.reason)
+    }
+
+    /// The node for which a target's request is written, were it to start now whatever speaks
+    /// against it: that of a view's first copy that its round has not had.
+    pub(super) fn addressee(&self, node: NodeIx, brief: &Brief) -> Option<NodeIx> {
+        match brief.shape {
+            Shape::Shard => Some(node),
+            Shape::Whole | Shape::Cleanup => Some(NodeIx::CLUSTER),
+            Shape::Copy => self.copies_left(brief).ok()?.next().map(|site| site.node),
+            Shape::Nothing => None,
+        }
     }
 
     /// Whether nothing of a queue of the whole cluster can start any more.
@@ -262,10 +280,11 @@ impl Admission {
             let since = known.building;
             return Err(Refusal { since, ..Refusal::plain(RefusalReason::Building) });
         }
-        if let Some(refusal) = known.rest.and_then(|rest| self.rests(rest, brief)) {
+        let rest = known.rest.filter(|_| !known.forced);
+        if let Some(refusal) = rest.and_then(|rest| self.rests(rest, brief)) {
             return Err(refusal);
         }
-        if brief.own == Own::Unchanged {
+        if brief.own == Own::Unchanged && !known.forced {
             return plain(RefusalReason::Futile);
         }
         self.fresh(brief)
@@ -318,14 +337,19 @@ impl Admission {
         sited.ok_or(Refusal::plain(RefusalReason::Excluded))
     }
 
-    /// The first copy of a view that may start, of those its round has not had yet.
-    fn copy(&self, channel: usize, brief: &Brief) -> Result<NodeIx, Refusal> {
+    /// The copies of a view that its round has not had yet; all of them where it begins anew.
+    fn copies_left(&self, brief: &Brief) -> Result<impl Iterator<Item = &Site>, Refusal> {
         let sites = &self.sited(brief)?.sites;
         let done = self.conditions.history.rounds.get(&brief.ix);
-        let is_done = |site: &Site| done.is_some_and(|done| done.contains(&site.node));
+        let is_done = move |site: &Site| done.is_some_and(|done| done.contains(&site.node));
         let all_done = sites.iter().all(is_done);
+        Ok(sites.iter().filter(move |site| all_done || !is_done(site)))
+    }
+
+    /// The first copy of a view that may start, of those its round has not had yet.
+    fn copy(&self, channel: usize, brief: &Brief) -> Result<NodeIx, Refusal> {
         let mut farthest: Option<Stopped> = None;
-        for site in sites.iter().filter(|site| all_done || !is_done(site)) {
+        for site in self.copies_left(brief)? {
             match self.at(std::slice::from_ref(site), channel, brief) {
                 Ok(()) => return Ok(site.node),
                 Err(stopped) if farthest.is_none_or(|before| before.0 < stopped.0) => {

@@ -2,7 +2,7 @@
 //!
 //! Within a queue the order is the queue's. Between queues that compete it is bytes freed
 //! for each byte rewritten, doubled for every six hours the candidate has waited, so that
-//! nothing waits for ever.
+//! nothing waits for ever. What an operator ordered comes before all of that.
 
 use super::{
     Counts, Placement, QueueView, RefusalReason, Start, admission::Admission, brief::Brief,
@@ -11,10 +11,12 @@ use super::{
 use crate::{
     channel::Channels,
     clock::Moment,
-    snapshot::{Chunked, NodeIx, Snapshot},
+    memory::Ordered,
+    snapshot::{Chunked, Ix, NodeIx, Snapshot},
     target::Kind,
 };
 use ordered_float::OrderedFloat;
+use std::collections::BTreeMap;
 
 /// Hours of waiting that double a candidate's worth.
 const DOUBLES_IN: f64 = 6.0;
@@ -26,10 +28,13 @@ const LEAST_WORTH: f64 = 0.01;
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
     pub(super) view: &'a QueueView,
-    /// Candidates that do not wait in the queue, and come before it: views of which some
-    /// copies are compacted and others are not yet.
+    /// Candidates that come before the queue: what was ordered, whether or not it waits
+    /// there too, then views of which some copies are compacted and others are not yet.
     pub(super) first: Vec<Brief>,
 }
+
+/// What an operator ordered.
+type Orders = BTreeMap<Ix, Ordered>;
 
 impl Lane<'_> {
     fn get(&self, at: usize) -> Option<&Brief> {
@@ -37,8 +42,15 @@ impl Lane<'_> {
         self.first.get(at).or_else(waiting)
     }
 
-    pub(super) fn briefs(&self) -> impl Iterator<Item = &Brief> {
-        self.first.iter().chain(self.view.briefs.iter())
+    /// Each candidate once.
+    pub(super) fn briefs<'a>(&'a self, orders: &'a Orders) -> impl Iterator<Item = &'a Brief> {
+        let waiting = self.view.briefs.iter().filter(|brief| !orders.contains_key(&brief.ix));
+        self.first.iter().chain(waiting)
+    }
+
+    /// Whether the candidate at a place was ordered, and came first already.
+    fn came_first(&self, at: usize, brief: &Brief, orders: &Orders) -> bool {
+        at >= self.first.len() && orders.contains_key(&brief.ix)
     }
 }
 
@@ -48,6 +60,7 @@ pub(super) struct Ballot<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) channels: &'a Channels,
     pub(super) placements: &'a Chunked<Placement>,
+    pub(super) orders: &'a Orders,
     pub(super) now: Moment,
     pub(super) rate: Option<f64>,
 }
@@ -83,7 +96,7 @@ pub(super) fn choose(
         else {
             return starts;
         };
-        match started(lane.view, brief, chosen.node, ballot, admission) {
+        match started(lane.view.channel, brief, chosen.node, ballot, admission) {
             Some(start) => {
                 admission.start(chosen.node, lane.view.channel, brief);
                 starts.push(start);
@@ -99,13 +112,18 @@ pub(super) fn choose(
 }
 
 /// Counts what is decided about every candidate of a lane.
-pub(super) fn count(lane: &Lane<'_>, starts: &[Start], admission: &Admission) -> Counts {
+pub(super) fn count(
+    lane: &Lane<'_>,
+    starts: &[Start],
+    orders: &Orders,
+    admission: &Admission,
+) -> Counts {
     let mut counts = Counts::default();
     let QueueView { node, channel, .. } = *lane.view;
     let started: hashbrown::HashSet<_> =
         starts.iter().filter(|start| start.channel == channel).map(|start| start.ix).collect();
     let terms = admission.terms(node, channel);
-    for brief in lane.briefs() {
+    for brief in lane.briefs(orders) {
         if !started.is_empty() && started.contains(&brief.ix) {
             counts.starts += 1;
         } else {
@@ -126,8 +144,8 @@ fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission)
     }
     let mut at = from;
     while let Some(brief) = lane.get(at) {
-        let worth_asking =
-            kind != Kind::Db || admission.reason(&terms, (node, channel), brief).is_none();
+        let worth_asking = !lane.came_first(at, brief, ballot.orders)
+            && (kind != Kind::Db || admission.reason(&terms, (node, channel), brief).is_none());
         if worth_asking && let Ok(node) = admission.admit(node, channel, brief) {
             return Some(Head { at, node, worth: worth(brief, ballot).into() });
         }
@@ -139,6 +157,9 @@ fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission)
 /// What a candidate is worth against those of other queues, as the logarithm to two: a
 /// candidate may wait for years.
 fn worth(brief: &Brief, ballot: Ballot<'_>) -> f64 {
+    if ballot.orders.contains_key(&brief.ix) {
+        return f64::INFINITY;
+    }
     let frees = brief.reclaimable().zip(brief.predicted.get()).map_or(0.0, |(gain, rewrite)| {
         if rewrite == 0 { gain as f64 } else { gain as f64 / rewrite as f64 }
     });
@@ -147,8 +168,9 @@ fn worth(brief: &Brief, ballot: Ballot<'_>) -> f64 {
     frees.max(LEAST_WORTH).log2() + waited / 3_600.0 / DOUBLES_IN
 }
 
-fn started(
-    view: &QueueView,
+/// The start of a candidate of a channel on a node; none where no request can carry it.
+pub(super) fn started(
+    at: usize,
     brief: &Brief,
     node: NodeIx,
     ballot: Ballot<'_>,
@@ -157,13 +179,14 @@ fn started(
     let target = ballot.snapshot.target(brief.ix)?;
     let sites = admission.started_sites(node, brief);
     let shard = sites.first().and_then(|site| ballot.snapshot.target(site.shard));
-    let channel = ballot.channels.list.get(view.channel)?;
+    let channel = ballot.channels.list.get(at)?;
     let name = ballot.snapshot.node(node).map_or("", |node| &*node.name);
     let expected = Expected {
         copies: sites.iter().map(|site| u64::from(site.copies)).sum(),
         peak: admission.need(brief).peak.unwrap_or(0),
         rate: ballot.rate,
         knows_space: admission.knows_space(&sites),
+        ordered: ballot.orders.get(&brief.ix),
     };
-    Start::of(target, brief, (node, name), (view.channel, channel), shard, expected).ok()
+    Start::of(target, brief, (node, name), (at, channel), shard, expected).ok()
 }

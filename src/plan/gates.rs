@@ -152,8 +152,18 @@ impl Doors<'_> {
         Some(Refusal { since: Some(held.since), ..refusal })
     }
 
+    /// Whether a node said in the last poll what it runs.
+    fn polled(&self, at: NodeIx) -> bool {
+        self.conditions.jobs.polled.iter().any(|(polled, _)| *polled == at)
+    }
+
     fn ramp(&self, at: NodeIx) -> Option<Refusal> {
         let history = &self.conditions.history;
+        // After a start of this process, what an earlier one left running is not known before.
+        if at != NodeIx::CLUSTER && history.acting_since.is_some() && !self.polled(at) {
+            let since = history.acting_since;
+            return Some(Refusal { since, ..Refusal::plain(RefusalReason::Ramp) });
+        }
         let wait = self.rules.limits.wait;
         let last = history.last_start.get(&at).filter(|last| recently(**last, self.now, wait));
         if let Some(last) = last {

@@ -10,6 +10,11 @@ use crate::{
     target::{Kind, Range},
 };
 use hashbrown::{HashMap, HashSet};
+use std::time::Duration;
+
+/// For how long facts count that say that a file is compacted, of a node that does not answer:
+/// as long as its jobs do. One that is gone for good holds nothing up.
+const COUNTS: Duration = Duration::from_secs(3_600);
 
 /// What is known of a target beside its facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,6 +27,8 @@ pub(super) struct Known {
     pub(super) rest: Option<Rest>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
+    /// Whether an operator ordered it though no channel takes it, or though it rests.
+    pub(super) forced: bool,
 }
 
 /// A set of targets that answers fast.
@@ -59,7 +66,7 @@ impl Running {
     /// What runs and rests; counts it in `room` on the way.
     ///
     /// `active` are targets whose facts say that they are compacted, with their places: of a
-    /// node whose tasks are not known they are what there is.
+    /// node whose tasks are not known they are what there is, for a while.
     pub(super) fn new(
         snapshot: &Snapshot,
         channels: &Channels,
@@ -67,10 +74,14 @@ impl Running {
         placements: &Chunked<Placement>,
         active: impl Iterator<Item = ((NodeIx, usize), Ix)>,
         room: &mut Room,
+        now: Moment,
     ) -> Self {
         let mut running = Self::default();
         for (ix, rest) in &conditions.history.rests {
             running.known_of(*ix).rest = Some(*rest);
+        }
+        for (ix, _) in conditions.history.orders.iter().filter(|(_, ordered)| ordered.force) {
+            running.known_of(*ix).forced = true;
         }
         let mut counted = HashSet::new();
         let mut wholes = HashSet::new();
@@ -95,7 +106,12 @@ impl Running {
         for ((node, channel), ix) in active {
             let known_elsewhere =
                 if node == NodeIx::CLUSTER { !polled.is_empty() } else { polled.contains(&node) };
-            if known_elsewhere || running.known(ix).is_some_and(|known| known.running.is_some()) {
+            let measured = snapshot.target(ix).and_then(|target| target.facts().measured_at);
+            let long_ago = measured.is_none_or(|measured| measured.at.age(now) > COUNTS);
+            if long_ago
+                || known_elsewhere
+                || running.known(ix).is_some_and(|known| known.running.is_some())
+            {
                 continue;
             }
             room.count_job(node);

@@ -5,6 +5,7 @@ use crate::{
     channel::Channel,
     couch::{Route, Unaddressable},
     facts::Confidence,
+    memory::Ordered,
     snapshot::{Ix, NodeIx, TargetRef},
 };
 use std::{fmt, sync::Arc, time::Duration};
@@ -81,6 +82,8 @@ pub struct Start {
     pub design: Option<Arc<str>>,
     /// The channel that takes it, by its place.
     pub channel: usize,
+    /// What an operator ordered, if that is why.
+    pub ordered: Option<Ordered>,
     /// Exactly what is sent.
     pub request: Request,
     /// Bytes of the files before.
@@ -99,12 +102,13 @@ pub struct Start {
 
 /// What a start's numbers come from, beside the target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
+pub(super) struct Expected<'a> {
     /// Files that are compacted.
     pub(super) copies: u64,
     pub(super) peak: u64,
     pub(super) rate: Option<f64>,
     pub(super) knows_space: bool,
+    pub(super) ordered: Option<&'a Ordered>,
 }
 
 impl Start {
@@ -118,7 +122,7 @@ impl Start {
         (node, name): (NodeIx, &str),
         (at, channel): (usize, &Channel),
         shard: Option<TargetRef<'_>>,
-        expected: Expected,
+        expected: Expected<'_>,
     ) -> Result<Self, Unaddressable> {
         let db = target.db_name().db;
         let design = target.view().and_then(|view| {
@@ -155,6 +159,7 @@ impl Start {
             shard: file.map(Into::into),
             design,
             channel: at,
+            ordered: expected.ordered.cloned(),
             request,
             file: times(brief.file.get()),
             gain: times(brief.reclaimable()),

@@ -1,6 +1,7 @@
 //! The queues against scoring everything anew, and what a reader is told.
 
 mod naive;
+mod ordered;
 mod properties;
 mod world;
 

@@ -1,6 +1,6 @@
 //! The plan in JSON: what starts, with the exact requests, and why the rest does not.
 
-use super::{RefusalLine, why};
+use super::{OrderLine, RefusalLine, why};
 use crate::{
     clock::Moment,
     plan::{Caveat, Decision, Gate, Plan, Start},
@@ -33,6 +33,8 @@ pub struct Planned {
     pub mode: &'static str,
     /// What starts, in order.
     pub starts: Vec<StartLine>,
+    /// What an operator ordered and did not start yet, of all nodes and channels.
+    pub orders: Vec<OrderLine>,
     /// How the candidates of each queue are decided.
     pub candidates: Vec<CandidatesLine>,
     /// Gates that are shut.
@@ -66,6 +68,8 @@ pub struct StartLine {
     pub ddoc: Option<String>,
     /// The channel that takes it.
     pub channel: String,
+    /// Who ordered it, where an operator did.
+    pub ordered_by: Option<String>,
     /// Its priority there, per file.
     pub priority: Option<f64>,
     /// Since when it waits.
@@ -181,6 +185,7 @@ impl Planned {
             made_at: plan.made_at.rfc3339(),
             mode: plan.rules.mode.label(),
             starts,
+            orders: OrderLine::all(plan),
             candidates,
             gates,
             total: waiting.len(),
@@ -223,6 +228,7 @@ impl StartLine {
             name: start.shard.as_deref().map(str::to_owned),
             ddoc: start.design.as_deref().map(str::to_owned),
             channel: channel.name.to_string(),
+            ordered_by: start.ordered.as_ref().map(|ordered| ordered.by.clone()),
             priority: placed.map(|placed| placed.priority).filter(|it| it.is_finite()),
             since: placed.map(|placed| placed.since.rfc3339()),
             request: start.request.to_string(),

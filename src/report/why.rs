@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Why a target does not start and what would have to change.
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    let channel = plan.placement(target.ix()).map(|(channel, _)| channel);
+    let channel = plan.candidate_of(target);
     let name = channel.map_or("no channel", |channel| &channel.name);
     let limits = &plan.rules.limits;
     let (value, limit) = (refusal.value, refusal.limit);
@@ -172,7 +172,9 @@ fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
 
 fn ramp(refusal: &Refusal, wait: Duration) -> String {
     let spread = refusal.limit == Some(wait.as_secs_f64());
-    if spread {
+    if refusal.limit.is_none() {
+        "what runs on the node is not known yet; it goes on once the node has said".to_owned()
+    } else if spread {
         format!(
             "the last start on the node was {} ago, and limits.wait is {}",
             seconds(refusal.value),

@@ -3,6 +3,7 @@
 //! No I/O; `now` comes with each observation. The task beside it does the reading. Sweeps go through fixed stages, each built from what the one before found.
 
 mod listing;
+mod rounds;
 mod tasks;
 mod views;
 
@@ -12,10 +13,11 @@ use crate::{
     facts::Facts,
     inventory::{Databases, Lane, MapRead, Members, NodeSeen, Observation, Stage, Unread},
     job,
-    snapshot::{DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
+    snapshot::{Block, DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
     target::{Kind, State as TargetState},
 };
 use listing::Listing;
+use rounds::Rounds;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -32,6 +34,7 @@ pub(super) struct Tables {
     listing: Listing,
     pub(super) views: Views,
     running: Running,
+    rounds: Rounds,
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
     /// Rights found missing in this sweep.
@@ -51,12 +54,28 @@ impl Tables {
             listing: Listing::default(),
             views: Views::default(),
             running: Running::default(),
+            rounds: Rounds::default(),
             incomplete: BTreeSet::new(),
             rights: BTreeSet::new(),
             began: Moment::default(),
             began_at: Instant::now(),
             reread: BTreeSet::new(),
         }
+    }
+
+    /// Takes in what an earlier process measured, into tables that are empty yet; answers how
+    /// much of it cannot be read.
+    pub(super) fn restore(&mut self, blocks: Vec<Block>, settings: &Settings) -> usize {
+        let mut damaged = 0;
+        for block in blocks {
+            if self.draft.restore(&block).is_err() {
+                damaged += 1;
+            }
+        }
+        self.views.restore(self.draft.now());
+        self.serve(settings);
+        self.note_ages();
+        damaged
     }
 
     /// Begins a sweep.
@@ -66,6 +85,7 @@ impl Tables {
         self.incomplete.clear();
         self.rights.clear();
         self.listing.begin();
+        self.rounds = Rounds::default();
         self.status.progress = Some(Progress { since: now, done: 0, total: None });
         Stage::Nodes
     }
@@ -84,10 +104,13 @@ impl Tables {
                 self.serve(settings);
             }
             Observation::Node(node) => self.node(node),
-            Observation::Reshard(reshard) => match reshard {
-                Ok(reshard) => self.listing.reshard = reshard,
-                Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
-            },
+            Observation::Reshard(reshard) => {
+                self.rounds.reshard = true;
+                match reshard {
+                    Ok(reshard) => self.listing.reshard = reshard,
+                    Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
+                }
+            }
             Observation::MapPage(page) => {
                 for entry in page {
                     self.listing.map_entry(&mut self.draft, &mut self.views, settings, entry);
@@ -153,23 +176,16 @@ impl Tables {
                 self.listing.settle(&mut self.draft, settings);
                 if !settings.views {
                     self.views.forget(&mut self.draft);
-                } else if map_whole || self.listing.readable {
+                } else if self.rounds.is_first() && (map_whole || self.listing.readable) {
                     self.views.forget_gone(&mut self.draft);
                 }
-                let lanes = self.lanes(settings);
-                let total = lanes.iter().map(|lane| lane.targets.len()).sum();
-                self.status.progress =
-                    Some(Progress { since: self.began, done: 0, total: Some(total) });
+                let lanes = self.lanes();
+                let total: usize = lanes.iter().map(|lane| lane.targets.len()).sum();
+                self.expect(total);
                 Some(Stage::Shards { snapshot: Arc::new(self.draft.now().without_facts()), lanes })
             }
-            Stage::Shards { .. } if settings.views => {
-                let dbs = self.dbs_to_read();
-                let done = self.status.progress.map_or(0, |progress| progress.done);
-                self.status.progress =
-                    Some(Progress { since: self.began, done, total: Some(done + dbs.len()) });
-                Some(Stage::Views { snapshot: Arc::new(self.draft.now().without_facts()), dbs })
-            }
-            Stage::Shards { .. } | Stage::Views { .. } => {
+            Stage::Shards { .. } => self.round_ended(settings, now),
+            Stage::Views { .. } => {
                 self.finish(now);
                 None
             }
@@ -177,26 +193,61 @@ impl Tables {
         }
     }
 
+    /// Whether a sweep has enough to go on with, though some node has not answered.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.rounds.may_go_on()
+    }
+
+    /// Goes on without the nodes that have not answered.
+    pub(super) const fn go_on(&mut self) -> Stage {
+        self.rounds.awaits = true;
+        Stage::Map
+    }
+
+    /// Every node has answered by now, or failed to.
+    pub(super) const fn all_heard(&mut self) {
+        self.rounds.awaits = false;
+    }
+
+    /// What comes after the shards of those that answered: nodes that took longer to, then
+    /// views, then the end; nothing while a node is still waited for.
+    pub(super) fn round_ended(&mut self, settings: &Settings, now: Moment) -> Option<Stage> {
+        if self.rounds.awaits {
+            return None;
+        }
+        let nodes = self.nodes_to_read(settings);
+        if !nodes.is_empty() {
+            return Some(Stage::Files { nodes });
+        }
+        if settings.views {
+            let dbs = self.dbs_to_read();
+            self.expect(dbs.len());
+            return Some(Stage::Views {
+                snapshot: Arc::new(self.draft.now().without_facts()),
+                dbs,
+            });
+        }
+        self.finish(now);
+        None
+    }
+
+    /// So many more are to be read.
+    fn expect(&mut self, more: usize) {
+        let done = self.status.progress.map_or(0, |progress| progress.done);
+        self.status.progress = Some(Progress { since: self.began, done, total: Some(done + more) });
+    }
+
     /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
     fn finish(&mut self, now: Moment) {
-        let mut oldest: BTreeMap<NodeIx, Moment> = BTreeMap::new();
-        for target in self.draft.now().targets() {
-            if let Some(measured) = target.facts().measured_at {
-                let first = oldest.entry(target.node_ix()).or_insert(measured.at);
-                *first = measured.at.min(*first);
-            }
-        }
+        self.note_ages();
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
             let whole = !self.incomplete.contains(&at)
                 && (at == NodeIx::CLUSTER
                     || self.draft.now().node(at).is_some_and(|node| node.up == Some(true)));
-            self.draft.change_node(at, |node| {
-                node.oldest_fact = oldest.get(&at).copied();
-                if whole {
-                    node.last_success = Some(now);
-                }
-            });
+            if whole {
+                self.draft.change_node(at, |node| node.last_success = Some(now));
+            }
         }
         let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
         let answered = answered || self.listing.readable;
@@ -213,9 +264,25 @@ impl Tables {
         self.status.missing_rights = std::mem::take(&mut self.rights);
     }
 
+    /// Notes of each node when the oldest of its facts was measured.
+    fn note_ages(&mut self) {
+        let mut oldest: BTreeMap<NodeIx, Moment> = BTreeMap::new();
+        for target in self.draft.now().targets() {
+            if let Some(measured) = target.facts().measured_at {
+                let first = oldest.entry(target.node_ix()).or_insert(measured.at);
+                *first = measured.at.min(*first);
+            }
+        }
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            self.draft.change_node(at, |node| node.oldest_fact = oldest.get(&at).copied());
+        }
+    }
+
     fn members(&mut self, members: Result<Members, Unread>) {
         match members {
             Ok(members) => {
+                self.rounds.members = true;
                 let expected: BTreeSet<&String> = members.expected.iter().collect();
                 for name in &members.expected {
                     let at = self.draft.node(name);
@@ -251,7 +318,7 @@ impl Tables {
             self.draft.change_node(at, |node| {
                 node.served = match at {
                     NodeIx::CLUSTER => settings.views,
-                    _ => settings.share.has(&node.name),
+                    _ => settings.nodes.has(&node.name),
                 };
             });
         }
@@ -273,6 +340,9 @@ impl Tables {
     fn node(&mut self, seen: NodeSeen) {
         let at = self.draft.node(&seen.node);
         let up = seen.up.is_ok();
+        if up {
+            self.rounds.answered.insert(at);
+        }
         self.draft.change_node(at, |node| {
             node.up = Some(up);
             node.version = seen.version.or(node.version);
@@ -298,17 +368,25 @@ impl Tables {
         }
     }
 
-    /// The nodes of this process's share that were not found down.
-    fn nodes_to_read(&self, settings: &Settings) -> Vec<String> {
-        let nodes = self.draft.now().nodes().iter().skip(1);
-        nodes
-            .filter(|node| node.member && node.up == Some(true) && settings.share.has(&node.name))
-            .map(|node| node.name.to_string())
-            .collect()
+    /// The nodes of this process's share that answered and were not read yet: the next round.
+    fn nodes_to_read(&mut self, settings: &Settings) -> Vec<String> {
+        let mut round = BTreeSet::new();
+        let mut names = Vec::new();
+        for (at, node) in self.draft.now().nodes().iter().enumerate().skip(1) {
+            let Some(at) = NodeIx::from_usize(at).filter(|at| self.rounds.is_next(*at)) else {
+                continue;
+            };
+            if node.member && node.up == Some(true) && settings.nodes.has(&node.name) {
+                round.insert(at);
+                names.push(node.name.to_string());
+            }
+        }
+        self.rounds.begin(round);
+        names
     }
 
     /// What to read on each node.
-    fn lanes(&self, settings: &Settings) -> Vec<Lane> {
+    fn lanes(&self) -> Vec<Lane> {
         let snapshot = self.draft.now();
         let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
         for target in snapshot.targets().filter(|target| target.kind() == Kind::Db) {
@@ -320,7 +398,7 @@ impl Tables {
             .into_iter()
             .filter_map(|(at, targets)| {
                 let node = snapshot.node(at)?;
-                let read = node.up == Some(true) && settings.share.has(&node.name);
+                let read = node.up == Some(true) && self.rounds.has(at);
                 read.then(|| Lane::of(&node.name, targets, snapshot))
             })
             .collect()

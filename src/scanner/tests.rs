@@ -1,5 +1,7 @@
 //! The task on paused time, over a scripted cluster.
 
+mod restored;
+
 use super::*;
 use crate::{
     clock::Moment,
@@ -113,7 +115,7 @@ impl Cluster {
                         node: node.into(),
                         up: up(node),
                         version: None,
-                        own_address: true,
+                        own_address: None,
                         smoosh: SmooshSeen::Unasked,
                     })
                 });
@@ -194,13 +196,20 @@ struct Harness {
 
 impl Harness {
     async fn after_one_sweep(cluster: Cluster) -> Self {
+        let mut harness = Self::starting(cluster, vec![], None);
+        harness.sweep(1).await;
+        harness
+    }
+
+    /// One with what an earlier process left, and perhaps another source.
+    fn starting(cluster: Cluster, left: Vec<Block>, other: Option<Arc<dyn Source>>) -> Self {
         let (cluster, cluster_rx) = watch::channel(cluster);
-        let source: Arc<dyn Source> = Arc::new(Scripted(cluster_rx));
+        let source = other.unwrap_or_else(|| Arc::new(Scripted(cluster_rx)));
         let (source, source_rx) = watch::channel(source);
         let (settings, settings_rx) = watch::channel(Arc::new(Settings {
             interval: Duration::from_secs(300),
             poll: Duration::from_secs(5),
-            share: Share::All,
+            nodes: Nodes::All,
             views: true,
             top: 10,
         }));
@@ -208,10 +217,8 @@ impl Harness {
         let (task, handle) = Task::new(clock, source_rx, settings_rx);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(task.run(stop.clone()));
-        let mut harness = Self { cluster, handle, stop, tasks, settings, source };
-        harness.sweep(1).await;
-        harness
+        tasks.spawn(task.run_after(std::future::ready(left), stop.clone()));
+        Self { cluster, handle, stop, tasks, settings, source }
     }
 
     async fn sweep(&mut self, number: u64) -> Arc<Snapshot> {
@@ -327,7 +334,7 @@ async fn of_what_other_processes_serve_nothing_is_said() {
     let mut harness = Harness::after_one_sweep(Cluster::default()).await;
     harness.settings.send_modify(|settings| {
         let settings = Arc::make_mut(settings);
-        settings.share = Share::Nodes(vec![NODES[0].into()]);
+        settings.nodes = Nodes::Named([NODES[0].into()].into());
         settings.views = false;
     });
     let snapshot = harness.sweep(2).await;

@@ -4,26 +4,38 @@
 
 use super::Watch;
 use crate::{
+    channel::Mode,
+    clock::Clock,
     follower,
     http::{
         Order,
         orders::{
-            Denied, Flush, Flushed, Release, Released, Rescanning, Resume, Resumed, Suspend,
-            Suspended,
+            Compact, Compacting, Denied, Flush, Flushed, Release, Released, Rescanning, Resume,
+            Resumed, Suspend, Suspended,
         },
     },
-    memory::{Rest, Scope},
-    plan::Plan,
-    planner, scanner,
-    snapshot::TargetRef,
+    memory::{Ordered, Rest, Scope},
+    plan::{Answer, Plan, Refusal, RefusalReason},
+    planner,
+    report::{self, MissLine},
+    scanner,
+    score::MissReason,
+    snapshot::{Ix, TargetRef},
     target::TargetId,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
+
+/// How long what was ordered waits for a limit: as long as the hourly budget looks back.
+const WAITS: Duration = Duration::from_secs(3_600);
+
+/// How many targets may be ordered and wait.
+const ORDERS: usize = 64;
 
 /// The tasks that take orders.
 #[derive(Debug)]
 pub(super) struct Operator {
+    clock: Clock,
     scanner: scanner::Handle,
     planner: planner::Handle,
     follower: follower::Handle,
@@ -31,8 +43,9 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    pub(super) fn new(watch: &Watch) -> Self {
+    pub(super) fn new(watch: &Watch, clock: Clock) -> Self {
         Self {
+            clock,
             scanner: watch.scanner.clone(),
             planner: watch.planner.clone(),
             follower: watch.follower.clone(),
@@ -67,6 +80,15 @@ impl Operator {
                     let _gone = reply.send(flush(&planner, which).await);
                 });
             }
+            Order::Compact(what, reply) => {
+                let (scanner, now) = (self.scanner.clone(), self.clock.now());
+                self.under_way.spawn(async move {
+                    let Compact { target, ix, force, by } = what;
+                    let ordered = Ordered { at: now, until: now.plus(WAITS), by, force };
+                    let tasks = (&planner, &follower, &scanner);
+                    let _gone = reply.send(compact(tasks, (ix, target), ordered).await);
+                });
+            }
             Order::Rescan(reply) => {
                 let begins = self.scanner.status.borrow().progress.is_none();
                 let answer = match self.scanner.send(scanner::Command::Sweep) {
@@ -75,7 +97,7 @@ impl Operator {
                 };
                 let _gone = reply.send(answer);
             }
-            order @ (Order::Reload(_) | Order::Quit | Order::Compact(..)) => {
+            order @ (Order::Reload(_) | Order::Quit) => {
                 order.deny(Denied::Unavailable("this recliner takes no such order".to_owned()));
             }
         }
@@ -149,6 +171,50 @@ fn quarantined(follower: &follower::Handle, plan: &Plan, only: Option<&TargetId>
     held.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
         .filter(|id| only.is_none_or(|only| only == id))
         .collect()
+}
+
+/// Has a target compacted, where the plan that counts that in says that it starts, or that
+/// only a limit is in its way.
+async fn compact(
+    (planner, follower, scanner): (&planner::Handle, &follower::Handle, &scanner::Handle),
+    (ix, target): (Ix, TargetId),
+    ordered: Ordered,
+) -> Result<Compacting, Denied> {
+    let others = follower.history.borrow().orders.keys().filter(|other| **other != ix).count();
+    if others >= ORDERS {
+        let says = format!("{others} targets that were ordered wait already; try again later");
+        return Err(Denied::Unavailable(says));
+    }
+    let plan = planner.what_if(ix, ordered.clone()).await.ok_or_else(stopping)?;
+    let gone = || Denied::Unknown(format!("{target} is there no more"));
+    let found = plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(gone)?;
+    let why = |refusal: &Refusal| {
+        if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {
+            return "recliner only advises, and sends nothing".to_owned();
+        }
+        report::why(&plan, found, refusal)
+    };
+    let (request, waits) = match plan.answer(found) {
+        Answer::Starts(request) => (request, None),
+        Answer::Waits(request, refusal) => (request, Some((refusal, why(&refusal)))),
+        Answer::Refused(refusal, request) => {
+            let (why, request) = (why(&refusal), request.map(|request| request.to_string()));
+            return Err(Denied::Refused { target, refusal, why, request });
+        }
+        Answer::NotTaken => {
+            let misses = plan.misses(found);
+            let misses = misses.filter(|(_, miss)| miss.reason != MissReason::NotThisKind);
+            let misses = misses.map(|(channel, miss)| MissLine::new(&channel.name, miss)).collect();
+            return Err(Denied::NotTaken { target, misses });
+        }
+    };
+    let until = ordered.until;
+    follower.order(target, ordered).await.map_err(failed)?;
+    if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
+        // Where the scanner is stuck, the next sweep reads it.
+        let _full = scanner.send(scanner::Command::Reread(vec![ix]));
+    }
+    Ok(Compacting { requests: vec![request.to_string()], waits, until })
 }
 
 async fn flush(

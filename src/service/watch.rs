@@ -4,6 +4,7 @@
 
 use super::StartError;
 use crate::{
+    archive,
     channel::Mode,
     clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
@@ -11,10 +12,12 @@ use crate::{
     enforcer::{self, Hands},
     follower,
     inventory::{HttpSettings, HttpSource, Source},
+    journal::Journal,
     memory::{Fleeting, Keeper, Recovered},
     plan::Rules,
     planner, pressure, scanner,
-    settings::{Nodes, ScanViews, Settings},
+    settings::{ScanViews, Settings},
+    snapshot::Block,
     takeover,
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -86,6 +89,8 @@ pub struct Surroundings {
     pub keeper: Arc<dyn Keeper>,
     /// What an earlier process left; none where it cannot be used, which ends the watch.
     pub recovering: BoxFuture<'static, Option<Recovered>>,
+    /// What an earlier process measured.
+    pub measured_before: BoxFuture<'static, Vec<Block>>,
     /// What measures free space; without it neither that nor pressure is measured.
     pub meter: Option<Arc<dyn disk::Meter>>,
 }
@@ -103,6 +108,7 @@ impl Surroundings {
         Self {
             keeper: Arc::new(Fleeting::default()),
             recovering: ready(Some(Recovered::default())).boxed(),
+            measured_before: ready(Vec::new()).boxed(),
             meter: None,
         }
     }
@@ -191,7 +197,7 @@ impl Watch {
         let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
         carried.close();
         spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
-        let Surroundings { keeper, recovering, meter } = around(&client);
+        let Surroundings { keeper, recovering, measured_before, meter } = around(&client);
         let reach = Reach::new(&client, settings, clock);
         let scan = sender(scan_settings(settings));
         let plan = sender(plan_settings(settings));
@@ -205,20 +211,15 @@ impl Watch {
         let (task, scanner) = scanner::Task::new(clock, reach.source.subscribe(), scan.subscribe());
         let ended = stop.clone();
         tasks.spawn_alone(async move {
-            task.run(ended).await;
+            task.run_after(measured_before, ended).await;
             "scanner"
         });
 
-        let (task, follower) = follower::Task::new(
-            clock,
-            scanner.clone(),
-            follow.subscribe(),
-            keeper,
-            Recovered::default(),
-        );
+        let (task, follower) =
+            follower::Task::new(clock, scanner.clone(), follow.subscribe(), keeper);
         let ended = stop.clone();
         tasks.spawn(async move {
-            task.run_after(recovering, ended).await;
+            task.run(recovering, ended).await;
             "follower"
         });
 
@@ -294,6 +295,16 @@ impl Watch {
             task.run(ended).await;
             "enforcer"
         }));
+    }
+
+    /// What lets the facts outlive the process.
+    pub fn archive(&self, journal: Journal, tasks: &mut Tasks) {
+        let scanner::Handle { status, snapshots, .. } = self.scanner.clone();
+        let (task, ended) = (archive::Task::new(status, snapshots, journal), self.stop.clone());
+        tasks.spawn_alone(async move {
+            task.run(ended).await;
+            "archive"
+        });
     }
 
     /// What stops smoosh's channels where the settings say so, and gives them back.
@@ -406,10 +417,7 @@ fn scan_settings(settings: &Settings) -> scanner::Settings {
     scanner::Settings {
         interval: settings.scan.interval,
         poll: settings.poll,
-        share: match &settings.nodes {
-            Nodes::All => scanner::Share::All,
-            Nodes::Named(names) => scanner::Share::Nodes(names.iter().cloned().collect()),
-        },
+        nodes: settings.nodes.clone(),
         views: settings.cluster_targets && settings.scan.views == ScanViews::Auto,
         top: settings.scan.top,
     }

@@ -1,6 +1,6 @@
 //! Nodes, as far as they were seen.
 
-use crate::{clock::Moment, version::Version};
+use crate::{clock::Moment, couch::Address, version::Version};
 use std::sync::Arc;
 
 /// A node's place in the snapshot's list.
@@ -38,8 +38,8 @@ pub struct Node {
     pub served: bool,
     /// Its CouchDB version, where its own address is known.
     pub version: Option<Version>,
-    /// Whether it is asked at its own address rather than through another node.
-    pub own_address: bool,
+    /// Where it listens itself; it is asked there rather than through another node.
+    pub own_address: Option<Address>,
     /// When a pass over its targets last ended with none of them unread.
     pub last_success: Option<Moment>,
     /// When the oldest of its targets' facts was measured, as of the last sweep's end.

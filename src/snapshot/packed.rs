@@ -46,6 +46,21 @@ impl Packed {
         bits: 0,
     };
 
+    /// How many numbers there are.
+    pub(super) const NUMBERS: usize = 7;
+
+    /// The bits and the numbers; the moment stands beside them.
+    pub(super) const fn parts(&self) -> (u8, [Known; Self::NUMBERS]) {
+        let Self { file, active, external, update_seq, third, docs, deleted_docs, .. } = *self;
+        (self.bits, [file, active, external, update_seq, third, docs, deleted_docs])
+    }
+
+    /// The same put together again.
+    pub(super) const fn from_parts(bits: u8, numbers: [Known; Self::NUMBERS], at: Moment) -> Self {
+        let [file, active, external, update_seq, third, docs, deleted_docs] = numbers;
+        Self { file, active, external, update_seq, third, docs, deleted_docs, at, bits }
+    }
+
     /// Facts of a target of this kind; what it cannot have is dropped.
     pub(super) fn of(kind: Kind, facts: &Facts) -> Self {
         let flags = [

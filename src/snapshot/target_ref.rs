@@ -4,7 +4,7 @@ use super::{DbIx, DbMap, DbName, Ix, NodeIx, Packed, Row, Snapshot, View, totals
 use crate::{
     estimate,
     facts::Facts,
-    target::{CLUSTER, Kind, Range, ShardName, State, TargetId},
+    target::{CLUSTER, Kind, Range, State, TargetId},
 };
 
 /// One target of a snapshot.
@@ -91,7 +91,7 @@ impl<'a> TargetRef<'a> {
         let name = self.db_name();
         match (self.kind, self.range()) {
             (Kind::Db, Some(range)) => {
-                Some(ShardName { range, db: name.db, suffix: name.suffix }.to_string())
+                Some(["shards/", range.text().as_str(), "/", name.db, name.suffix].concat())
             }
             (Kind::Db, None) => Some(name.to_string()),
             (Kind::View | Kind::Cleanup, _) => None,

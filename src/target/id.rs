@@ -1,7 +1,9 @@
 //! The one text form of a target's identity.
 
 use super::{Kind, ParseSignatureError, Signature};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{
+    AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode,
+};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -13,8 +15,8 @@ const PART: &AsciiSet =
 /// Percent-encodes one part, so that `/`, `%`, quotes, newlines and unicode survive in
 /// an id and in a URL path alike.
 #[must_use]
-pub fn encode_part(part: &str) -> Cow<'_, str> {
-    utf8_percent_encode(part, PART).into()
+pub fn encode_part(part: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(part, PART)
 }
 
 /// A target's identity: `db:<node>/<shard name>`, `view:<node>/<db>/<signature>`,

@@ -9,15 +9,16 @@ use recliner::{
     enforcer::{self, Hands},
     follower,
     inventory::{HttpSettings, HttpSource, Source},
-    memory::{Ending, Fleeting, Owner, Recovered, Scope, Trouble},
+    memory::{Ending, Fleeting, Ordered, Owner, Recovered, Scope, Trouble},
     plan::{Plan, Rules},
     planner, scanner,
     settings::{
+        Nodes,
         limits::{Failure, Limits},
         work::EnforceViews,
     },
     sim::{Cluster, Config, Database, Design, Effect, Fault},
-    target::Kind,
+    target::{Kind, TargetId},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};
@@ -83,7 +84,7 @@ impl Chain {
         let scan = scanner::Settings {
             interval: Duration::from_secs(300),
             poll: wish.poll,
-            share: scanner::Share::All,
+            nodes: Nodes::All,
             views: true,
             top: 5,
         };
@@ -99,14 +100,9 @@ impl Chain {
             acting: wish.rules.mode == Mode::Enforce,
         };
         let (follow_tx, follow) = watch::channel(Arc::new(settings));
-        let (task, follower) = follower::Task::new(
-            clock,
-            scanner.clone(),
-            follow,
-            Arc::new(keeper.clone()),
-            recovered,
-        );
-        tasks.spawn(task.run(stop.clone()));
+        let (task, follower) =
+            follower::Task::new(clock, scanner.clone(), follow, Arc::new(keeper.clone()));
+        tasks.spawn(task.run(std::future::ready(Some(recovered)), stop.clone()));
 
         let settings = planner::Settings { channels, rules: wish.rules.clone() };
         let (plan_tx, plan) = watch::channel(Arc::new(settings));
@@ -141,6 +137,18 @@ impl Chain {
             _tasks: tasks,
             _stop: stop.drop_guard(),
         }
+    }
+
+    /// Orders the first file of a database, by force, for ten minutes; answers which.
+    async fn order(&self, db: &str, clock: Clock) -> TargetId {
+        let plan = self.plan();
+        let mut targets = plan.snapshot.targets();
+        let found = targets.find(|it| it.kind() == Kind::Db && it.db_name().db == db);
+        let id = found.expect("it was seen").id();
+        let (at, until) = (clock.now(), clock.now().plus(600 * SECOND));
+        let ordered = Ordered { at, until, by: "ann".into(), force: true };
+        self.follower.order(id.clone(), ordered).await.expect("it is kept");
+        id
     }
 
     fn plan(&self) -> Arc<Plan> {
@@ -378,6 +386,31 @@ async fn jobs_of_others_are_followed_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_ran_before_the_process_began_counts_from_the_first_start_on() {
+    // Lean, so that no queue has it: only the node's tasks say that it is compacted.
+    let created = Some(START);
+    let one = |name: &str, at: &str| Database {
+        q: 1,
+        n: 1,
+        placed_on: vec![at.to_owned()],
+        created,
+        ..bloated(name)
+    };
+    let lean = Database { bloat: 1.0, docs: 80_000, ..one("lean", A) };
+    let mut scene = Scene::new(slow(nodes().with(lean).with(one("orders", B))));
+    let file = format!("shards/00000000-ffffffff/lean.{}", START.unix());
+    assert_eq!(scene.cluster.world(|world| world.compact(A, &file)), Ok(true));
+    let mut wish = Wish::default();
+    wish.rules.limits.cluster = 1;
+    let _chain = scene.chain(&wish);
+    scene.pass(30).await;
+    assert_eq!(scene.posts(), BTreeMap::new(), "one in the cluster is what may run");
+    scene.pass(300).await;
+    assert_eq!(scene.posts().len(), 1);
+    assert_eq!(scene.most.1, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_view_of_one_range_is_compacted_copy_by_copy() {
     let design = Design { bytes_per_doc: 1_000, bloat: 8.0, ..Design::new("by_date") };
     let database = Database {
@@ -464,4 +497,47 @@ async fn each_node_is_asked_for_its_tasks_once_a_poll_and_once_a_start() {
     let asked = wire.iter().filter(|it| it.path.ends_with("/_active_tasks")).count();
     let starts: usize = scene.posts().values().sum();
     assert!(asked <= 3 * 61 + starts, "{asked} questions for {starts} starts");
+}
+
+/// Nothing of it is worth a compaction.
+fn lean(name: &str) -> Database {
+    Database { bloat: 1.0, ..bloated(name) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_ordered_is_compacted_once_though_no_channel_takes_it() {
+    let mut scene = Scene::new(slow(nodes().with(lean("orders"))));
+    let chain = scene.chain(&Wish::default());
+    scene.pass(60).await;
+    assert_eq!(scene.posts(), BTreeMap::new());
+    let id = chain.order("orders", scene.clock).await;
+    scene.pass(300).await;
+    let posts = scene.posts();
+    assert_eq!(posts.values().copied().collect::<Vec<_>>(), [1], "{posts:#?}");
+    let kept = scene.keeper.kept();
+    let [outcome] = kept.recent.as_slice() else { panic!("{kept:?}") };
+    assert_eq!((&outcome.target, outcome.ordered_by.as_deref()), (&id, Some("ann")));
+    assert!(chain.follower.history.borrow().orders.is_empty(), "it is done");
+    assert!(kept.remembered.values().all(|it| it.ordered.is_none()), "{kept:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_waits_over_a_restart_and_lapses_when_its_time_is_over() {
+    let mut scene = Scene::new(slow(nodes().with(lean("orders"))));
+    let chain = scene.chain(&Wish::default());
+    scene.pass(60).await;
+    chain.follower.suspend(Scope::All, None).await.unwrap();
+    let id = chain.order("orders", scene.clock).await;
+    scene.pass(60).await;
+    drop(chain);
+    let chain = scene.chain(&Wish::default());
+    scene.pass(60).await;
+    let orders = chain.follower.history.borrow().orders.clone();
+    assert_eq!(orders.values().map(|it| it.by.as_str()).collect::<Vec<_>>(), ["ann"]);
+    assert!(scene.keeper.kept().remembered.contains_key(&id));
+    scene.pass(600).await;
+    assert!(scene.keeper.kept().remembered.is_empty(), "nobody waits for it any more");
+    chain.follower.resume(Scope::All).await.unwrap();
+    scene.pass(300).await;
+    assert_eq!(scene.posts(), BTreeMap::new());
 }

@@ -3,8 +3,8 @@
 mod login;
 
 use crate::support::{
-    A, B, C, Db, ON_DEMAND, Rig, db_id, dbs_seen, dbs_there, node, nodes, small, targets,
-    view_there, views_seen,
+    A, B, C, Db, ON_DEMAND, Rig, START, db_id, dbs_seen, dbs_there, node, nodes, small, targets,
+    urls_of, view_there, views_seen,
 };
 use recliner::{
     facts::Facts,
@@ -135,6 +135,63 @@ async fn a_node_that_hangs_holds_up_one_sweep_for_a_timeout_and_later_ones_hardl
     sleep(Duration::from_secs(120)).await;
     let plan = rig.sweep().await;
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+}
+
+/// Others do not wait until it is plain that a node hangs, which takes 29 s; only where it is a
+/// way in as well does it take a while until another one is taken.
+#[tokio::test(start_paused = true)]
+async fn while_a_node_hangs_the_others_are_read() {
+    for (met_before, ways_in, within) in
+        [(false, 1, 9), (true, 1, 4), (false, 3, 22), (true, 3, 17)]
+    {
+        let start = Instant::now();
+        let mut flags = urls_of(&world());
+        flags.couchdb_urls.truncate(ways_in);
+        flags.couchdb_username = Some("admin".into());
+        flags.env_password = Some("secret".into());
+        let mut rig = Rig::with_flags(world(), ON_DEMAND, flags);
+        if met_before {
+            rig.sweep().await;
+            sleep(Duration::from_secs(600)).await;
+        }
+        rig.cluster.faults().plan(Fault::on(B, Effect::Hang));
+        let began = START.unix() + start.elapsed().as_secs();
+        let plan = rig.sweep().await;
+        let others = targets(&plan, Kind::Db).filter(|target| target.node() != B);
+        let measured: Vec<_> = others.map(|it| it.facts().measured_at.map(|it| it.at)).collect();
+        assert!(!measured.is_empty());
+        let last = measured.into_iter().max().flatten().expect("they were read");
+        let after = last.unix() - began;
+        assert!(after <= within, "{after} s, {ways_in} ways in, met before: {met_before}");
+        assert_eq!(node(&plan, B).up, Some(false), "the sweep ends when it is plain");
+        assert!(rig.errors().iter().all(|(at, _)| at == B), "{:?}", rig.errors());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_takes_long_to_say_that_it_lives_is_read_after_the_others() {
+    let designs = vec![Design::new("w")];
+    let only = Database { n: 1, placed_on: vec![B.to_owned()], designs, ..small("its-own", 10) };
+    let mut rig = Rig::new(world().with(only), ON_DEMAND);
+    rig.cluster.faults().plan(Fault::on(B, Effect::Delay(Duration::from_secs(5))));
+    let plan = rig.sweep().await;
+    assert_eq!(rig.errors(), []);
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    let views: BTreeMap<_, _> = [("app", "_design/v"), ("its-own", "_design/w")]
+        .map(|(db, design)| {
+            ((db.to_owned(), design.to_owned()), view_there(&rig.cluster, db, &[design]))
+        })
+        .into();
+    assert_eq!(views_seen(&plan), views);
+    assert_eq!(rig.status().last_success, rig.status().last_end);
+    for path in ["_all_dbs", "_design_docs"] {
+        let asked = rig.asked(path).into_iter().map(|it| (it.node, it.path));
+        let mut once: Vec<_> = asked.collect();
+        let all = once.len();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), all, "{path} is asked once");
+    }
 }
 
 #[tokio::test(start_paused = true)]

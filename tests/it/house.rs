@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["disk", "pressure", "takeover"],
     &["plan"],
     &["scanner", "smoosh"],
-    &["planner", "follower"],
+    &["planner", "follower", "archive"],
     &["report", "config", "enforcer"],
     &["http"],
     &["sim"],

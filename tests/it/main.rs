@@ -3,6 +3,7 @@
 mod cluster;
 mod command;
 mod conformance;
+mod deploy;
 mod docs;
 mod enforcer;
 mod faults;

@@ -5,7 +5,11 @@ pub(crate) mod judge;
 
 use crate::support::{A, B, Rig, nodes, small};
 use judge::timeline;
-use recliner::sim::{Config, Database, Node};
+use recliner::{
+    memory::Ordered,
+    plan::Answer,
+    sim::{Config, Database, Node},
+};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -93,4 +97,28 @@ async fn a_node_that_restarts_loses_its_job_and_gets_it_again() {
     rig.cluster.faults().restart(A);
     sleep(2 * HOUR).await;
     insta::assert_snapshot!(timeline(&rig.cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_ordered_waits_for_its_limit_and_then_goes_first() {
+    let best = Database { bloat: 6.0, ..bloated("orders", 10_000) };
+    let lean = Database { bloat: 1.0, ..bloated("quiet", 300) };
+    let world = nodes().with(on(best, A)).with(on(bloated("users", 500), A)).with(on(lean, A));
+    let rig = Rig::new(world, &roomy());
+    sleep(2 * MINUTE).await;
+    let plan = rig.watch.planner.plan.borrow().clone();
+    let quiet = plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("it is there");
+    let now = rig.cluster.wall();
+    let ordered = Ordered { at: now, until: now.plus(HOUR), by: "ann".into(), force: true };
+    let planned = rig.watch.planner.what_if(quiet.ix(), ordered.clone()).await.expect("it plans");
+    let answer = planned.answer(planned.snapshot.target(quiet.ix()).expect("it is there"));
+    let Answer::Waits(request, refusal) = answer else { panic!("{answer:?}") };
+    assert_eq!(refusal.reason.label(), "channel_limit");
+    rig.watch.follower.order(quiet.id(), ordered).await.expect("it is kept");
+    sleep(2 * HOUR).await;
+    let timeline = timeline(&rig.cluster);
+    let order: Vec<&str> = timeline.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    assert_eq!(order, ["orders", "quiet", "users"], "{timeline}");
+    let sent = rig.cluster.orders();
+    assert!(sent.iter().any(|it| it.path == request.path), "{request} and {sent:?}");
 }

@@ -13,15 +13,13 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
     let mut table = table(width, &head, &[2, 3, 4]);
     for row in rows {
         let took = row["duration_seconds"].as_u64().map(std::time::Duration::from_secs);
-        let freed = row["freed_bytes"].as_i64().map_or_else(
-            || "?".to_owned(),
-            |freed| {
-                let sign = if freed < 0 { "-" } else { "" };
-                format!("{sign}{}", bytes(Some(freed.unsigned_abs())))
-            },
-        );
-        let by = if row["owner"] == "other" { "by others" } else { "" };
-        let result = [text(&row["result"]).replace('_', " "), by.to_owned(), text(&row["why"])];
+        let freed = row["freed_bytes"].as_i64().map_or_else(|| "?".to_owned(), signed);
+        let by = match row["ordered_by"].as_str() {
+            Some(who) => format!("ordered by {}", printable(who)),
+            None if row["owner"] == "other" => "by others".to_owned(),
+            None => String::new(),
+        };
+        let result = [text(&row["result"]).replace('_', " "), by, text(&row["why"])];
         table.add_row([
             short(&text(&row["ended_at"])),
             took.map_or_else(String::new, |took| humantime::format_duration(took).to_string()),
@@ -42,26 +40,43 @@ pub(in crate::cli) fn events(rows: &[Value], width: u16) -> String {
     }
     let mut table = table(width, &["seq", "at", "event", "of", "more"], &[0]);
     for row in rows {
-        let fields = row.as_object();
-        let of = ["target", "scope", "node"].iter().find(|name| row[**name].is_string());
-        let known = ["seq", "at", "type"];
-        let more: Vec<String> = fields
-            .into_iter()
-            .flatten()
-            .filter(|(name, value)| {
-                !known.contains(&&***name) && of != Some(&&***name) && !value.is_null()
-            })
-            .map(|(name, value)| format!("{} {}", printable(name), text(value)))
-            .collect();
+        let of = match (row["target"].as_str(), &row["scope"], &row["node"]) {
+            (Some(target), ..) => named(target, &text(&row["channel"])),
+            (None, scope, _) if scope.is_string() => text(scope),
+            (None, _, node) => text(node),
+        };
+        let more: Vec<String> = row.as_object().into_iter().flatten().filter_map(more).collect();
         table.add_row([
             row["seq"].to_string(),
-            text(&row["at"]),
+            short(&text(&row["at"])),
             text(&row["type"]).replace('_', " "),
-            of.map_or_else(String::new, |name| text(&row[*name])),
+            of,
             more.join(", "),
         ]);
     }
     lines(&table)
+}
+
+/// What a field of an event says beside its other columns; a name tells its node.
+fn more((name, value): (&String, &Value)) -> Option<String> {
+    let said = text(value);
+    match name.as_str() {
+        "seq" | "at" | "type" | "target" | "channel" | "scope" | "node" => None,
+        _ if value.is_null() || *value == false => None,
+        "owner" => (value == "other").then(|| "by others".to_owned()),
+        "ordered_by" => Some(format!("ordered by {said}")),
+        "force" => Some("by force".to_owned()),
+        "freed_bytes" => Some(format!("{} freed", signed(value.as_i64()?))),
+        "failures" => Some(format!("{said} failures")),
+        "result" => Some(said.replace('_', " ")),
+        "why" => Some(said),
+        _ => Some(format!("{} {said}", printable(name))),
+    }
+}
+
+/// Bytes that came free; fewer than none where a file grew.
+fn signed(freed: i64) -> String {
+    format!("{}{}", if freed < 0 { "-" } else { "" }, bytes(Some(freed.unsigned_abs())))
 }
 
 /// A moment without its year and its zone, which is UTC throughout.
@@ -145,7 +160,17 @@ mod tests {
             "node": "n", "why": null,
         })];
         let shown = events(&rows, 200);
-        assert!(shown.lines().nth(1).unwrap().ends_with("not started  db:n/a  node n"), "{shown}");
+        assert!(
+            shown.lines().nth(1).unwrap().trim_end().ends_with("not started  a on n"),
+            "{shown}"
+        );
+        let rows = [json!({
+            "seq": 4, "at": "2026-11-21T00:54:00Z", "type": "finished", "node": "n",
+            "target": "db:n/shards%2F00000000-ffffffff%2Forders.1795222434", "owner": "other",
+            "result": "nothing_freed", "freed_bytes": -1024,
+        })];
+        let says = "orders 00000000-ffffffff on n  -1.0 KiB freed, by others, nothing freed";
+        assert!(events(&rows, 200).contains(says), "{}", events(&rows, 200));
         assert_eq!(events(&[], 200), "No event is remembered.\n");
     }
 }

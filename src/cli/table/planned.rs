@@ -11,6 +11,10 @@ pub(in crate::cli) fn planned(plan: &Value, width: u16) -> String {
     let mut text =
         format!("planned at {made_at}, mode {}\n\n", if enforces { "enforce" } else { "advise" });
     text.push_str(&starts(plan, width));
+    let orders = orders(plan);
+    if !orders.is_empty() {
+        text.push_str(&format!("\n{orders}"));
+    }
     let gates = gates(plan);
     if !gates.is_empty() {
         text.push_str(&format!("\n{gates}"));
@@ -25,6 +29,16 @@ fn items<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
 
 fn word(of: &Value, name: &str) -> String {
     of[name].as_str().map(printable).unwrap_or_default()
+}
+
+/// What was ordered and waits, a line each.
+fn orders(plan: &Value) -> String {
+    let waits = items(plan, "orders").filter(|order| order["why"].is_string());
+    let line = |order: &Value| {
+        let (id, by, until) = (word(order, "id"), word(order, "by"), word(order, "until"));
+        format!("ordered by {by}: {id} waits until {until} at most: {}\n", word(order, "why"))
+    };
+    waits.map(line).collect()
 }
 
 fn starts(plan: &Value, width: u16) -> String {

@@ -2,6 +2,7 @@
 
 use super::{Client, Whom};
 use crate::couch::{Error, Kind, Route, wire};
+use futures::future::join_all;
 use std::time::Duration;
 
 /// Design documents asked for at once; halved where a page is too large.
@@ -197,9 +198,18 @@ impl Client {
 
     /// Every design document of a database, without their code.
     ///
+    /// CouchDB opens every copy of every range for it: `cold` names, once a copy, the nodes
+    /// that may have to open a file for that. Such reads are paced.
+    ///
     /// # Errors
     /// As [`Error`] says.
-    pub async fn design_docs(&self, db: &str) -> Result<Vec<wire::DesignDoc>, Error> {
+    pub async fn design_docs(
+        &self,
+        db: &str,
+        cold: impl IntoIterator<Item = &str>,
+    ) -> Result<Vec<wire::DesignDoc>, Error> {
+        let nodes: Vec<_> = cold.into_iter().map(|node| self.shared.directory.node(node)).collect();
+        join_all(nodes.iter().map(|node| node.cold())).await;
         let mut docs = Vec::new();
         let mut from: Option<String> = None;
         let mut limit = DESIGN_PAGE;

@@ -43,7 +43,7 @@ impl Path {
             });
         }
         self.0.push('/');
-        self.0.push_str(&encode_part(segment));
+        self.0.extend(encode_part(segment));
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Path {
         if let Some(from) = from {
             let key = serde_json::Value::from(from).to_string();
             self.0.push_str("&startkey=");
-            self.0.push_str(&encode_part(&key));
+            self.0.extend(encode_part(&key));
         }
         self
     }

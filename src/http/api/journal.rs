@@ -88,6 +88,7 @@ fn told(seq: u64, outcome: &Outcome) -> Value {
         "ddoc": outcome.design,
         "channel": outcome.channel,
         "owner": outcome.owner,
+        "ordered_by": outcome.ordered_by,
         "started_at": outcome.started_at.rfc3339(),
         "ended_at": outcome.ended_at.rfc3339(),
         "duration_seconds": outcome.started_at.age(outcome.ended_at).as_secs(),

@@ -7,7 +7,10 @@
 //! and a page whose name was pointed at this address after it was loaded (DNS rebinding) is
 //! of one origin with its orders.
 
-use crate::http::{Allow, web::InForce};
+use crate::http::{
+    Allow,
+    web::{Asker, InForce},
+};
 use axum::{
     extract::{ConnectInfo, Request},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
@@ -71,7 +74,7 @@ impl NotTaken {
 /// Headers that a proxy adds: what it passes on comes from anywhere.
 const PASSED_ON: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
 
-/// Whether an order may be taken; answers with where it comes from.
+/// Whether an order may be taken; answers with who gives it, and from where.
 pub(in crate::http) fn may_order(
     allow: &Allow,
     permit: Permit,
@@ -94,7 +97,11 @@ pub(in crate::http) fn may_order(
         allow.names.iter().any(|own| own.eq_ignore_ascii_case(name)) || certified(name)
     };
     own(headers, permit, listed)?;
-    Ok(peer.map_or_else(|| "?".to_owned(), |peer| peer.to_string()))
+    let from = peer.map_or_else(|| "?".to_owned(), |peer| peer.ip().to_canonical().to_string());
+    Ok(match request.extensions().get::<Asker>() {
+        Some(Asker(user)) => format!("{user} from {from}"),
+        None => from,
+    })
 }
 
 /// Whether no page of somebody else can have sent these headers; `listed` says which names

@@ -12,14 +12,21 @@ use crate::{
     plan::{Plan, QueueView},
     scanner::Status,
     snapshot::{Ix, Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
-    target::{Kind, State as TargetState},
+    target::{Kind, Range, RangeText, State as TargetState},
 };
-use hashbrown::HashMap;
-use std::{collections::BTreeMap, sync::Arc};
+use hashbrown::{DefaultHashBuilder, HashMap};
+use std::{collections::BTreeMap, hash::BuildHasher as _, sync::Arc};
 
 /// Families with the same labels, each with where its value comes from.
 type Rows<S, V, const LABELS: usize, const ROWS: usize> =
     [(&'static Family<LABELS>, fn(S) -> V); ROWS];
+
+/// Letters of a target's labels: of node, database, range, document and signature, with
+/// most names.
+const LETTERS: usize = 256;
+
+/// What a line has beside its labels: the longest of three names, and a number.
+const REST: usize = 56;
 
 /// Writes every family of the present.
 pub(super) fn write(writer: &mut Writer, state: &State) {
@@ -160,23 +167,28 @@ fn top(writer: &mut Writer, plan: &Plan) {
     let top = plan.snapshot.top();
     let mut listed: Vec<Ix> = Kind::ALL.iter().flat_map(|kind| top.of(*kind)).copied().collect();
     listed.sort_unstable();
-    let mut labels = LabelSets::new(&f::TARGET_FILE_BYTES);
+    let mut labels =
+        LabelSets::with_room(&f::TARGET_FILE_BYTES, listed.len(), listed.len() * LETTERS);
     let mut sizes = Vec::with_capacity(listed.len());
+    let (hasher, mut series) = (DefaultHashBuilder::default(), Vec::with_capacity(listed.len()));
     for target in listed.into_iter().filter_map(|ix| plan.snapshot.target(ix)) {
-        push_labels(&mut labels, target);
+        // While it lies in the processor's cache.
+        series.push(hasher.hash_one(pushed(&mut labels, target).text()));
         sizes.push(Sizes::of(target));
     }
     // While a database is deleted and made anew, both instances may count as live. One
     // name is one series: that of the one with more to free.
-    let mut best: HashMap<&str, &Sizes> = HashMap::with_capacity(sizes.len());
-    for (labels, sizes) in labels.iter().zip(&sizes) {
-        let known = best.entry(labels.text()).or_insert(sizes);
-        if sizes.reclaimable > known.reclaimable {
-            *known = sizes;
-        }
-    }
     let mut shown: Vec<(LabelSet<'_, 6>, &Sizes)> = labels.iter().zip(&sizes).collect();
-    if best.len() < shown.len() {
+    series.sort_unstable();
+    let may_have_twins = !series.is_sorted_by(|one, next| one < next);
+    if may_have_twins {
+        let mut best: HashMap<&str, &Sizes> = HashMap::with_capacity(shown.len());
+        for (labels, sizes) in &shown {
+            let known = best.entry(labels.text()).or_insert(sizes);
+            if sizes.reclaimable > known.reclaimable {
+                *known = sizes;
+            }
+        }
         shown.retain(|(labels, sizes)| {
             best.get(labels.text()).is_some_and(|best| std::ptr::eq(*best, *sizes))
         });
@@ -186,6 +198,7 @@ fn top(writer: &mut Writer, plan: &Plan) {
         (&f::TARGET_ACTIVE_BYTES, |sizes| sizes.active),
         (&f::TARGET_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
     ];
+    writer.reserve(facts.len() * (labels.size() + shown.len() * REST));
     for (family, fact) in facts {
         let mut samples = writer.family(family);
         for (labels, sizes) in &shown {
@@ -204,18 +217,18 @@ fn top(writer: &mut Writer, plan: &Plan) {
     }
 }
 
-fn push_labels(labels: &mut LabelSets<6>, target: TargetRef<'_>) {
-    let range = target.range().map(|range| range.to_string());
+fn pushed<'a>(labels: &'a mut LabelSets<6>, target: TargetRef<'_>) -> LabelSet<'a, 6> {
+    let range = target.range().map(Range::text);
     let signature = target.view().map(|view| view.signature.to_string());
     let design = target.view().and_then(|view| view.designs.first());
     labels.push(&[
         target.node(),
         target.kind().label(),
         target.db_name().db,
-        range.as_deref().unwrap_or_default(),
+        range.as_ref().map_or("", RangeText::as_str),
         design.map_or("", |design| design),
         signature.as_deref().unwrap_or_default(),
-    ]);
+    ])
 }
 
 /// What is shown of one target, in bytes on disk.

@@ -4,6 +4,8 @@ use super::{super::orders::*, *};
 use crate::{
     memory::Scope,
     plan::{Refusal, RefusalReason},
+    report::MissLine,
+    score::{Miss, MissReason},
     target::TargetId,
 };
 
@@ -108,11 +110,20 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
         let body = json!({ "target": target, "force": force }).to_string();
         let answer = order(&mut surface, "compact", &body, |order| {
             let Order::Compact(found, reply) = order else { panic!("it is another order") };
-            assert_eq!(found, Compact { target: id.clone(), force });
+            let Compact { target, ix, force: forced, by } = found;
+            assert_eq!((&target, forced, by.as_str()), (&id, force, "?"));
+            assert_eq!(snapshot().target(ix).unwrap().id(), id);
             let requests = vec!["POST /_node/couchdb@a/x/_compact".to_owned()];
-            reply.send(Ok(Compacting { requests })).unwrap();
+            let refusal = Refusal { value: Some(1.0), ..Refusal::plain(RefusalReason::NodeLimit) };
+            let waits = force.then(|| (refusal, "it is full".to_owned()));
+            reply.send(Ok(Compacting { requests, waits, until: NOW })).unwrap();
         });
-        let data = json!({ "requests": ["POST /_node/couchdb@a/x/_compact"] });
+        let refusal = json!({"reason": "node_limit", "value": 1.0, "limit": null, "since": null});
+        let waits = force.then(|| json!({ "refusal": refusal, "why": "it is full" }));
+        let data = json!({
+            "requests": ["POST /_node/couchdb@a/x/_compact"], "waits": waits,
+            "until": NOW.rfc3339(),
+        });
         assert_eq!(answer.await, success(data));
     }
     let (status, body) = order(&mut surface, "compact", r#"{"target": "orders"}"#, nobody).await;
@@ -137,18 +148,32 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
         ..Refusal::plain(RefusalReason::NodeLimit)
     };
     let (status, body) = order(&mut surface, "compact", &body, |order| {
-        order.deny(Denied::Refused { target: id, refusal })
+        let (why, request) = ("it is full".to_owned(), Some("POST /x".to_owned()));
+        order.deny(Denied::Refused { target: id.clone(), refusal, why, request });
     })
     .await;
     assert_eq!(status, StatusCode::CONFLICT);
-    assert_eq!(body["error"], format!("{SHARD} does not start: node_limit"));
+    assert_eq!(body["error"], format!("{SHARD} does not start (node_limit): it is full"));
     assert_eq!(
         body["data"],
         json!({
             "target": SHARD,
             "refusal": {"reason": "node_limit", "value": 2.0, "limit": 2.0, "since": NOW.rfc3339()},
+            "request": "POST /x",
         })
     );
+    let miss =
+        Miss { value: Some(1.0), limit: Some(2.0), ..Miss::plain(MissReason::TooFewChanges) };
+    let body = json!({ "target": SHARD }).to_string();
+    let (status, body) = order(&mut surface, "compact", &body, |order| {
+        let misses = vec![MissLine::new("ratio_dbs", miss)];
+        order.deny(Denied::NotTaken { target: id, misses });
+    })
+    .await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let says = "ratio_dbs says too_few_changes; --force compacts it all the same";
+    assert_eq!(body["error"], format!("no channel takes {SHARD}: {says}"));
+    assert_eq!(body["data"]["misses"][0]["limit"], 2.0);
 }
 
 #[tokio::test]

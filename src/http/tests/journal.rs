@@ -31,6 +31,7 @@ fn outcome(number: u64) -> Outcome {
         design: None,
         channel: Some("ratio_dbs".into()),
         owner: Owner::Recliner,
+        ordered_by: None,
         started_at: Moment::from_unix(NOW.unix() + number),
         ended_at: Moment::from_unix(NOW.unix() + number + 60),
         before_bytes: Some(10 * MIB),
@@ -71,7 +72,7 @@ async fn the_history_is_paged_from_the_newest_back() {
         rest["outcomes"][0],
         json!({
             "seq": 1, "target": "db:couchdb@a/d0", "kind": "db", "node": "couchdb@a",
-            "ddoc": null, "channel": "ratio_dbs", "owner": "recliner",
+            "ddoc": null, "channel": "ratio_dbs", "owner": "recliner", "ordered_by": null,
             "started_at": "2026-11-21T00:54:00Z", "ended_at": "2026-11-21T00:55:00Z",
             "duration_seconds": 60, "before_bytes": 10 * MIB, "after_bytes": MIB,
             "predicted_bytes": 2 * MIB, "freed_bytes": 9 * MIB, "estimate_ratio": 0.5,

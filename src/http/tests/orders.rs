@@ -39,6 +39,8 @@ async fn a_process_that_has_not_looked_yet_says_why() {
         let ready = surface.get("/-/ready").await;
         assert_eq!((ready.status, ready.text()), (StatusCode::SERVICE_UNAVAILABLE, &*text));
         assert_eq!(surface.get("/-/healthy").await.status, StatusCode::OK);
+        // An empty list would take every node away from Prometheus.
+        assert_eq!(surface.get("/sd").await.status, StatusCode::SERVICE_UNAVAILABLE);
     }
 }
 

@@ -273,3 +273,22 @@ async fn promtool_finds_nothing_to_say() {
     assert_eq!(String::from_utf8_lossy(&words), "", "{}", text.text());
     assert!(said.status.success());
 }
+
+#[tokio::test]
+async fn nodes_are_found_at_addresses_proven_to_be_their_own() {
+    let surface = Surface::new();
+    let (status, found) = surface.json("/sd").await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(
+        found,
+        json!([{
+            "targets": ["couch-a:5984"],
+            "labels": {
+                "__scheme__": "http",
+                "__metrics_path__": "/db/_node/_local/_prometheus",
+                "__meta_recliner_node": "couchdb@a",
+                "__meta_recliner_version": "3.5.0",
+            },
+        }])
+    );
+}

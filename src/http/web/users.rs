@@ -45,6 +45,10 @@ impl fmt::Debug for Users {
     }
 }
 
+/// The user who asks, whose password was right.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Asker(pub(in super::super) String);
+
 /// A user and a password, as they were sent.
 struct Login {
     user: String,
@@ -98,8 +102,12 @@ pub(in super::super) async fn admit(
 ) -> Response {
     let in_force = web.in_force().await;
     let anyone = in_force.users.is_empty() || OPEN.contains(&request.uri().path());
-    let login = login(request.headers());
+    let login = login(request.headers()).filter(|_| !anyone);
+    let asker = login.as_ref().map(|login| Asker(login.user.clone()));
     let mut response = if anyone || may_ask(&web, &in_force, login).await {
+        if let Some(asker) = asker {
+            request.extensions_mut().insert(asker);
+        }
         request.extensions_mut().insert(Arc::clone(&in_force));
         next.run(request).await
     } else {

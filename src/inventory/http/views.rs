@@ -1,13 +1,14 @@
 //! View indexes over HTTP: exact on the range that holds the design document.
 
-use super::{HttpSource, convert};
+use super::{HttpSource, OPEN_AT_MOST, convert};
 use crate::{
     couch::{Kind as Failed, wire},
     facts::Facts,
     inventory::{
         Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
     },
-    snapshot::{Ix, Snapshot, TargetRef},
+    snapshot::{Ix, NodeIx, Snapshot, TargetRef},
+    target::{Kind, State},
 };
 use futures::{
     StreamExt,
@@ -41,7 +42,10 @@ impl HttpSource {
         let copies: Vec<TargetRef<'_>> =
             copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
         let name = copies.first()?.db_name();
-        let views = match self.client.design_docs(name.db).await {
+        // A sweep asks after it has read the shards: where all of them are kept open, they are.
+        let cold = copies.iter().filter(|copy| reopens(snapshot, copy.node_ix()));
+        let cold = cold.map(|copy| copy.node());
+        let views = match self.client.design_docs(name.db, cold).await {
             Ok(docs) => {
                 let designs = docs.iter().filter_map(design).collect();
                 let groups = groups(designs, &self.settings.languages);
@@ -114,6 +118,13 @@ impl HttpSource {
         let facts = convert::view_facts(&info.view_index, Some(ranges), None, self.clock.now());
         seen(db, info, facts, false)
     }
+}
+
+/// Whether a node has more files than it keeps open.
+fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
+    let files = snapshot.totals().of(node, Kind::Db).states[State::Ok as usize];
+    let up = snapshot.node(node).is_some_and(|node| node.up == Some(true));
+    up && files > OPEN_AT_MOST as u64
 }
 
 fn seen(

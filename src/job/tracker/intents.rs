@@ -1,6 +1,6 @@
 //! Starts of this program: from the decision until all of their jobs ended.
 
-use super::{Ended, Stage, Step, Tracked, Tracker, UNREAD, place};
+use super::{Ended, SETTLES, SETTLES_UNSURE, Stage, Step, Tracked, Tracker, UNREAD, place};
 use crate::{
     clock::Moment,
     job::{
@@ -155,7 +155,11 @@ impl Tracker {
                 || place::find(&open.intent.target, tables).is_some();
             match keys.filter(|_| known) {
                 Some(keys) => {
-                    let stage = Stage::Sent { at: now, sure: false };
+                    // The request went out when it was decided on, or never; but what was
+                    // accepted in the last moment may still have to show.
+                    let just_now = now.unix().saturating_sub((SETTLES_UNSURE - SETTLES).as_secs());
+                    let at = open.intent.at.max(Moment::from_unix(just_now)).min(now);
+                    let stage = Stage::Sent { at, sure: false };
                     self.expect(&mut open, keys, stage, tables, now);
                 }
                 // Its target is not coming any more.
@@ -247,6 +251,11 @@ impl Open {
         }
     }
 
+    /// It is waited for from now on.
+    pub(super) fn waits_from(&mut self, now: Moment) {
+        self.since = now;
+    }
+
     /// Whether all of its jobs ended, or it makes none.
     pub(super) fn waits_for_none(&self) -> bool {
         self.waits.as_ref().is_some_and(BTreeSet::is_empty)
@@ -301,7 +310,7 @@ impl Open {
         let kind = intent.target.kind();
         Ended {
             closes,
-            active_bytes: intent.active_bytes,
+            active_bytes: copied(intent.active_bytes, target),
             left: left(target, after, self.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
             outcome: Outcome {
@@ -311,6 +320,7 @@ impl Open {
                 design: intent.design,
                 channel: Some(intent.channel),
                 owner: Owner::Recliner,
+                ordered_by: intent.ordered_by,
                 started_at: intent.at,
                 ended_at: self.ended_at.max(intent.at),
                 before_bytes: before,
@@ -339,6 +349,14 @@ pub(super) fn ending(
             None => (Ending::NothingFreed, Some("its sizes are not known".into())),
         },
     }
+}
+
+/// Active bytes that a job had to copy. A file that is written to is copied with what comes
+/// meanwhile.
+pub(super) fn copied(before: Option<u64>, target: Option<TargetRef<'_>>) -> Option<u64> {
+    let db = target.filter(|target| target.kind() == Kind::Db);
+    let after = db.and_then(|target| target.facts().active.get());
+    before.map(|before| before.max(after.unwrap_or_default()))
 }
 
 /// What a job left, where that was measured.

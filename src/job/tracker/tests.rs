@@ -119,6 +119,7 @@ impl Line {
             shard: Some(SHARD.into()),
             design: None,
             channel: "ratio_dbs".into(),
+            ordered_by: None,
             at: at(seconds),
             file_bytes: Some(900),
             active_bytes: Some(100),
@@ -199,6 +200,19 @@ fn a_start_is_followed_to_its_end() {
     assert_eq!(step.ended[0].closes, Some(intent.key()));
     assert_eq!(line.jobs(), []);
     line.start(intent).unwrap();
+}
+
+#[test]
+fn what_was_written_meanwhile_is_part_of_what_a_job_copied() {
+    for (active, copied) in [(240, 240), (90, 100)] {
+        let mut line = Line::new();
+        let intent = line.intent(10);
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, Sent::Accepted);
+        line.poll(15, IDLE);
+        let step = line.read(line.dbs[0], facts(15, 300, active, 80, 80));
+        assert_eq!(step.ended[0].active_bytes, Some(copied));
+    }
 }
 
 #[test]
@@ -307,6 +321,64 @@ fn after_a_restart_what_runs_is_adopted_and_what_does_not_is_judged() {
         line.poll(45, IDLE);
         let step = line.read(line.dbs[0], after);
         assert_eq!((ends(&step)[0].0, &step.ended[0].closes), (ending, &Some(intent.key())));
+    }
+}
+
+#[test]
+fn what_was_asked_for_long_before_the_restart_shows_at_once_or_never() {
+    for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
+        let mut line = Line::new();
+        line.tracker.adopt([line.intent(since)], at(99));
+        line.poll(100, IDLE);
+        line.poll(settled - 1, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Starting, "asked for at {since}");
+        line.poll(settled, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Ending, "asked for at {since}");
+    }
+}
+
+#[test]
+fn after_a_restart_a_file_that_was_swapped_meanwhile_is_proof_enough() {
+    let mut line = Line::new();
+    let intent = line.intent(0);
+    line.tracker.adopt([intent.clone()], at(10));
+    line.poll(12, IDLE);
+    assert_eq!(ends(&line.read(line.dbs[0], facts(11, 110, 100, 50, 50))), [], "read before");
+    assert_eq!(ends(&line.read(line.dbs[0], facts(13, 900, 100, 50, 10))), [], "it may come yet");
+    let step = line.read(line.dbs[0], facts(14, 110, 100, 50, 50));
+    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(900), Some(110), 14)]);
+    assert_eq!(line.jobs(), []);
+}
+
+#[test]
+fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_catch_up() {
+    const DAY: u64 = 86_400;
+    for (before, after) in [(2 * DAY, DAY), (DAY, 2 * DAY)] {
+        // One that runs is not lost for its node's silence.
+        let mut line = Line::new();
+        let intent = line.intent(before);
+        line.start(intent.clone()).unwrap();
+        line.sent(before, &intent, Sent::Accepted);
+        line.poll(before + 5, [Some(&[shown(100, 200)]), Some(&[])]);
+        line.tracker.clock_set(at(after));
+        assert_eq!(line.tracker.measured(line.draft.now(), at(after)), Step::default());
+        // What was read before the clock was set back proves nothing.
+        line.draft.set_facts(line.dbs[0], facts(before + 6, 900, 100, 50, 10));
+        line.poll(after + 5, IDLE);
+        let step = line.poll(after + 10, IDLE);
+        assert_eq!(ends(&step), []);
+        let step = line.read(line.dbs[0], facts(after + 11, 110, 100, 50, 50));
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Freed]);
+
+        // One that was missed just before is judged as soon as its file is read.
+        line.draft.set_facts(line.dbs[0], facts(0, 900, 100, 50, 10));
+        let intent = line.intent(before);
+        line.start(intent.clone()).unwrap();
+        line.sent(before, &intent, Sent::Accepted);
+        line.poll(before + 5, IDLE);
+        line.tracker.clock_set(at(after));
+        let step = line.read(line.dbs[0], facts(after + 1, 900, 100, 50, 10));
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Failed]);
     }
 }
 

@@ -1,4 +1,5 @@
 use super::{super::store::Store, *};
+use crate::snapshot::Block;
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -132,4 +133,38 @@ async fn a_file_that_may_not_be_written_is_refused() {
     let said = refused.to_string();
     assert!(matches!(refused, OpenError::Io { .. }), "{said}");
     assert!(said.contains("let the user this process runs as read and write"), "{said}");
+}
+
+#[tokio::test]
+async fn what_was_measured_in_another_form_is_begun_anew() {
+    const OTHER: redb::TableDefinition<'static, &str, &str> =
+        redb::TableDefinition::new("measured");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    Running::claimed(Directory::new(&path)).await.stopped().await;
+    let database = Directory::new(&path).open(false).unwrap();
+    let tx = database.begin_write().unwrap();
+    tx.open_table(OTHER).unwrap().insert("a", "b").unwrap();
+    tx.commit().unwrap();
+    database.close().unwrap();
+
+    let running = Running::claimed(Directory::new(&path)).await;
+    // Nothing is known of it, and everything else goes on.
+    let read = soon(running.journal.measured()).await;
+    assert!(!read.is_ok_and(|blocks| !blocks.is_empty()));
+    let block = Block { number: 2, at: moment(3), bytes: vec![1, 2, 3] };
+    let measured = || Measured { changed: vec![block.clone()], ..Measured::default() };
+    soon(running.journal.keep_measured(measured())).await.unwrap();
+    let found = soon(running.journal.measured()).await.unwrap();
+    assert_eq!(found, std::slice::from_ref(&block));
+    running.keep(vec![ended(1)]).await.unwrap();
+    assert_eq!(running.journal.health().borrow().trouble, None);
+    let fewer = Measured { total: Some(2), ..Measured::default() };
+    soon(running.journal.keep_measured(fewer)).await.unwrap();
+    assert_eq!(soon(running.journal.measured()).await.unwrap(), []);
+    running.stopped().await;
+    // Nothing is kept for a cluster that is not known yet.
+    let running = Running::open(Directory::new(&path)).unwrap();
+    soon(running.journal.keep_measured(measured())).await.unwrap_err();
+    running.stopped().await;
 }

@@ -86,6 +86,37 @@ async fn an_end_of_quarantine_and_of_a_suspension_are_told() {
 }
 
 #[tokio::test]
+async fn who_ordered_what_is_told_and_an_order_outlives_a_restart() {
+    let running = Running::claimed(InMemory).await;
+    let order = |by: &str, until: u64| {
+        let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
+        let ordered = Some(Ordered { at, until, by, force: true });
+        vec![Change::Remember(target(1), Some(Remembered { ordered, ..Remembered::default() }))]
+    };
+    let forgotten = || vec![Change::Remember(target(1), None)];
+    let later = moment(9_999).unix();
+    running.keep(order("ann", later)).await.unwrap();
+    running.keep(order("ann", later)).await.unwrap();
+    let found = running.recovered().await.remembered;
+    assert_eq!(found[&target(1)].ordered.as_ref().unwrap().by, "ann");
+    // It starts, and then another is given that never does.
+    let by_ann = Intent { ordered_by: Some("ann".into()), ..intent(1) };
+    running.keep([vec![Change::Intended(by_ann)], forgotten()].concat()).await.unwrap();
+    running.keep(order("bob", 1)).await.unwrap();
+    running.keep(forgotten()).await.unwrap();
+    let told = |by: &str| What::Ordered { target: target(1), by: by.into(), force: true };
+    let started = What::Started {
+        target: target(1),
+        node: "couchdb@a".into(),
+        channel: "ratio_dbs".into(),
+        ordered_by: Some("ann".into()),
+    };
+    let lapsed = What::Lapsed { target: target(1), by: "bob".into() };
+    assert_eq!(running.events().await, [told("ann"), started, told("bob"), lapsed]);
+    running.stopped().await;
+}
+
+#[tokio::test]
 async fn the_value_that_smoosh_had_first_is_given_back() {
     let running = Running::claimed(InMemory).await;
     let taken = |was: Option<&str>| Taken {

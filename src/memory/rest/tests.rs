@@ -26,6 +26,7 @@ fn outcome(ending: Ending, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
         design: None,
         channel: None,
         owner: Owner::Recliner,
+        ordered_by: None,
         started_at: at(ended - 10),
         ended_at: at(ended),
         before_bytes,
@@ -72,6 +73,14 @@ fn a_rest_ends_by_itself_and_a_success_of_anyone_forgets_the_failures() {
     let theirs = Outcome { owner: Owner::Other, ..outcome(Ending::Freed, 1_900, good) };
     remembered.ended(&theirs, Left::default(), &FAILURE);
     assert!(remembered.is_blank());
+}
+
+#[test]
+fn a_clock_that_is_set_back_prolongs_no_rest_by_more_than_its_length() {
+    let mut remembered = Remembered::default();
+    remembered.ended(&failed(100_000), Left::default(), &FAILURE);
+    let rests = |now| remembered.rest(None, None, at(now)).is_some();
+    assert_eq!([99_400, 99_399, 0].map(rests), [true, false, false]);
 }
 
 #[test]
@@ -128,14 +137,19 @@ fn a_round_over_the_copies_of_a_view_ends_with_the_last() {
 fn outcomes_teach_rates_errors_and_peaks() {
     let mut learned = Calibration::default();
     assert!(!learned.learn(&failed(100), Some(10)));
-    let ended = outcome(Ending::Freed, 100, [Some(900), Some(300), Some(200)]);
-    assert!(learned.learn(&ended, Some(100)));
-    assert_eq!((learned.rate, learned.db_ratio), (Some(30.0), Some(1.5)));
+    let sizes = |sizes: [u64; 3]| sizes.map(|size| Some(size * MIB));
+    let ended = outcome(Ending::Freed, 100, sizes([900, 300, 200]));
+    assert!(learned.learn(&ended, Some(100 * MIB)));
+    let rate = |mib: u64| Some((mib * MIB) as f64);
+    assert_eq!((learned.rate, learned.db_ratio), (rate(30), Some(1.5)));
     assert_eq!(learned.headroom_factor, Some(3.15));
-    let smaller = outcome(Ending::Freed, 200, [Some(900), Some(100), Some(100)]);
-    assert!(learned.learn(&smaller, Some(100)));
+    let smaller = outcome(Ending::Freed, 200, sizes([900, 100, 100]));
+    assert!(learned.learn(&smaller, Some(100 * MIB)));
     assert_eq!(learned.headroom_factor, Some(3.15), "only upward");
-    assert_eq!(learned.rate, Some(26.0));
+    assert_eq!(learned.rate, rate(26));
+    let hot = outcome(Ending::Freed, 300, sizes([66, 5, 1]));
+    assert!(learned.learn(&hot, Some(MIB)));
+    assert_eq!(learned.headroom_factor, Some(3.15), "it was written to faster than copied");
 }
 
 proptest! {

@@ -57,16 +57,39 @@ impl Naive<'_> {
         best.map(|(_, chosen)| chosen)
     }
 
-    /// Open rounds that no channel takes, then what waits.
+    /// What was ordered, then open rounds that no channel takes, then what waits.
     pub(super) fn candidates(&self, queue: &QueueView) -> Vec<Ix> {
-        let rounds = self.world.conditions.history.rounds.keys().copied().filter(|ix| {
-            // The first channel of views has no names in these worlds that it leaves out.
-            self.plan.placement(*ix).is_none() && queue.channel == 3
-        });
-        rounds.chain(queue.waiting.iter().copied()).collect()
+        let history = &self.world.conditions.history;
+        let mut ordered: Vec<Ix> = history.orders.keys().copied().collect();
+        ordered.sort_by_key(|ix| (history.orders[ix].at, *ix));
+        let mut all = ordered;
+        all.extend(history.rounds.keys().filter(|ix| self.plan.placement(**ix).is_none()));
+        all.retain(|ix| self.place(*ix) == Some((queue.node, queue.channel)));
+        all.extend(queue.waiting.iter());
+        let mut seen = BTreeSet::new();
+        all.retain(|ix| seen.insert(*ix));
+        all
+    }
+
+    /// The queue a target counts for. The first channel of a kind has no names in these worlds
+    /// that it leaves out.
+    fn place(&self, ix: Ix) -> Option<(NodeIx, usize)> {
+        let (target, history) = (self.target(ix), &self.world.conditions.history);
+        let forced = self.forced(ix) || history.rounds.contains_key(&ix);
+        let first = || self.plan.channels.list.iter().position(|it| it.kind == target.kind());
+        let channel = self.channel_of(ix).or_else(|| first().filter(|_| forced))?;
+        Some((target.node_ix(), channel))
+    }
+
+    /// Whether an order makes it a candidate whatever its size and its past.
+    fn forced(&self, ix: Ix) -> bool {
+        self.world.conditions.history.orders.get(&ix).is_some_and(|ordered| ordered.force)
     }
 
     fn worth(&self, ix: Ix) -> f64 {
+        if self.world.conditions.history.orders.contains_key(&ix) {
+            return f64::INFINITY;
+        }
         let target = self.world.snapshot.target(ix).unwrap();
         let gain = target.reclaimable().zip(target.predicted());
         let frees = gain.map_or(0.0, |(gain, rewrite)| gain as f64 / rewrite as f64).max(0.01);
@@ -156,6 +179,9 @@ impl Naive<'_> {
         if behind || jobs.any(|job| !job.compacts()) {
             return Some(RefusalReason::Building);
         }
+        if self.forced(ix) {
+            return self.stale(ix);
+        }
         match world.conditions.history.rests.get(&ix) {
             Some(Rest::CoolDown { until, .. }) if *until > self.plan.made_at => {
                 return Some(RefusalReason::CoolDown);
@@ -168,9 +194,13 @@ impl Naive<'_> {
         if target.kind() == Kind::Db && same && facts.compacted_seq.get().is_some() {
             return Some(RefusalReason::Futile);
         }
-        let fresh = facts
-            .measured_at
-            .is_some_and(|measured| measured.at.age(self.plan.made_at) <= world.rules.fresh_for);
+        self.stale(ix)
+    }
+
+    fn stale(&self, ix: Ix) -> Option<RefusalReason> {
+        let fresh_for = self.world.rules.fresh_for;
+        let measured = self.target(ix).facts().measured_at;
+        let fresh = measured.is_some_and(|it| it.at.age(self.plan.made_at) <= fresh_for);
         (!fresh).then_some(RefusalReason::Stale)
     }
 
@@ -200,6 +230,10 @@ impl Naive<'_> {
         }
         if !window::open_at(&channel.windows, now) {
             return Some(RefusalReason::Window);
+        }
+        let polled = world.conditions.jobs.polled.iter().any(|(at, _)| *at == node);
+        if node != NodeIx::CLUSTER && history.acting_since.is_some() && !polled {
+            return Some(RefusalReason::Ramp);
         }
         let wait = world.rules.limits.wait;
         if history.last_start.get(&node).is_some_and(|last| last.age(now) < wait) {
@@ -241,6 +275,10 @@ impl Naive<'_> {
             .snapshot
             .targets()
             .filter(|target| target.facts().flags.compact_running)
+            .filter(|target| {
+                let measured = target.facts().measured_at.map(|measured| measured.at);
+                measured.is_some_and(|at| at.age(self.plan.made_at).as_secs() <= 3_600)
+            })
             .filter(|target| jobs.polled.iter().all(|(node, _)| *node != target.node_ix()))
             .filter(|target| !jobs.compactions().any(|job| job.target == Some(target.ix())))
             .map(|it| (it.node_ix(), it.ix(), self.channel_of(it.ix())))

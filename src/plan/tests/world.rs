@@ -5,7 +5,7 @@ use crate::{
     channel::Mode,
     disk::{Disks, Space, Volume},
     job::{History, Job, JobKey, Jobs, Phase, Work},
-    memory::{Owner, Rest, Scope, Suspension, Suspensions},
+    memory::{Ordered, Owner, Rest, Scope, Suspension, Suspensions},
     pressure::{Held, NodePressure, Pressures, Signal},
     settings::{limits::Limits, work::EnforceViews},
     snapshot::{DbMap, View},
@@ -50,6 +50,8 @@ pub(super) struct Spec {
     polled: u8,
     rests: Vec<(usize, u8)>,
     rounds: Vec<(usize, u8)>,
+    /// Target, seconds ago, forced.
+    orders: Vec<(usize, u64, bool)>,
     pub(super) suspended: Vec<u8>,
     pressed: u8,
     maintained: u8,
@@ -97,6 +99,7 @@ prop_compose! {
         polled in any::<u8>(),
         rests in proptest::collection::vec((0..20_usize, 0..4_u8), 0..3),
         rounds in proptest::collection::vec((0..20_usize, 0..8_u8), 0..3),
+        orders in proptest::collection::vec((0..20_usize, 0..90_u64, any::<bool>()), 0..3),
         suspended in proptest::collection::vec(0..40_u8, 0..2),
         (pressed, maintained) in (prop_oneof![3 => Just(0), 1 => 0..8_u8], prop_oneof![3 => Just(0), 1 => 0..8_u8]),
         last_starts in proptest::collection::vec((0..4_usize, 0..60_u64), 0..2),
@@ -106,7 +109,7 @@ prop_compose! {
         journal_trouble in rarely(),
     ) -> Spec {
         Spec {
-            jobs, polled, rests, rounds, suspended, pressed, maintained, last_starts, acting, spent,
+            jobs, polled, rests, rounds, orders, suspended, pressed, maintained, last_starts, acting, spent,
             rate, journal_trouble,
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
             limits: (0, 0, 0, 0, true), blind: 0, keep_free: 0, views: EnforceViews::All,
@@ -353,7 +356,12 @@ impl Spec {
             (scope, Suspension { since: at_ago(7), why: None })
         });
         let last_starts = self.last_starts.iter().map(|(at, ago)| (node_ix(*at), at_ago(*ago)));
+        let orders = self.orders.iter().map(|(which, ago, force)| {
+            let (at, until) = (at_ago(*ago), at(NOW + 60));
+            (pick(*which), Ordered { at, until, by: "ann".into(), force: *force })
+        });
         History {
+            orders: orders.collect(),
             rests: rests.collect(),
             rounds: rounds.collect(),
             suspensions: Suspensions(suspended.collect()),

@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     couch::wire::Names,
-    inventory::{Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_stray},
+    inventory::{
+        Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
+    },
     snapshot::{DbMap, DbName, Draft, Ix, NodeIx},
     target::{Kind, Range, ShardName, State},
 };
@@ -77,7 +79,7 @@ impl Listing {
         draft.set_map(db, map, views.of(db));
         views.mapped(db);
         for copy in &entry.copies {
-            if settings.share.has(&copy.node) {
+            if settings.nodes.has(&copy.node) {
                 let node = draft.node(&copy.node);
                 self.holders.insert(node);
                 let ix = draft.db_target(node, db, Some(copy.range));
@@ -164,9 +166,12 @@ impl Listing {
             let listed = self.listed.contains(&target.node_ix());
             let measured = target.facts().measured_at.is_some();
             let node = draft.now().node(target.node_ix());
-            let ours = node.is_some_and(|node| node.member && settings.share.has(&node.name));
+            let ours = node.is_some_and(|node| node.member && settings.nodes.has(&node.name));
             match (mapped, on_disk) {
-                (true, true) => draft.set_state(ix, State::Ok),
+                (true, true) => {
+                    let state = self.placed(draft, ix);
+                    draft.set_state(ix, state);
+                }
                 (true, false) if listed => {
                     let state = self.absent(draft, ix);
                     draft.set_state(ix, state);
@@ -223,6 +228,16 @@ impl Listing {
         let Some(node) = draft.find_node(&at.node) else { return false };
         let ix = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, Some(at.range)));
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
+    }
+
+    /// The state of a copy that is where it should be. Most often nothing is split.
+    fn placed(&self, draft: &Draft, ix: Ix) -> State {
+        let target = draft.now().target(ix).filter(|_| !self.reshard.is_empty());
+        let placed = target.and_then(|target| {
+            let (db, range) = (target.db_name().db, target.range()?);
+            Some(standing_of_placed(Copy { db, range, node: target.node() }, &self.reshard))
+        });
+        placed.unwrap_or(State::Ok)
     }
 
     fn absent(&self, draft: &Draft, ix: Ix) -> State {

@@ -5,7 +5,7 @@ use crate::{
     facts::{Facts, Measured, Source},
     inventory::{Unread, ViewSeen, doc_hash},
     snapshot::{DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
-    target::{Signature, State},
+    target::{Kind, Signature, State},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,6 +31,19 @@ impl Views {
     /// The views of a database instance.
     pub(super) fn of(&self, db: DbIx) -> &[Ix] {
         self.dbs.get(&db).map_or(&[], |known| &known.views)
+    }
+
+    /// Finds what an earlier process left in the tables.
+    pub(super) fn restore(&mut self, tables: &Snapshot) {
+        for target in tables.targets() {
+            match target.kind() {
+                Kind::Db => {}
+                Kind::View => self.dbs.entry(target.db()).or_default().views.push(target.ix()),
+                Kind::Cleanup => {
+                    self.dbs.entry(target.db()).or_default().cleanup = Some(target.ix());
+                }
+            }
+        }
     }
 
     /// Whether a database is to be asked for its views, given its copies; notes that it is.

@@ -96,9 +96,19 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
         ),
         (
             &["compact", SHARD, "--force"],
-            json!({ "requests": ["POST /_node/a/b/_compact"] }),
+            json!({ "requests": ["POST /_node/a/b/_compact"], "waits": null, "until": since }),
             json!({ "target": SHARD, "force": true }),
-            "Started db:node1@127.0.0.1/shards%2Fa.1.\n  POST /_node/a/b/_compact\n",
+            "Ordered: db:node1@127.0.0.1/shards%2Fa.1 starts now.\n  POST /_node/a/b/_compact\n",
+        ),
+        (
+            &["compact", SHARD],
+            json!({
+                "requests": ["POST /_node/a/b/_compact"],
+                "waits": {"refusal": {"reason": "node_limit"}, "why": "it is full"},
+                "until": since,
+            }),
+            json!({ "target": SHARD, "force": false }),
+            "Ordered: db:node1@127.0.0.1/shards%2Fa.1 waits until 2026-11-21T00:54:00Z at most, before all others: it is full.\n  POST /_node/a/b/_compact\n",
         ),
         (
             &["release", "--all"],

@@ -1,7 +1,7 @@
 //! A service from its start to its end.
 
 use super::{NODES, PASSWORD, PATIENCE, Site, recliner, world};
-use recliner::sim::Exchange;
+use recliner::sim::{Effect, Exchange, Fault};
 use serde_json::Value;
 use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 use tokio::{
@@ -115,4 +115,115 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     assert!(site.cluster.wire().iter().all(Exchange::is_reading));
     let words = ["explain", "nothing", "--recliner.url", &base];
     recliner(&words, &[]).await.refuses(1, &[&base]);
+}
+
+/// The id of a file that no channel takes, once the service has seen it.
+async fn lean_target(base: &str) -> String {
+    let words = ["explain", "app/_design/x", "--recliner.url", base, "--format", "json"];
+    let found = async {
+        loop {
+            let ran = recliner(&words, &[]).await;
+            let targets = if ran.code == 0 { ran.json()["targets"].clone() } else { Value::Null };
+            let wanted = |it: &&Value| it["kind"] == "db" && it["file_bytes"].is_u64();
+            if let Some(target) = targets.as_array().into_iter().flatten().find(wanted) {
+                assert_eq!(target["channel"], Value::Null, "it is lean: {target}");
+                return target["id"].as_str().expect("it has one").to_owned();
+            }
+            time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    time::timeout(PATIENCE, found).await.expect("it is seen in time")
+}
+
+#[tokio::test]
+async fn what_is_ordered_is_compacted_or_refused_with_a_reason() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = "poll: 1s\nlimits: {wait: 0s}\nheadroom: {blind_limit: 1TiB}\n";
+    let file = super::written(dir.path(), "recliner.yml", config);
+    let flags = ["--web.enable-admin-api", "--config.file", &file];
+    let advising = dir.path().join("advising");
+    std::fs::create_dir(&advising).unwrap();
+    let mut advises = Running::start(&site, &advising, &flags).await;
+    let base = format!("http://{}", advises.address);
+    let id = lean_target(&base).await;
+    let ran = recliner(&["compact", &id, "--force", "--recliner.url", &base], &[]).await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("(mode): recliner only advises"), "{ran:?}");
+    let request = ran.out.trim_end().to_owned();
+    assert!(request.starts_with("POST /_node/") && request.ends_with("/_compact"), "{ran:?}");
+    advises.stop().await;
+    assert!(site.cluster.orders().is_empty());
+
+    let flags = [&flags[..], &["--mode=enforce"]].concat();
+    let mut running = Running::start(&site, dir.path(), &flags).await;
+    let base = format!("http://{}", running.address);
+    assert_eq!(lean_target(&base).await, id);
+    let service = ["--recliner.url", base.as_str()];
+    let ask = async |words: &[&str]| recliner(&[words, &service].concat(), &[]).await;
+    ask(&["compact", &id]).await.refuses(1, &["no channel takes", "ratio_dbs says", "--force"]);
+    let ran = ask(&["compact", &id, "--force"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert!(ran.out.contains(&request) && ran.out.starts_with("Ordered: "), "{ran:?}");
+    let ended = async {
+        loop {
+            let ran = ask(&["history", &id, "--format", "json"]).await;
+            if let Some(outcome) = ran.json()["outcomes"].get(0) {
+                return outcome.clone();
+            }
+            time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let outcome = time::timeout(PATIENCE, ended).await.expect("it ends in time");
+    assert_eq!(outcome["ordered_by"], "127.0.0.1");
+    let sent = site.cluster.orders();
+    let path = request.strip_prefix("POST ").unwrap();
+    assert_eq!(sent.iter().filter(|it| it.path == path).count(), 1, "{sent:?}");
+    let told = ask(&["events", "--type", "ordered", "--format", "json"]).await.json();
+    assert_eq!(told["events"][0]["target"], id);
+    assert_eq!(told["events"][0]["by"], "127.0.0.1");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_measured_shows_after_a_restart_before_anything_is_read() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Running::start(&site, dir.path(), &["--log.level", "debug"]).await;
+    let kept = async {
+        let mut lines = (&mut first.stderr).lines();
+        while let Some(line) = lines.next_line().await.expect("it can be read") {
+            if line.contains("what was measured is kept") {
+                return;
+            }
+        }
+        panic!("it ended without keeping anything");
+    };
+    time::timeout(PATIENCE, kept).await.expect("it is kept in time");
+    first.stop().await;
+
+    // The shard map is not answered any more: no sweep ends.
+    site.cluster.faults().plan(Fault::everywhere(Effect::Hang).at("/_dbs"));
+    let mut second = Running::start(&site, dir.path(), &[]).await;
+    let base = format!("http://{}", second.address);
+    let words = ["explain", "orders/2024+x", "--recliner.url", &base, "--format", "json"];
+    let shown = async {
+        loop {
+            let ran = recliner(&words, &[]).await;
+            if ran.code == 0 {
+                return ran.json()["targets"].clone();
+            }
+            time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let targets = time::timeout(PATIENCE, shown).await.expect("it shows in time");
+    let dbs = targets.as_array().into_iter().flatten().filter(|it| it["kind"] == "db");
+    let dbs: Vec<&Value> = dbs.collect();
+    assert!(dbs.len() > 1, "{targets}");
+    assert!(dbs.iter().all(|it| it["file_bytes"].is_u64() && it["measured_at"].is_string()));
+    let _again = rustls::crypto::ring::default_provider().install_default();
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ready = http.get(format!("{base}/-/ready")).send().await.unwrap();
+    assert_eq!(ready.status().as_u16(), 503, "that is no pass");
+    second.stop().await;
 }

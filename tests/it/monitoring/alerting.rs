@@ -4,7 +4,7 @@
 use super::{
     rules::{ALERTS, RECORDING, alerts},
     servers::Server,
-    tools::{self, ALERTMANAGER, PROMETHEUS},
+    tools::{self, ALERTMANAGER, AMTOOL, PROMETHEUS},
 };
 use crate::command::{NODES, Site, service::Running, world};
 use axum::{Json, Router, routing::post};
@@ -63,7 +63,7 @@ async fn told(messages: &mut mpsc::Receiver<Value>, name: &str, status: &str) ->
 
 #[tokio::test]
 async fn a_fault_is_told_in_words_and_so_is_its_end() {
-    if !tools::installed(&[PROMETHEUS, ALERTMANAGER]) {
+    if !tools::installed(&[PROMETHEUS, ALERTMANAGER, AMTOOL]) {
         return;
     }
     let site = Site::open(world()).await;
@@ -118,6 +118,9 @@ scrape_configs:
         rule["description"].replace("{{ $labels.node }}", NODES[1]).replace("{{ $value }}", "0");
     assert!(!rendered.contains("{{"), "{rendered}");
     assert_eq!(fired["annotations"]["description"], rendered);
+    let url = format!("--alertmanager.url=http://{}", alertmanager.address);
+    let known = tools::run(AMTOOL, &["alert", "query", &url, "severity=warning"], "").await;
+    assert!(known.success && known.said.contains(name), "{}", known.said);
 
     site.cluster.faults().up(NODES[1]);
     let over = told(&mut messages, name, "resolved").await;

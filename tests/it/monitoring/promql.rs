@@ -90,9 +90,9 @@ fn walk(expr: &Expr, around: &Around, out: &mut Reading) {
                 walk(argument, &around.function(Some(it.func.name)), out);
             }
             if it.func.name.starts_with("label_") {
-                let texts = it.args.args.iter().map(|argument| match &**argument {
-                    Expr::StringLiteral(text) => Some(text.val.clone()),
-                    _ => None,
+                let texts = it.args.args.iter().map(|argument| {
+                    let Expr::StringLiteral(text) = &**argument else { return None };
+                    Some(text.val.clone())
                 });
                 let texts: Vec<Option<String>> = texts.collect();
                 // label_replace(v, dst, replacement, src, regex), label_join(v, dst, separator, src…)

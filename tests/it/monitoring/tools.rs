@@ -23,7 +23,10 @@ pub(crate) const ALERTMANAGER: Tool =
     Tool { program: "prometheus-alertmanager", package: "prometheus-alertmanager" };
 pub(crate) const AMTOOL: Tool = Tool { program: "amtool", package: "prometheus-alertmanager" };
 
+pub(crate) const SYSTEMD_ANALYZE: Tool = Tool { program: "systemd-analyze", package: "systemd" };
+
 /// Whether all are installed; else says aloud what is skipped for want of which.
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 pub(crate) fn installed(tools: &[Tool]) -> bool {
     let lacks = tools.iter().find(|tool| {
         let mut asked = std::process::Command::new(tool.program);

@@ -29,6 +29,30 @@ async fn no_more_are_in_flight_than_allowed_at_an_entry_and_at_a_target() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn design_documents_wait_for_every_node_that_opens_a_file_for_them() {
+    let (cluster, _seen) = Cluster::new(|seen| {
+        seen.path.contains("_design_docs").then(|| json(200, r#"{"rows":[]}"#))
+    });
+    let mut settings = settings(&[A]);
+    settings.cold_reads_per_second = 20;
+    let client = connect(&cluster, settings);
+    client.session().await.unwrap();
+    let read = |cold: &'static [&'static str]| {
+        let client = client.client.clone();
+        let reads = (0..50).map(move |_| {
+            let client = client.clone();
+            async move { client.design_docs("app", cold.iter().copied()).await.unwrap() }
+        });
+        timed(join_all(reads))
+    };
+    // Two copies on one node, and one on another, which are waited for side by side.
+    let (_, took) = read(&["couchdb@a", "couchdb@b", "couchdb@a"]).await;
+    assert!((4.8..5.6).contains(&took.as_secs_f64()), "{took:?}");
+    let (_, took) = read(&[]).await;
+    assert!(took < Duration::from_millis(200), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn cold_reads_keep_their_pace_and_warm_ones_do_not_wait() {
     let (cluster, _seen) = Cluster::new(|_| None);
     let mut settings = settings(&[A]);

@@ -185,7 +185,7 @@ async fn design_documents_too_large_for_a_page_come_in_smaller_ones() {
         Some(json(200, &serde_json::json!({ "rows": rows }).to_string()))
     });
     let client = connect(&cluster, settings(&[A]));
-    let docs = client.design_docs("app").await.unwrap();
+    let docs = client.design_docs("app", []).await.unwrap();
     let ids: Vec<String> = docs.into_iter().filter_map(|doc| doc.id).collect();
     let expected: Vec<String> = (0..130).map(|number| format!("_design/d{number:03}")).collect();
     assert_eq!(ids, expected);

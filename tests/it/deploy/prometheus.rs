@@ -1,6 +1,6 @@
 //! The example configurations of Prometheus and Alertmanager, judged by their own tools.
 
-use super::{
+use crate::monitoring::{
     rules::alerts,
     tools::{self, AMTOOL, PROMTOOL},
 };
@@ -8,16 +8,16 @@ use axum::{Router, http::header, routing::get};
 use std::{collections::BTreeSet, fs};
 use tokio::net::TcpListener;
 
-const BY_HTTP: &str = include_str!("../../../deploy/prometheus-http-sd.yml");
-const TARGETS: &str = include_str!("../../../deploy/targets.json");
-const ALERTMANAGER: &str = include_str!("../../../deploy/alertmanager.yml");
+const BY_HTTP: &str = include_str!("../../../deploy/prometheus/fleet.yml");
+const TARGETS: &str = include_str!("../../../deploy/prometheus/targets.json");
+const ALERTMANAGER: &str = include_str!("../../../deploy/alertmanager/alertmanager.yml");
 
 #[tokio::test]
 async fn promtool_takes_the_configurations() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
-    for file in ["deploy/prometheus.yml", "deploy/prometheus-http-sd.yml"] {
+    for file in ["deploy/prometheus/prometheus.yml", "deploy/prometheus/fleet.yml"] {
         let ran = tools::run(PROMTOOL, &["check", "config", "--lint-fatal", file], "").await;
         assert!(ran.success && ran.said.contains("2 rule files found"), "{}", ran.said);
     }
@@ -36,7 +36,7 @@ async fn targets_are_discovered_from_the_example_answer() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("prometheus.yml");
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/alerts/");
-    let text = BY_HTTP.replace("127.0.0.1:8080", &address).replace("../alerts/", rules);
+    let text = BY_HTTP.replace("127.0.0.1:8080", &address).replace("../../alerts/", rules);
     fs::write(&file, text).expect("it can be written to");
     let words = ["check", "service-discovery", "--timeout=10s"];
     let words = words.into_iter().chain([file.to_str().expect("a plain path"), "recliner"]);
@@ -56,7 +56,7 @@ async fn alerts_are_routed_by_severity() {
     if !tools::installed(&[AMTOOL]) {
         return;
     }
-    let file = "deploy/alertmanager.yml";
+    let file = "deploy/alertmanager/alertmanager.yml";
     let ran = tools::run(AMTOOL, &["check-config", file], "").await;
     assert!(ran.success, "{}", ran.said);
     for (severity, receiver) in [("critical", "on-call"), ("warning", "team"), ("info", "nobody")] {

@@ -1,0 +1,237 @@
+//! What `recliner serve --mode=enforce` costs while it follows many jobs, and how soon a
+//! slot that came free is used again, over a simulated cluster on loopback ports.
+//!
+//! ```text
+//! cargo bench --bench enforcer
+//! ```
+//!
+//! First: 10,000 outcomes in the journal, 50 compactions that run and ten targets that wait,
+//! every interval at its default; CPU time is that of the whole process, and CouchDB's tasks
+//! are counted as they were asked for. Then: one job a node, each over within seconds, and
+//! the time from the first look at a node's tasks after a job of it ended to the next start
+//! there. Everything that is read in between counts: the file whose job ended, and what a
+//! start depends on.
+
+mod measured;
+
+use measured::{Failure, cpu, say};
+use recliner::{
+    clock::{Clock, Moment},
+    journal::{self, Directory, Identity},
+    memory::{Change, Ending, Keeper as _, Outcome, Owner},
+    sim::{Cluster, Config, Database, Exchange},
+    target::{Kind, TargetId},
+};
+use std::{
+    fs,
+    net::Ipv4Addr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+
+const NODES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
+const OUTCOMES: u64 = 10_000;
+const JOBS: usize = 50;
+/// recliner's own default.
+const POLL: Duration = Duration::from_secs(5);
+/// How long CPU time is measured for.
+const MEASURED: Duration = Duration::from_secs(120);
+/// How long slots are watched.
+const WATCHED: Duration = Duration::from_secs(180);
+
+/// A simulated cluster that listens, and the part of a configuration that reaches it.
+struct Site {
+    cluster: Cluster,
+    couchdb: String,
+    _servers: JoinSet<std::io::Result<()>>,
+}
+
+impl Site {
+    async fn open(world: Config) -> Result<Self, Failure> {
+        let cluster = Cluster::new(world, 1, Clock::System)?;
+        let (mut servers, mut urls) = (JoinSet::new(), vec![]);
+        for node in NODES {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let url = format!("http://{}", listener.local_addr()?);
+            urls.push(format!("{node}: {url:?}"));
+            let router = cluster.router(node);
+            servers.spawn(async move { axum::serve(listener, router).await });
+        }
+        let first = urls[0].split_once(": ").map(|(_, url)| url).unwrap_or_default();
+        let couchdb = format!("urls: [{first}], username: admin, nodes: {{{}}}", urls.join(", "));
+        Ok(Self { cluster, couchdb, _servers: servers })
+    }
+
+    /// Starts recliner on it, its state in `dir`.
+    fn enforce(&self, dir: &Path, settings: &str) -> Result<Recliner, Failure> {
+        let file = dir.join("recliner.yml");
+        fs::write(&file, format!("couchdb: {{{}}}\nmode: enforce\n{settings}", self.couchdb))?;
+        let child = Command::new(env!("CARGO_BIN_EXE_recliner"))
+            .args(["serve", "--log.level", "error", "--web.listen-address", "127.0.0.1:0"])
+            .arg("--config.file")
+            .arg(file)
+            .arg("--storage.path")
+            .arg(dir)
+            .env("COUCHDB_PASSWORD", "secret")
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        Ok(Recliner(child))
+    }
+
+    fn running(&self) -> usize {
+        self.cluster.world(|world| world.tasks().len())
+    }
+}
+
+/// A process that ends with this.
+struct Recliner(Child);
+
+impl Recliner {
+    fn cpu(&self) -> Result<f64, Failure> {
+        cpu(&format!("/proc/{}/stat", self.0.id()), 11)
+    }
+}
+
+impl Drop for Recliner {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Databases of one copy each, one after the other on the three nodes.
+fn world(count: usize, rate: u64) -> Config {
+    let config = Config::new(&NODES);
+    (0..count).fold(Config { compaction_rate: rate, ..config }, |config, at| {
+        config.with(Database {
+            q: 1,
+            n: 1,
+            docs: 20_000 + 100 * at as u64,
+            bloat: 5.0,
+            placed_on: vec![NODES[at % NODES.len()].to_owned()],
+            ..Database::new(&format!("tenant-{at:03}"))
+        })
+    })
+}
+
+/// How jobs ended in the course of a day.
+async fn remember(dir: &Path) -> Result<(), Failure> {
+    let (_settings, settings) = watch::channel(journal::Settings::default());
+    let (task, journal) = journal::Task::open(Directory::new(dir), Clock::System, settings)?;
+    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    tasks.spawn(task.run(stop.clone()));
+    let nodes = NODES.map(ToOwned::to_owned).into();
+    journal.claim(Identity { uuids: [].into(), nodes }).await?;
+    let now = Clock::System.now();
+    let ended = |(at, node): (u64, &str)| {
+        let node = node.to_owned();
+        let shard = format!("shards/00000000-ffffffff/tenant-{:03}.1795225160", at % 60);
+        let ended_at = Moment::from_unix(now.unix() - 86_400 * (OUTCOMES - at) / OUTCOMES);
+        let outcome = Outcome {
+            target: TargetId::Db { node: node.clone(), shard },
+            kind: Kind::Db,
+            node,
+            design: None,
+            channel: Some("ratio_dbs".into()),
+            owner: Owner::Recliner,
+            ordered_by: None,
+            started_at: Moment::from_unix(ended_at.unix() - 30),
+            ended_at,
+            before_bytes: Some(100 << 20),
+            after_bytes: Some(20 << 20),
+            predicted_bytes: Some(20 << 20),
+            ending: Ending::Freed,
+            why: None,
+        };
+        Change::Ended { outcome, closes: None }
+    };
+    let nodes = NODES.into_iter().cycle();
+    journal.keep((0..OUTCOMES).zip(nodes).map(ended).collect()).await?;
+    stop.cancel();
+    while tasks.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// Whether somebody asked what a node runs.
+fn asks_for_tasks(exchange: &Exchange, node: &str) -> bool {
+    exchange.path == format!("/_node/{node}/_active_tasks")
+}
+
+async fn cost() -> Result<(), Failure> {
+    let dir = tempfile::tempdir()?;
+    remember(dir.path()).await?;
+    // Each job would take the better part of an hour.
+    let site = Site::open(world(JOBS + 10, 5_000)).await?;
+    let channel = format!("{{name: ratio_dbs, kind: db, priority: ratio, concurrency: {JOBS}}}");
+    let recliner = site.enforce(
+        dir.path(),
+        &format!(
+            "channels: [{channel}]\nlimits: {{per_node: {JOBS}, cluster: {JOBS}, wait: 0s}}\n"
+        ),
+    )?;
+    let full = async {
+        while site.running() < JOBS {
+            time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    time::timeout(Duration::from_secs(300), full).await?;
+    time::sleep(2 * POLL).await;
+    let (before, requests) = (recliner.cpu()?, site.cluster.requests());
+    site.cluster.clear_wire();
+    time::sleep(MEASURED).await;
+    let used = recliner.cpu()? - before;
+    let (wire, requests) = (site.cluster.wire(), site.cluster.requests() - requests);
+    let asked = NODES.map(|node| wire.iter().filter(|it| asks_for_tasks(it, node)).count());
+    let intervals = MEASURED.as_secs() / POLL.as_secs();
+    say(&format!(
+        "{JOBS} jobs, {OUTCOMES} outcomes: {:.2} % of a core over {MEASURED:?}; tasks asked for {asked:?} times in {intervals} intervals, of {requests} requests; {} run",
+        used / MEASURED.as_secs_f64() * 100.0,
+        site.running()
+    ))
+}
+
+/// Milliseconds from the first look after the end of a node's job to the next start there.
+fn reused(cluster: &Cluster) -> Vec<f64> {
+    let ended = cluster.world(|world| world.compactions());
+    let wire = cluster.wire();
+    let mut took = Vec::new();
+    for job in &ended {
+        let Some(end) = job.end else { continue };
+        let seen = wire.iter().find(|it| it.at >= end.at && asks_for_tasks(it, &job.node));
+        let Some(seen) = seen else { continue };
+        let prefix = format!("/_node/{}/", job.node);
+        let starts = |it: &&Exchange| {
+            it.method == http::Method::POST && it.at >= seen.at && it.path.starts_with(&prefix)
+        };
+        took.extend(wire.iter().find(starts).map(|it| (it.at - seen.at).as_secs_f64() * 1e3));
+    }
+    took
+}
+
+async fn slots() -> Result<(), Failure> {
+    let dir = tempfile::tempdir()?;
+    let site = Site::open(world(150, 8_000_000)).await?;
+    let _recliner = site.enforce(dir.path(), "limits: {per_node: 1, cluster: 3, wait: 0s}\n")?;
+    time::sleep(WATCHED).await;
+    let mut took = reused(&site.cluster);
+    took.sort_by(f64::total_cmp);
+    let at = |percent: usize| {
+        took.get(took.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
+    };
+    say(&format!(
+        "from a slot seen free to the next request, {} times: median {:.1} ms, 95 of 100 within {:.1} ms, longest {:.1} ms",
+        took.len(),
+        at(50),
+        at(95),
+        at(100)
+    ))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    cost().await?;
+    slots().await
+}

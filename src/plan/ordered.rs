@@ -1,0 +1,173 @@
+//! What comes before the queues: what an operator ordered, and views whose round is open.
+//!
+//! Owns for which channel such a target counts, and what an order is answered.
+
+use super::{
+    Ballot, Brief, Conditions, Decision, Placement, Plan, Refusal, RefusalReason, Request, choose,
+    placement,
+};
+use crate::{
+    channel::{Channel, Channels, Mode},
+    clock::Moment,
+    snapshot::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
+};
+
+/// A candidate that comes before a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    /// The queue: its node and channel.
+    pub(super) place: (NodeIx, usize),
+    pub(super) brief: Brief,
+}
+
+/// What is answered to the order to compact a target, by a plan that counts the order in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It starts now.
+    Starts(Request),
+    /// It starts as soon as this lets it, before all others.
+    Waits(Request, Refusal),
+    /// It does not start: this would have to change first. Where only advice is given, with
+    /// what would be sent.
+    Refused(Refusal, Option<Request>),
+    /// No channel takes it, and the order is not to be forced; ask for its misses.
+    NotTaken,
+}
+
+impl Plan {
+    /// What is answered to the order to compact a target, where this plan was made with it.
+    #[must_use]
+    pub fn answer(&self, target: TargetRef<'_>) -> Answer {
+        let request = self.would_send(target);
+        match (self.decision(target), request) {
+            (Decision::NotTaken, _) => Answer::NotTaken,
+            (_, request @ Some(_)) if self.rules.mode == Mode::Advise => {
+                Answer::Refused(Refusal::plain(RefusalReason::Mode), request)
+            }
+            (Decision::Start, Some(request)) => Answer::Starts(request),
+            (Decision::Refused(refusal), Some(request)) if refusal.passes() => {
+                Answer::Waits(request, refusal)
+            }
+            (Decision::Refused(refusal), request) => {
+                let request = request.filter(|_| refusal.reason == RefusalReason::Mode);
+                Answer::Refused(refusal, request)
+            }
+            (Decision::Start, None) => {
+                Answer::Refused(Refusal::plain(RefusalReason::Excluded), None)
+            }
+        }
+    }
+
+    /// The request that starts a candidate, whatever holds it back; of a view that is
+    /// compacted copy by copy, the next one.
+    #[must_use]
+    pub fn would_send(&self, target: TargetRef<'_>) -> Option<Request> {
+        if let Some(start) = self.start(target.ix()) {
+            return Some(start.request.clone());
+        }
+        let (channel, _) = self.candidacy(target)?;
+        let brief = Brief::of(target);
+        let node = self.admission.addressee(target.node_ix(), &brief)?;
+        let ballot = Ballot {
+            snapshot: &self.snapshot,
+            channels: &self.channels,
+            placements: &self.placements,
+            orders: &self.conditions.history.orders,
+            now: self.made_at,
+            rate: None,
+        };
+        Some(choose::started(channel, &brief, node, ballot, &self.admission)?.request)
+    }
+
+    /// The channel for which a target may start: that takes it, or that it counts for while
+    /// its round is open or an order forces it.
+    #[must_use]
+    pub fn candidate_of(&self, target: TargetRef<'_>) -> Option<&Channel> {
+        let (channel, _) = self.candidacy(target)?;
+        self.channels.list.get(channel)
+    }
+
+    /// The same by the channel's place, with since when the target waits there.
+    pub(super) fn candidacy(&self, target: TargetRef<'_>) -> Option<(usize, Option<Moment>)> {
+        let since = self.placement(target.ix()).map(|(_, placement)| placement.since);
+        channel_of(&self.channels, &self.conditions, &self.placements, target).map(|at| (at, since))
+    }
+}
+
+impl Refusal {
+    /// Whether it passes by itself as other jobs end and facts are read again, so that an
+    /// order waits for that. Everything else wants an operator, or another hour.
+    fn passes(&self) -> bool {
+        match self.reason {
+            RefusalReason::ChannelLimit
+            | RefusalReason::NodeLimit
+            | RefusalReason::ClusterLimit => self.limit != Some(0.0),
+            RefusalReason::Budget
+            | RefusalReason::Ramp
+            | RefusalReason::OtherCopyRunning
+            | RefusalReason::Stale => true,
+            RefusalReason::Mode
+            | RefusalReason::Suspended
+            | RefusalReason::Journal
+            | RefusalReason::Window
+            | RefusalReason::WouldNotFitWindow
+            | RefusalReason::Headroom
+            | RefusalReason::UnknownDisk
+            | RefusalReason::Pressure
+            | RefusalReason::Maintenance
+            | RefusalReason::Resharding
+            | RefusalReason::Running
+            | RefusalReason::Building
+            | RefusalReason::CoolDown
+            | RefusalReason::Quarantined
+            | RefusalReason::Futile
+            | RefusalReason::Excluded
+            | RefusalReason::NoEvidence => false,
+        }
+    }
+}
+
+/// What was ordered, the oldest first; then views of which some copies were compacted and
+/// others not yet, and that no channel takes any more: they are gone on with.
+pub(super) fn first(
+    snapshot: &Snapshot,
+    channels: &Channels,
+    conditions: &Conditions,
+    placements: &Chunked<Placement>,
+) -> Vec<First> {
+    let history = &conditions.history;
+    let mut orders: Vec<_> = history.orders.iter().map(|(ix, ordered)| (ordered.at, *ix)).collect();
+    orders.sort_unstable();
+    let waits = |ix: &Ix| placements.get(ix.as_usize()).is_some_and(|it| it.channel().is_some());
+    let rounds = history.rounds.keys().copied();
+    let rounds = rounds.filter(|ix| !waits(ix) && !history.orders.contains_key(ix));
+    let all = orders.iter().map(|(_, ix)| *ix).chain(rounds);
+    let all = all.filter_map(|ix| snapshot.target(ix));
+    let placed = |target: TargetRef<'_>| {
+        let channel = channel_of(channels, conditions, placements, target)?;
+        Some(First { place: (target.node_ix(), channel), brief: Brief::of(target) })
+    };
+    all.filter_map(placed).collect()
+}
+
+/// The channel a target counts for: that takes it; else, where it may start all the same, the
+/// first of its kind that takes its names.
+fn channel_of(
+    channels: &Channels,
+    conditions: &Conditions,
+    placements: &Chunked<Placement>,
+    target: TargetRef<'_>,
+) -> Option<usize> {
+    let (history, ix) = (&conditions.history, target.ix());
+    let taken = placements.get(ix.as_usize()).and_then(|placement| placement.channel());
+    let forced = || history.orders.get(&ix).is_some_and(|ordered| ordered.force);
+    taken.or_else(|| {
+        if !forced() && !history.rounds.contains_key(&ix) {
+            return None;
+        }
+        let takes = |channel: &Channel| {
+            channel.kind == target.kind() && placement::may_take(channels, channel, target)
+        };
+        channels.list.iter().position(takes)
+    })
+}

@@ -1,0 +1,187 @@
+//! What an operator ordered, against thresholds, rests, limits and gates.
+
+use super::*;
+use crate::{
+    channel::Mode,
+    job::History,
+    memory::{Ordered, Rest},
+    settings::limits::Limits,
+};
+use world::{World, any_spec};
+
+const NOW: u64 = 2_000;
+
+/// A node with one database worth compacting, a better one, and one that no channel takes.
+fn three() -> (Draft, Vec<Ix>) {
+    let mut draft = Draft::new(5);
+    let ids = node_with(&mut draft, &[("good", 100, 40), ("best", 100, 5), ("lean", 100, 99)]);
+    for (ix, active) in ids.iter().zip([40, 5, 99]) {
+        draft.set_facts(*ix, facts(100 * MIB, active * MIB, NOW));
+    }
+    (draft, ids)
+}
+
+fn order(force: bool) -> Ordered {
+    Ordered { at: at(NOW - 9), until: at(NOW + 9), by: "ann".into(), force }
+}
+
+fn of(draft: &mut Draft, history: History, rules: Rules, change: impl Fn(&mut Channels)) -> Plan {
+    let mut channels = Channels::default();
+    for channel in &mut channels.list {
+        channel.min_changes = 0;
+    }
+    change(&mut channels);
+    let snapshot = draft.publish(at(NOW));
+    let mut queues = Queues::new(Arc::new(channels));
+    queues.follow(&snapshot, at(NOW));
+    let conditions = Conditions { history: Arc::new(history), ..Conditions::default() };
+    queues.publish(&snapshot, &conditions, &Arc::new(rules), at(NOW))
+}
+
+fn enforcing() -> Rules {
+    let limits = Limits { wait: std::time::Duration::ZERO, ..Limits::default() };
+    Rules { mode: Mode::Enforce, limits, ..(*rules()).clone() }
+}
+
+fn ordered(ix: Ix, force: bool) -> History {
+    History { orders: [(ix, order(force))].into(), ..History::default() }
+}
+
+#[test]
+fn what_was_ordered_comes_before_what_is_worth_more() {
+    let (mut draft, ids) = three();
+    let plan = of(&mut draft, History::default(), enforcing(), |_| {});
+    assert_eq!(names(&plan, &starts(&plan)), ["best"]);
+    let plan = of(&mut draft, ordered(ids[0], false), enforcing(), |_| {});
+    assert_eq!(names(&plan, &starts(&plan)), ["good"]);
+    assert_eq!(plan.starts[0].ordered, Some(order(false)));
+    let counted: u64 = plan.candidates.iter().map(|it| it.starts).sum();
+    let refused: u64 = plan.candidates.iter().flat_map(Counts::reasons).map(|it| it.1).sum();
+    assert_eq!((counted, refused), (1, 1), "it is one candidate, not two");
+}
+
+#[test]
+fn only_force_starts_what_no_channel_takes_or_what_rests() {
+    let (mut draft, ids) = three();
+    let answer = |plan: &Plan, ix: Ix| plan.answer(plan.snapshot.target(ix).unwrap());
+    let plan = of(&mut draft, ordered(ids[2], false), enforcing(), |_| {});
+    assert_eq!(answer(&plan, ids[2]), Answer::NotTaken);
+    assert_eq!(names(&plan, &starts(&plan)), ["best"]);
+    let plan = of(&mut draft, ordered(ids[2], true), enforcing(), |_| {});
+    assert_eq!(names(&plan, &starts(&plan)), ["lean"]);
+    assert!(matches!(answer(&plan, ids[2]), Answer::Starts(_)));
+    let channel = |plan: &Plan| {
+        let target = plan.snapshot.target(ids[2]).unwrap();
+        plan.candidate_of(target).map(|channel| channel.name.to_string())
+    };
+    assert_eq!(channel(&plan).as_deref(), Some("ratio_dbs"), "the first that takes its names");
+    let elsewhere = crate::pattern::Names::new(&["other"], &[]).unwrap();
+    let plan = of(&mut draft, ordered(ids[2], true), enforcing(), |channels| {
+        for channel in &mut channels.list {
+            channel.databases = elsewhere.clone();
+        }
+    });
+    assert_eq!(answer(&plan, ids[2]), Answer::NotTaken, "names are no threshold");
+
+    for rest in [
+        Rest::CoolDown { since: at(NOW - 5), until: at(NOW + 5) },
+        Rest::Quarantined { since: at(NOW - 5), failures: 5 },
+        Rest::Futile { since: at(NOW - 5), file_bytes: MIB },
+    ] {
+        let resting = |force| History { rests: [(ids[0], rest)].into(), ..ordered(ids[0], force) };
+        let plan = of(&mut draft, resting(false), enforcing(), |_| {});
+        assert!(matches!(answer(&plan, ids[0]), Answer::Refused(_, None)), "{rest:?}");
+        let plan = of(&mut draft, resting(true), enforcing(), |_| {});
+        assert!(matches!(answer(&plan, ids[0]), Answer::Starts(_)), "{rest:?}");
+    }
+}
+
+#[test]
+fn an_order_waits_for_limits_and_for_nothing_else() {
+    let (mut draft, ids) = three();
+    let answer = |plan: &Plan| plan.answer(plan.snapshot.target(ids[0]).unwrap());
+    let waiting = |plan: &Plan| match answer(plan) {
+        Answer::Waits(request, refusal) => {
+            assert!(request.path.ends_with("good.1/_compact"), "{request}");
+            Some(refusal.reason)
+        }
+        Answer::Starts(_) | Answer::Refused(..) | Answer::NotTaken => None,
+    };
+    let spent = History { spent: vec![(at(NOW - 1), 9 * MIB)], ..ordered(ids[0], true) };
+    let tight = Limits { bytes_per_hour: MIB, ..enforcing().limits };
+    let plan = of(&mut draft, spent, Rules { limits: tight, ..enforcing() }, |_| {});
+    assert_eq!(waiting(&plan), Some(RefusalReason::Budget));
+    let stale = Rules { fresh_for: std::time::Duration::ZERO, ..enforcing() };
+    draft.set_facts(ids[0], facts(100 * MIB, 40 * MIB, NOW - 50));
+    let plan = of(&mut draft, ordered(ids[0], true), stale, |_| {});
+    assert_eq!(waiting(&plan), Some(RefusalReason::Stale));
+    // A limit of none never passes.
+    let none = Rules { limits: Limits { per_node: 0, ..enforcing().limits }, ..enforcing() };
+    let plan = of(&mut draft, ordered(ids[0], true), none, |_| {});
+    assert!(
+        matches!(answer(&plan), Answer::Refused(it, None) if it.reason == RefusalReason::NodeLimit)
+    );
+    let trouble = Some((at(1), "full".to_owned()));
+    let unkept = History { journal_trouble: trouble, ..ordered(ids[0], true) };
+    let plan = of(&mut draft, unkept, enforcing(), |_| {});
+    assert!(
+        matches!(answer(&plan), Answer::Refused(it, None) if it.reason == RefusalReason::Journal)
+    );
+}
+
+#[test]
+fn where_only_advice_is_given_the_answer_is_what_would_be_sent() {
+    let (mut draft, ids) = three();
+    let mode = Refusal::plain(RefusalReason::Mode);
+    let said = |plan: &Plan, ix: Ix| {
+        let answer = plan.answer(plan.snapshot.target(ix).unwrap());
+        let Answer::Refused(refusal, request) = answer else { panic!("{answer:?}") };
+        (refusal, request.map(|it| it.to_string()))
+    };
+    let path = "POST /_node/couchdb@a/lean.1/_compact".to_owned();
+    let advising = Rules { mode: Mode::Advise, ..enforcing() };
+    let plan = of(&mut draft, ordered(ids[2], true), advising, |_| {});
+    assert_eq!(said(&plan, ids[2]), (mode, Some(path.clone())));
+    let plan = of(&mut draft, ordered(ids[2], true), enforcing(), |channels| {
+        for channel in &mut channels.list {
+            channel.mode = Mode::Advise;
+        }
+    });
+    assert_eq!(said(&plan, ids[2]), (mode, Some(path)), "a channel of its own mode");
+}
+
+proptest! {
+    #[test]
+    fn force_lifts_thresholds_and_rests_and_nothing_else(spec in any_spec(), which in 0..20_usize) {
+        let mut world = spec.build();
+        let all: Vec<Ix> = world.snapshot.targets().map(TargetRef::ix).collect();
+        let ix = all[which % all.len()];
+        let answer = |world: &mut World, force| {
+            let mut history = (*world.conditions.history).clone();
+            history.orders = [(ix, order(force))].into();
+            world.conditions.history = Arc::new(history);
+            let plan = world.plan(0);
+            plan.answer(plan.snapshot.target(ix).unwrap())
+        };
+        let (plain, forced) = (answer(&mut world, false), answer(&mut world, true));
+        prop_assert_ne!(&forced, &Answer::NotTaken, "names leave nothing out in these worlds");
+        let lifted = |reason| matches!(
+            reason,
+            RefusalReason::CoolDown
+                | RefusalReason::Quarantined
+                | RefusalReason::Futile
+                | RefusalReason::NoEvidence
+        );
+        match &plain {
+            Answer::NotTaken => {}
+            Answer::Refused(refusal, None) if lifted(refusal.reason) => {}
+            // What rests is past the gates that are asked after that.
+            Answer::Refused(..) | Answer::Starts(_) | Answer::Waits(..) => {
+                prop_assert_eq!(&plain, &forced);
+            }
+        }
+        if let Answer::Refused(refusal, _) = forced {
+            prop_assert!(!lifted(refusal.reason), "{:?}", refusal);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What an earlier process measured.
+
+use super::*;
+
+/// What one process left after a sweep.
+async fn left(cluster: Cluster) -> Vec<Block> {
+    let mut harness = Harness::after_one_sweep(cluster).await;
+    let snapshot = harness.sweep(1).await;
+    harness.shut_down().await;
+    let blocks = u32::try_from(snapshot.blocks()).unwrap();
+    (0..blocks).map(|number| snapshot.block(number).packed()).collect()
+}
+
+/// A source that never answers.
+#[derive(Debug)]
+struct Silent;
+
+impl Source for Silent {
+    fn read(&self, _: Stage) -> BoxStream<'static, Observation> {
+        stream::pending().boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_shows_at_once_with_its_age_and_nobody_is_ready_for_that() {
+    let blocks = left(Cluster::default()).await;
+    let mut harness = Harness::starting(Cluster::default(), blocks, Some(Arc::new(Silent)));
+    let snapshot = harness.snapshot_where(|snapshot| snapshot.version() > 0).await;
+    assert_eq!(shown(&snapshot).len(), 6);
+    let facts = snapshot.targets().map(|target| target.facts());
+    let ages: Vec<_> = facts.filter_map(|facts| facts.measured_at).map(|it| it.at).collect();
+    assert!(ages.len() > 4 && ages.iter().all(|at| *at <= Moment::from_unix(1_000)), "{ages:?}");
+    let mut nodes = snapshot.nodes().iter().skip(1);
+    assert!(nodes.all(|node| node.oldest_fact == Some(Moment::from_unix(7)) && node.member));
+    time::sleep(Duration::from_secs(3_600)).await;
+    let status = harness.handle.status.borrow().clone();
+    assert!(!status.ready && status.sweeps == 0);
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_sweep_ends_as_if_nothing_had_been_there() {
+    let mut before = Cluster { dbs: vec!["orders", "gone"], signature: 2, ..Cluster::default() };
+    before.files[0].push("shards/00000000-ffffffff/gone.1");
+    let mut blocks = left(before).await;
+    let mut fresh = Harness::after_one_sweep(Cluster::default()).await;
+    let snapshot = fresh.sweep(1).await;
+    let expected = shown(&snapshot);
+    fresh.shut_down().await;
+    for _ in 0..2 {
+        let mut harness = Harness::starting(Cluster::default(), blocks.clone(), None);
+        let snapshot = harness.sweep(1).await;
+        assert_eq!(shown(&snapshot), expected);
+        harness.shut_down().await;
+        // What cannot be read is unknown until it is measured again.
+        blocks.push(Block { number: 9, at: Moment::from_unix(7), bytes: vec![1, 2, 3] });
+        blocks[0].bytes.truncate(20);
+    }
+}
