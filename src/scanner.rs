@@ -202,6 +202,7 @@ impl Task {
         publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_sweep = Instant::now();
         let mut next_poll = Instant::now();
+        let mut listed = false;
         let mut dirty = false;
         loop {
             // Every arm is cancel-safe, and no arm's body awaits.
@@ -277,6 +278,11 @@ impl Task {
                         }
                     }
                     self.reread(&mut readings);
+                    // A fresh process starts nothing before it knows what runs, and on what.
+                    if !listed && readings.listed() {
+                        listed = true;
+                        next_poll = Instant::now();
+                    }
                 }
             }
         }
@@ -377,6 +383,12 @@ impl Task {
 }
 
 impl Readings {
+    /// Whether the sweep knows which files there are.
+    fn listed(&self) -> bool {
+        let stage = self.sweep.as_ref().map(|reading| &reading.stage);
+        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. } | Stage::Views { .. }))
+    }
+
     const fn slot(&self, slot: Slot) -> Option<&Reading> {
         match slot {
             Slot::Sweep => self.sweep.as_ref(),
