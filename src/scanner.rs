@@ -219,6 +219,7 @@ impl Task {
         let mut next_sweep = Instant::now();
         let mut go_on = Instant::now();
         let mut next_poll = Instant::now();
+        let mut listed = false;
         let mut dirty = false;
         loop {
             let waits = readings.asks_nodes() && self.tables.may_go_on();
@@ -303,6 +304,11 @@ impl Task {
                         }
                     }
                     self.reread(&mut readings);
+                    // A fresh process starts nothing before it knows what runs, and on what.
+                    if !listed && readings.listed() {
+                        listed = true;
+                        next_poll = Instant::now();
+                    }
                 }
             }
         }
@@ -419,6 +425,12 @@ impl Readings {
     /// Whether it asks the nodes, and waits for all of them.
     fn asks_nodes(&self) -> bool {
         self.sweep.as_ref().is_some_and(|sweep| matches!(sweep.stage, Stage::Nodes))
+    }
+
+    /// Whether the sweep knows which files there are.
+    fn listed(&self) -> bool {
+        let stage = self.sweep.as_ref().map(|reading| &reading.stage);
+        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. } | Stage::Views { .. }))
     }
 
     const fn slot(&self, slot: Slot) -> Option<&Reading> {
