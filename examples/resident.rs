@@ -196,6 +196,7 @@ fn memory(line: &str) -> Option<usize> {
 
 /// Opens the journal, on a thread of its own, and reads what an earlier run measured.
 async fn opened(
+    args: &Args,
     directory: &Path,
     tasks: &mut Tasks,
     stop: &CancellationToken,
@@ -209,7 +210,7 @@ async fn opened(
         task.run(stopped).await;
         "journal"
     });
-    let identity = Identity { nodes: [NODE.to_owned()].into(), ..Identity::default() };
+    let identity = Identity { nodes: args.nodes().collect(), ..Identity::default() };
     journal.claim(identity).await.map_err(std::io::Error::other)?;
     let blocks = journal.measured().await.map_err(std::io::Error::other)?;
     let bytes: usize = blocks.iter().map(|block| block.bytes.len()).sum();
@@ -252,7 +253,7 @@ async fn main() -> std::io::Result<()> {
     if let Some(directory) = &args.archive {
         // The archive says what it wrote and how long that took.
         tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();
-        let (journal, blocks) = opened(directory, &mut tasks, &stop).await?;
+        let (journal, blocks) = opened(&args, directory, &mut tasks, &stop).await?;
         before = blocks;
         let (status, snapshots) = (handle.status.clone(), handle.snapshots.clone());
         let (task, stopped) = (archive::Task::new(status, snapshots, journal), stop.clone());

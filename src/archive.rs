@@ -119,13 +119,16 @@ impl Task {
     /// The blocks from a place on, as many as are handed over at once: how each looks, and
     /// what of that is new.
     fn batch(&self, from: usize) -> (Vec<Known>, Measured) {
-        // Held for no longer than this: every fact that is read meanwhile lies beside its old
-        // one in memory.
-        let snapshot = Arc::clone(&self.snapshots.borrow());
-        let blocks = snapshot.blocks().min(BLOCKS);
         let (mut known, mut measured, mut bytes) = (Vec::new(), Measured::default(), 0);
-        while from + known.len() < blocks && known.len() < BATCH_BLOCKS && bytes < BATCH_BYTES {
-            let at = from + known.len();
+        while known.len() < BATCH_BLOCKS && bytes < BATCH_BYTES {
+            // Held for one block and no longer: every fact that is read meanwhile lies beside
+            // its old one in memory.
+            let snapshot = Arc::clone(&self.snapshots.borrow());
+            let (at, blocks) = (from + known.len(), snapshot.blocks().min(BLOCKS));
+            if at >= blocks {
+                measured.total = Some(u32::try_from(blocks).unwrap_or(u32::MAX));
+                break;
+            }
             let number = u32::try_from(at).unwrap_or(u32::MAX);
             let loose = snapshot.block(number);
             let now = Known { fingerprint: loose.fingerprint(), at: loose.at() };
@@ -142,8 +145,6 @@ impl Task {
             }
             known.push(now);
         }
-        let ended = from + known.len() >= blocks;
-        measured.total = ended.then(|| u32::try_from(blocks).unwrap_or(u32::MAX));
         (known, measured)
     }
 }

@@ -65,7 +65,7 @@ const REST: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(15);
 
 /// How long the first sweep waits for what an earlier process measured.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECALL: Duration = Duration::from_secs(10);
 
 /// What the scanner goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,7 +194,7 @@ impl Task {
         measured: impl Future<Output = Vec<Block>>,
         stop: CancellationToken,
     ) {
-        let blocks = stop.run_until_cancelled(time::timeout(PATIENCE, measured)).await;
+        let blocks = stop.run_until_cancelled(time::timeout(RECALL, measured)).await;
         if let Some(Ok(blocks)) = blocks
             && !blocks.is_empty()
         {
@@ -219,6 +219,7 @@ impl Task {
         let mut next_sweep = Instant::now();
         let mut go_on = Instant::now();
         let mut next_poll = Instant::now();
+        let mut listed = false;
         let mut dirty = false;
         loop {
             let waits = readings.asks_nodes() && self.tables.may_go_on();
@@ -303,6 +304,11 @@ impl Task {
                         }
                     }
                     self.reread(&mut readings);
+                    // A fresh process starts nothing before it knows what runs, and on what.
+                    if !listed && readings.listed() {
+                        listed = true;
+                        next_poll = Instant::now();
+                    }
                 }
             }
         }
@@ -419,6 +425,12 @@ impl Readings {
     /// Whether it asks the nodes, and waits for all of them.
     fn asks_nodes(&self) -> bool {
         self.sweep.as_ref().is_some_and(|sweep| matches!(sweep.stage, Stage::Nodes))
+    }
+
+    /// Whether the sweep knows which files there are.
+    fn listed(&self) -> bool {
+        let stage = self.sweep.as_ref().map(|reading| &reading.stage);
+        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. } | Stage::Views { .. }))
     }
 
     const fn slot(&self, slot: Slot) -> Option<&Reading> {

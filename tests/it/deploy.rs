@@ -8,6 +8,9 @@ use crate::monitoring::tools::{self, SYSTEMD_ANALYZE};
 use std::{env, fs, path::Path, process::Command};
 use yaml_serde::{Deserializer, Value};
 
+/// A configuration where none is shipped.
+const ANY: &str = "couchdb: {urls: [http://couch-a:5984], username: admin}\n";
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -34,9 +37,10 @@ fn texts(list: &Value) -> Vec<String> {
 /// Holds arguments of `recliner serve`, and the configuration they name, against recliner
 /// itself. What systemd or Kubernetes would put in for a variable is put in here.
 fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let file = folder.path().join("recliner.yml");
-    fs::write(&file, configuration.unwrap_or("couchdb: {urls: [http://couch-a:5984]}\n")).unwrap();
+    let configuration = configuration.unwrap_or(ANY);
+    fs::write(&file, configuration).expect("it can be written to");
     let (serve, arguments) = arguments.split_first().expect("there are arguments");
     assert_eq!(serve, "serve", "{whose}");
     let mut names_file = false;
@@ -54,7 +58,7 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
     let given: Vec<String> = given.collect();
     assert!(names_file, "{whose} names a configuration");
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    let output = command.env_clear().arg("check-config").args(given).output().unwrap();
+    let output = command.env_clear().arg("check-config").args(given).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{whose}: {said}");
 }
@@ -169,7 +173,7 @@ async fn systemd_reads_the_unit_and_finds_it_hardened() {
     if !tools::installed(&[SYSTEMD_ANALYZE]) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("recliner.service");
     let built = unit.replace("/usr/local/bin/recliner", env!("CARGO_BIN_EXE_recliner"));
     fs::write(&path, built).unwrap();

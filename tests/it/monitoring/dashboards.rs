@@ -267,7 +267,10 @@ fn every_board_has_the_variables_and_none_offers_the_pseudo_node() {
             };
             need(series.is_some() && has(label), format!("${name}: {query} names what is not"));
             // The pseudo node neither answers nor fails to.
-            need(name != "node" || selector.name == "recliner_node_up", format!("{query}"));
+            need(
+                name != "node" || selector.name == "recliner_node_up",
+                format!("{query} lists others too"),
+            );
         }
     }
 }
@@ -381,4 +384,18 @@ fn every_query_names_what_there_is_and_counts_it_once() {
             need(there.contains(label.as_str()), format!("{label} is no label there"));
         }
     }
+}
+
+#[test]
+fn the_example_provisioning_asks_a_prometheus_and_reads_files() {
+    let read = |kind: &str| -> yaml_serde::Value {
+        let path = format!("deploy/grafana/provisioning/{kind}/recliner.yaml");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        yaml_serde::from_str(&fs::read_to_string(file).expect("it is there")).expect("it is YAML")
+    };
+    let (sources, providers) = (read("datasources"), read("dashboards"));
+    assert_eq!((&sources["apiVersion"], &providers["apiVersion"]), (&1.into(), &1.into()));
+    assert_eq!(sources["datasources"][0]["type"], "prometheus");
+    assert_eq!(providers["providers"][0]["type"], "file");
+    assert!(providers["providers"][0]["options"]["path"].is_string());
 }
