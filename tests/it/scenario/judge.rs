@@ -208,9 +208,11 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
             }
         }
         let all = counts.starts + counts.reasons().map(|(_, count)| count).sum::<u64>();
-        let gone_on_with = plan.conditions.history.rounds.len() as u64;
+        // Views in a round, and what was ordered, are candidates that need not wait.
+        let history = &plan.conditions.history;
+        let beside = (history.rounds.len() + history.orders.len()) as u64;
         let waiting = queue.waiting.len() as u64;
-        if !(waiting..=waiting + gone_on_with).contains(&all) {
+        if !(waiting..=waiting + beside).contains(&all) {
             broken.push(format!("{all} are counted where {waiting} wait: {counts:?}"));
         }
     }
