@@ -175,7 +175,9 @@ async fn kept(dir: &Path) -> Option<Kept> {
             | What::Quarantined { .. }
             | What::Released { .. }
             | What::TakenOver(_)
-            | What::Restored(_) => continue,
+            | What::Restored(_)
+            | What::Ordered { .. }
+            | What::Lapsed { .. } => continue,
         };
         kept.told.entry((key.0.to_string(), key.1)).or_default().push(start);
     }

@@ -41,6 +41,7 @@ fn intent(at: u64, node: &str, shard: &str) -> Intent {
         shard: Some(shard.into()),
         design: None,
         channel: "nightly".into(),
+        ordered_by: None,
         at: START.plus(seconds(at)),
         file_bytes: Some(400 * MB),
         active_bytes: Some(100 * MB),
@@ -65,6 +66,7 @@ fn ended(intent: &Intent, ending: Ending) -> Change {
         after_bytes: None,
         predicted_bytes: None,
         ending,
+        ordered_by: None,
         why: None,
     };
     Change::Ended { outcome, closes: Some(intent.key()) }
