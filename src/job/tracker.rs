@@ -338,10 +338,11 @@ impl Tracked {
         };
     }
 
-    /// Its target, where that is still the one it was.
+    /// Its target, where that is still the one it was. One that was shown before the tables
+    /// knew its file has no id yet.
     fn alive<'a>(&self, tables: &'a Snapshot) -> Option<TargetRef<'a>> {
         let target = tables.target(self.target?)?;
-        (Some(target.id()) == self.id).then_some(target)
+        self.id.as_ref().is_none_or(|id| target.id() == *id).then_some(target)
     }
 
     /// Whether its file was read since and shows that a compaction ended.

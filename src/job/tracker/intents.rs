@@ -221,6 +221,9 @@ impl Tracker {
                 measured: false,
                 peak: 0,
             });
+            // A node may have shown it before the tables knew its file.
+            job.target = ix.or(job.target);
+            job.id = Some(intent.target.clone());
             job.intent = Some(intent.key());
             job.channel = Some(intent.channel.as_str().into());
             job.since = intent.at;

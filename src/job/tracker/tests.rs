@@ -383,6 +383,23 @@ fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_cat
 }
 
 #[test]
+fn what_was_shown_before_its_file_was_known_is_judged_like_the_rest() {
+    for target in [true, false] {
+        let mut line = Line::new();
+        line.tracker.adopt([line.intent(0)], at(10));
+        let target = target.then_some(line.dbs[0]);
+        let tasks = Some(vec![Task::new(line.nodes[0], target, shown(5, 200))]);
+        line.running.nodes.insert(line.nodes[0], Polled { asked_at: at(15), tasks });
+        let rules = Rules { headroom_factor: 2.0, channel_of: &|_| None };
+        line.tracker.polled(&line.running, &Snapshot::default(), &rules, at(15));
+        assert_eq!(line.poll(20, IDLE).reread, BTreeSet::from([line.dbs[0]]));
+        let step = line.read(line.dbs[0], facts(20, 110, 100, 50, 50));
+        assert_eq!(ends(&step)[0].0, Ending::Freed);
+        assert_eq!(line.jobs(), []);
+    }
+}
+
+#[test]
 fn an_intent_whose_target_never_comes_back_is_lost() {
     let mut line = Line::new();
     let intent = Intent { shard: Some("shards/x/gone.1".into()), ..line.intent(0) };
