@@ -1,20 +1,22 @@
 //! The scanner's state: applies observations to the tables and says what to read next.
 //!
-//! No I/O; `now` comes with each observation. The task beside it does the reading. Sweeps go through fixed stages, each built from what the one before found.
+//! No I/O; `now` comes with each observation. The task beside it does the reading. Sweeps
+//! go through fixed stages, each built from what the one before found.
 
 mod listing;
 mod rounds;
 mod tasks;
 mod views;
+mod wanted;
 
 use super::{Settings, Status, status::Progress};
 use crate::{
     clock::Moment,
     facts::Facts,
-    inventory::{Databases, Lane, MapRead, Members, NodeSeen, Observation, Stage, Unread},
+    inventory::{MapRead, Members, NodeSeen, Observation, Stage, Unread},
     job,
-    snapshot::{Block, DbIx, DbName, Draft, Ix, NodeIx, Snapshot},
-    target::{Kind, State as TargetState},
+    snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot},
+    target::Kind,
 };
 use listing::Listing;
 use rounds::Rounds;
@@ -366,79 +368,6 @@ impl Tables {
                 }
             }
         }
-    }
-
-    /// The nodes of this process's share that answered and were not read yet: the next round.
-    fn nodes_to_read(&mut self, settings: &Settings) -> Vec<String> {
-        let mut round = BTreeSet::new();
-        let mut names = Vec::new();
-        for (at, node) in self.draft.now().nodes().iter().enumerate().skip(1) {
-            let Some(at) = NodeIx::from_usize(at).filter(|at| self.rounds.is_next(*at)) else {
-                continue;
-            };
-            if node.member && node.up == Some(true) && settings.nodes.has(&node.name) {
-                round.insert(at);
-                names.push(node.name.to_string());
-            }
-        }
-        self.rounds.begin(round);
-        names
-    }
-
-    /// What to read on each node.
-    fn lanes(&self) -> Vec<Lane> {
-        let snapshot = self.draft.now();
-        let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
-        for target in snapshot.targets().filter(|target| target.kind() == Kind::Db) {
-            if !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable) {
-                lanes.entry(target.node_ix()).or_default().push(target.ix());
-            }
-        }
-        lanes
-            .into_iter()
-            .filter_map(|(at, targets)| {
-                let node = snapshot.node(at)?;
-                let read = node.up == Some(true) && self.rounds.has(at);
-                read.then(|| Lane::of(&node.name, targets, snapshot))
-            })
-            .collect()
-    }
-
-    /// The wanted databases of the map, with the places of their copies.
-    pub(super) fn clustered_dbs(&self, wanted: impl Fn(DbIx) -> bool) -> Databases {
-        let mut dbs = Databases::default();
-        for copies in self.copies(wanted).chunk_by(|(one, _), (other, _)| one == other) {
-            dbs.push(copies.iter().map(|(_, ix)| *ix));
-        }
-        dbs
-    }
-
-    /// The databases whose views a sweep reads: all but those known to have none, of which
-    /// no copy changed since their design documents were read.
-    fn dbs_to_read(&mut self) -> Databases {
-        let mut dbs = Databases::default();
-        for copies in self.copies(|_| true).chunk_by(|(one, _), (other, _)| one == other) {
-            let copies = copies.iter().map(|(_, ix)| *ix);
-            if self.views.due(self.draft.now(), copies.clone()) {
-                dbs.push(copies);
-            }
-        }
-        dbs
-    }
-
-    /// The copies of the wanted databases that are where the map has them, database by
-    /// database.
-    fn copies(&self, wanted: impl Fn(DbIx) -> bool) -> Vec<(DbIx, Ix)> {
-        let snapshot = self.draft.now();
-        let mut copies: Vec<(DbIx, Ix)> = snapshot
-            .targets()
-            .filter(|target| target.kind() == Kind::Db && target.range().is_some())
-            .filter(|target| target.map().copies > 0 && target.state() == TargetState::Ok)
-            .filter(|target| wanted(target.db()))
-            .map(|target| (target.db(), target.ix()))
-            .collect();
-        copies.sort_unstable();
-        copies
     }
 
     /// Whether the servers remove stale index files by themselves after a design document

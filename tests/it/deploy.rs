@@ -9,7 +9,8 @@ use std::{env, fs, path::Path, process::Command};
 use yaml_serde::{Deserializer, Value};
 
 /// A configuration where none is shipped.
-const ANY: &str = "couchdb: {urls: [http://couch-a:5984], username: admin}\n";
+const ANY: &str =
+    "couchdb: {urls: [http://couch-a:5984], username: admin, password_file: password}\n";
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -41,6 +42,7 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
     let file = folder.path().join("recliner.yml");
     let configuration = configuration.unwrap_or(ANY);
     fs::write(&file, configuration).expect("it can be written to");
+    fs::write(folder.path().join("password"), "secret").expect("it can be written to");
     let (serve, arguments) = arguments.split_first().expect("there are arguments");
     assert_eq!(serve, "serve", "{whose}");
     let mut names_file = false;
