@@ -24,13 +24,18 @@ pub(super) async fn healthy() -> &'static str {
 
 /// One pass over the nodes that answer has ended.
 pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answer {
+    unready(&state).unwrap_or_else(|| (StatusCode::OK, "recliner is ready\n".into()))
+}
+
+/// The answer of whoever needs such a pass, as long as none has ended.
+pub(super) fn unready(state: &State) -> Option<Answer> {
     let status = Arc::clone(&state.status.borrow());
     if status.is_ready(state.plan.borrow().snapshot.version()) {
-        return (StatusCode::OK, "recliner is ready\n".into());
+        return None;
     }
     let why = status.problem.clone().or_else(|| status.last_error.clone());
     let why = why.map_or_else(String::new, |why| format!(": {why}"));
-    (StatusCode::SERVICE_UNAVAILABLE, format!("the first sweep has not ended{why}\n"))
+    Some((StatusCode::SERVICE_UNAVAILABLE, format!("the first sweep has not ended{why}\n")))
 }
 
 /// Reads the configuration again; a bad one leaves the old one in force.

@@ -4,11 +4,10 @@
 //! to be scraped at its own address. Only addresses whose server said the node's name are
 //! listed: of any other, Prometheus would take one node's numbers for another's.
 
-use super::State;
+use super::{State, probes};
 use crate::{couch::Address, snapshot::Node};
 use axum::{
     Json, extract,
-    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
@@ -20,11 +19,10 @@ const METRICS: &str = "/_node/_local/_prometheus";
 /// Every member of the cluster whose own address is known, in the service discovery's shape;
 /// before the first sweep an error, at which Prometheus keeps the list it has.
 pub(super) async fn discovery(extract::State(state): extract::State<State>) -> Response {
-    let snapshot = Arc::clone(&state.plan.borrow().snapshot);
-    if !state.status.borrow().is_ready(snapshot.version()) {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the first sweep has not ended\n")
-            .into_response();
+    if let Some(answer) = probes::unready(&state) {
+        return answer.into_response();
     }
+    let snapshot = Arc::clone(&state.plan.borrow().snapshot);
     let groups: Vec<Value> = snapshot
         .nodes()
         .iter()
