@@ -9,6 +9,8 @@ mod enforcer;
 mod faults;
 mod house;
 mod live;
+#[path = "../luck/mod.rs"]
+mod luck;
 mod monitoring;
 mod scenario;
 mod support;

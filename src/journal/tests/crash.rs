@@ -1,22 +1,14 @@
+#[path = "../../../tests/luck/mod.rs"]
+mod luck;
+
 use super::{
     super::store::{Batch, Store},
     disk::Disk,
     *,
 };
+use luck::luck;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-
-/// Numbers without end, the same each time for the same seed (splitmix64).
-fn luck(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-}
 
 fn batch(numbers: std::ops::Range<u64>) -> Batch {
     let changes = numbers.clone().map(|number| Change::Intended(intent(number)));

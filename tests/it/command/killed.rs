@@ -2,6 +2,7 @@
 //! anew: judged from the wire, from the cluster's truth, and from what its journal holds.
 
 use super::{NODES, PASSWORD, PATIENCE, Site};
+use crate::luck::luck;
 use recliner::{
     clock::{Clock, Moment},
     journal::{Directory, EventsQuery, HistoryQuery, Settings, Task, What},
@@ -61,18 +62,6 @@ channels: [{{name: ratio_dbs, kind: db, priority: ratio, min_priority: 2.0, conc
 smoosh: {{mode: takeover, takeover: [ratio_dbs]}}
 "
     )
-}
-
-/// Numbers without end, the same each time for the same seed (splitmix64).
-fn luck(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed;
-    move || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
 }
 
 /// What all lives logged: shown where the test fails.
