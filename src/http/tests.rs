@@ -156,6 +156,7 @@ impl Surface {
             about: Arc::new(about),
             config: config_rx,
             takeovers: watch::channel(Arc::default()).1,
+            builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
             journal: None,
             orders: orders_tx,
