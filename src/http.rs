@@ -23,9 +23,7 @@ pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{
-    follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers, warmer::Builds,
-};
+use crate::{follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers, warmer::Builds};
 use axum::{
     Extension, Router,
     http::StatusCode,

@@ -26,18 +26,13 @@ use crate::{
     clock::{Clock, Moment},
     journal::{Journal, What},
     plan::Plan,
-    scanner,
-    settings,
+    scanner, settings,
     snapshot::{Ix, NodeIx},
 };
 use choose::Present;
 use look::Seen;
 use memory::Memory;
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -189,9 +184,10 @@ impl Task {
             .collect();
         self.turn = self.turn.wrapping_add(1);
         let luck = self.inputs.luck.wrapping_add(self.turn);
-        let present = Present { plan: &plan, settings: warmer, thresholds: &thresholds, luck, now };
-        let mut chosen = choose::choose(&self.seen, &self.memory, present);
         let acting = warmer.enabled && settings.mode == Mode::Enforce;
+        let thresholds = &thresholds;
+        let present = Present { plan: &plan, settings: warmer, thresholds, acting, luck, now };
+        let mut chosen = choose::choose(&self.seen, &self.memory, present);
         let mut reread = step.reread;
         if acting {
             self.ask_thresholds(&plan, now);
@@ -298,6 +294,3 @@ fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -44,11 +44,15 @@ pub fn served(language: &str, languages: &[String]) -> bool {
 /// A document without views has none, though `_info` invents one for it.
 #[must_use]
 pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
-    let mut groups: BTreeMap<(String, String), Vec<(String, Option<String>)>> = BTreeMap::new();
+    type Sharing = Vec<(String, Option<String>)>;
+    let mut groups: BTreeMap<(String, String), Sharing> = BTreeMap::new();
     for design in designs.into_iter().filter(|design| design.has_views) {
         let language = design.language.unwrap_or_else(|| "javascript".to_owned());
         if served(&language, languages) {
-            groups.entry((language, design.definition)).or_default().push((design.id, design.query));
+            groups
+                .entry((language, design.definition))
+                .or_default()
+                .push((design.id, design.query));
         }
     }
     groups

@@ -14,8 +14,8 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
     sync::Arc,
-    hash::{BuildHasher as _, Hash as _, Hasher as _},
     time::Duration,
 };
 
@@ -125,6 +125,8 @@ pub(super) struct Present<'a> {
     /// Percent of a disk from which CouchDB's disk monitor stops builds, by node; absent where
     /// it is off.
     pub(super) thresholds: &'a BTreeMap<NodeIx, f64>,
+    /// Whether what is chosen is built, rather than named: then it is measured anew first.
+    pub(super) acting: bool,
     /// Decides the order, as random as it is.
     pub(super) luck: u64,
     pub(super) now: Moment,
@@ -152,9 +154,9 @@ pub(super) fn choose(all: &[Seen], memory: &Memory, present: Present<'_>) -> Cho
     for seen in all.iter().filter(|seen| out(seen).is_some() && !work.contains_key(&seen.ix)) {
         channels.take_all(seen);
     }
-    let mut order: Vec<usize> = (0..all.len()).filter(|at| {
-        all.get(*at).is_some_and(|seen| seen.pending > 0 || out(seen).is_some())
-    }).collect();
+    let mut order: Vec<usize> = (0..all.len())
+        .filter(|at| all.get(*at).is_some_and(|seen| seen.pending > 0 || out(seen).is_some()))
+        .collect();
     order.sort_by_cached_key(|at| shuffled(present.luck, *at));
     let mut chosen = Chosen::default();
     for at in order {
@@ -181,7 +183,7 @@ pub(super) fn choose(all: &[Seen], memory: &Memory, present: Present<'_>) -> Cho
                         }
                         Some(free) => {
                             channels.take_all(seen);
-                            if seen.measured_at.age(present.now) > FRESH {
+                            if present.acting && seen.measured_at.age(present.now) > FRESH {
                                 let asked = entry
                                     .is_some_and(|it| it.is_asked(seen.measured_at, present.now));
                                 if !asked {
@@ -275,9 +277,7 @@ fn is_nearly_full(node: NodeIx, present: Present<'_>) -> bool {
 
 /// The same order for the same luck, and another for another.
 fn shuffled(luck: u64, at: usize) -> u64 {
-    let mut hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::new().build_hasher();
-    (luck, at).hash(&mut hasher);
-    hasher.finish()
+    BuildHasherDefault::<DefaultHasher>::new().hash_one((luck, at))
 }
 
 #[cfg(test)]

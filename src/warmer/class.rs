@@ -158,8 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_more_than_a_node_holds_goes_alone() {
-        let settings =
-            Warmer { batch_channels: 1, incremental_channels: 0, ..Warmer::default() };
+        let settings = Warmer { batch_channels: 1, incremental_channels: 0, ..Warmer::default() };
         let mut channels = Channels::default();
         assert_eq!(channels.class(&seen(9), None, &settings, NOW), Some(Class::Batch));
         channels.take_all(&seen(9));

@@ -98,10 +98,7 @@ impl Database {
     }
 }
 
-fn seen(
-    view: TargetRef<'_>,
-    databases: &HashMap<DbIx, (Database, DefaultHasher)>,
-) -> Option<Seen> {
+fn seen(view: TargetRef<'_>, databases: &HashMap<DbIx, (Database, DefaultHasher)>) -> Option<Seen> {
     let facts = view.facts();
     let attributes = view.view()?;
     Some(Seen {

@@ -204,7 +204,8 @@ impl Memory {
             (entry.lag, entry.stalled_since, entry.rests_until) = (None, None, None);
             entry.failures = 0;
         } else {
-            let lag = entry.lag.get_or_insert(Lag { since: seen.measured_at, indexed: seen.indexed });
+            let lag =
+                entry.lag.get_or_insert(Lag { since: seen.measured_at, indexed: seen.indexed });
             if work.is_some() || seen.indexed > lag.indexed {
                 *lag = Lag { since: now, indexed: seen.indexed };
             }

@@ -80,6 +80,7 @@ impl World {
             plan: &self.plan,
             settings: &self.settings,
             thresholds: &BTreeMap::from([(self.nodes[0], 80.0)]),
+            acting: true,
             luck: 1,
             now: NOW,
         };

@@ -1,5 +1,9 @@
 use super::*;
-use crate::{job::{JobKey, Phase, Work}, memory::Owner, target::Kind};
+use crate::{
+    job::{JobKey, Phase, Work},
+    memory::Owner,
+    target::Kind,
+};
 use std::sync::Arc;
 
 const GRACE: u64 = 120;
