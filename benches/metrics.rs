@@ -86,6 +86,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         config: config_rx,
         counts: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
+        builds: watch::channel(Arc::default()).1,
         registry,
         orders: mpsc::channel(1).0,
         allow: Allow::default(),

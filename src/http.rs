@@ -6,6 +6,7 @@
 
 mod admin;
 mod api;
+mod builds;
 mod guard;
 mod jobs;
 mod metrics;
@@ -22,7 +23,7 @@ pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers};
+use crate::{follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers, warmer::Builds};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -97,6 +98,8 @@ pub struct State {
     pub config: watch::Receiver<Arc<ConfigStatus>>,
     /// How smoosh stands.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
+    /// Which view indexes lag, and what is done about it.
+    pub builds: watch::Receiver<Arc<Builds>>,
     /// Counters and histograms of what happened.
     pub registry: prometheus::Registry,
     /// What is remembered, where anything is.

@@ -56,7 +56,7 @@
 //!  service
 //!  sim
 //!  http
-//!  report    config       enforcer
+//!  report    config       enforcer    warmer
 //!  planner   follower     archive
 //!  scanner   smoosh
 //!  plan
@@ -150,4 +150,5 @@ pub mod snapshot;
 pub mod takeover;
 pub mod target;
 pub mod version;
+pub mod warmer;
 pub mod window;

@@ -144,6 +144,8 @@ impl Service {
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
         watch.enforce(&mut tasks);
         watch.archive(journal.clone(), &mut tasks);
+        let luck = u64::from(std::process::id()) ^ clock.now().unix();
+        let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
@@ -154,6 +156,7 @@ impl Service {
             about: Arc::new(about),
             config: config_rx,
             takeovers: takeover.takeovers,
+            builds: warmer.builds,
             registry,
             journal: Some(journal),
             orders: orders_tx,

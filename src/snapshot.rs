@@ -26,7 +26,7 @@ pub use node::{Node, NodeIx, SmooshChannel, SmooshSeen, WaitingPriority};
 pub use target_ref::TargetRef;
 pub use top::Top;
 pub use totals::{Sum, Sums, Totals};
-pub use view::View;
+pub use view::{Query, View};
 
 pub(crate) use chunked::Chunked;
 

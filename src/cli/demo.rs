@@ -35,6 +35,7 @@ smoosh:
     - upgrade_dbs
     - upgrade_views
 couchdb: {cold_reads_per_second: off}
+warmer: {enabled: true, grace: 30s}
 headroom:
   volumes:
     - nodes: [couchdb@sim-1.local]

@@ -170,6 +170,16 @@ pub enum Route<'a> {
         /// The database.
         db: &'a str,
     },
+    /// `/{db}/_design/{name}/_view/{view}?limit=0&update=lazy`: builds every copy of a view
+    /// index that is behind, and does not wait for it.
+    BuildView {
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+        /// One of its views: all of them share the index.
+        view: &'a str,
+    },
     /// PUT `/_node/{node}/_config/{section}/{key}`: sets a value until the node restarts.
     SetConfig {
         /// The node.
@@ -221,7 +231,7 @@ pub enum Unaddressable {
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 30] = [
+    pub const LABELS: [&'static str; 31] = [
         "welcome",
         "node_welcome",
         "up",
@@ -250,6 +260,7 @@ impl<'a> Route<'a> {
         "node_compact_view",
         "compact_view",
         "view_cleanup",
+        "build_view",
         "set_config",
         "reset_config",
     ];
@@ -286,6 +297,7 @@ impl<'a> Route<'a> {
             Self::NodeCompactView { .. } => "node_compact_view",
             Self::CompactView { .. } => "compact_view",
             Self::ViewCleanup { .. } => "view_cleanup",
+            Self::BuildView { .. } => "build_view",
             Self::SetConfig { .. } => "set_config",
             Self::ResetConfig { .. } => "reset_config",
         }
@@ -321,7 +333,7 @@ impl<'a> Route<'a> {
         Some((name, HeaderValue::from_static("false")))
     }
 
-    /// Whether it starts work, rather than reads.
+    /// Whether it is sent to compact or to clean up.
     #[must_use]
     pub const fn starts_work(&self) -> bool {
         matches!(
@@ -368,7 +380,8 @@ impl<'a> Route<'a> {
             | Self::SmooshStatus
             | Self::ReshardJobs
             | Self::CompactView { .. }
-            | Self::ViewCleanup { .. } => None,
+            | Self::ViewCleanup { .. }
+            | Self::BuildView { .. } => None,
         }
     }
 
@@ -419,6 +432,10 @@ impl<'a> Route<'a> {
             }
             Self::CompactView { db, ddoc } => Path::db(db)?.fixed("/_compact").design_name(ddoc),
             Self::ViewCleanup { db } => Ok(Path::db(db)?.fixed("/_view_cleanup")),
+            Self::BuildView { db, ddoc, view } => {
+                let path = Path::db(db)?.design(ddoc)?.fixed("/_view").and(view)?;
+                Ok(path.fixed("?limit=0&update=lazy"))
+            }
             Self::SetConfig { node, section, key, .. }
             | Self::ResetConfig { node, section, key } => {
                 Path::node(node)?.fixed("/_config").and(section)?.and(key)

@@ -18,7 +18,9 @@ pub use cluster::{
     Versions, Welcome,
 };
 pub(crate) use design::DesignRows;
-pub use design::{DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo};
+pub use design::{
+    Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
+};
 pub(crate) use map::MapRows;
 pub use map::{Change, DbsDoc};
 pub use names::Names;

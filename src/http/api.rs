@@ -274,12 +274,14 @@ pub(super) async fn plan(
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
+    let builds = Arc::clone(&state.builds.borrow());
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
         query.check(plan).map_err(Refused::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
-        let planned = Planned::of(plan, Wanted { node, channel, offset, limit });
-        Ok(json!(planned))
+        let mut planned = json!(Planned::of(plan, Wanted { node, channel, offset, limit }));
+        planned["builds"] = super::builds::shown(&builds);
+        Ok(planned)
     })
     .await
 }

@@ -1,5 +1,6 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
+mod builds;
 mod disks;
 mod jobs;
 mod journal;
@@ -66,6 +67,7 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     let now = &plan.conditions;
     pressures::write(&mut writer, &now.pressures, &plan.snapshot);
     takeovers::write(&mut writer, &state.takeovers.borrow());
+    builds::write(&mut writer, &state.builds.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);

@@ -96,6 +96,7 @@ fn snapshot() -> Arc<Snapshot> {
             language: "javascript".into(),
             collators: ["153.120".into()].into(),
             exact_range: true,
+            built_by: None,
         };
         let ix = draft.add_view(db, view);
         draft.set_map(db, DbMap { copies: 3, ranges: 1 }, &[ix]);
@@ -155,6 +156,7 @@ impl Surface {
             about: Arc::new(about),
             config: config_rx,
             takeovers: watch::channel(Arc::default()).1,
+            builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
             journal: None,
             orders: orders_tx,

@@ -1,5 +1,6 @@
 //! Design documents: which have a view index, and which share one.
 
+use crate::snapshot::Query;
 use std::collections::BTreeMap;
 
 /// What of a design document decides about its index.
@@ -11,6 +12,8 @@ pub struct Design {
     pub language: Option<String>,
     /// Whether it defines any view.
     pub has_views: bool,
+    /// A view to query so that its index is built; none where only readers' queries shall.
+    pub query: Option<String>,
     /// Everything that goes into the index's signature, as one text: equal texts share an
     /// index. (`couch_mrview_util:ddoc_to_mrst/2` hashes views, language, options and lib.)
     pub definition: String,
@@ -23,6 +26,8 @@ pub struct DesignGroup {
     pub ids: Vec<String>,
     /// Their language.
     pub language: String,
+    /// What to query so that their index is built: of the first whose document allows it.
+    pub built_by: Option<Query>,
     /// What they define.
     pub definition: String,
 }
@@ -39,18 +44,27 @@ pub fn served(language: &str, languages: &[String]) -> bool {
 /// A document without views has none, though `_info` invents one for it.
 #[must_use]
 pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
-    let mut groups: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    type Sharing = Vec<(String, Option<String>)>;
+    let mut groups: BTreeMap<(String, String), Sharing> = BTreeMap::new();
     for design in designs.into_iter().filter(|design| design.has_views) {
         let language = design.language.unwrap_or_else(|| "javascript".to_owned());
         if served(&language, languages) {
-            groups.entry((language, design.definition)).or_default().push(design.id);
+            groups
+                .entry((language, design.definition))
+                .or_default()
+                .push((design.id, design.query));
         }
     }
     groups
         .into_iter()
-        .map(|((language, definition), mut ids)| {
-            ids.sort_unstable();
-            DesignGroup { ids, language, definition }
+        .map(|((language, definition), mut designs)| {
+            designs.sort_unstable();
+            let query = |(id, view): &(String, Option<String>)| {
+                Some(Query { design: id.as_str().into(), view: view.as_deref()?.into() })
+            };
+            let built_by = designs.iter().find_map(query);
+            let ids = designs.into_iter().map(|(id, _)| id).collect();
+            DesignGroup { ids, language, built_by, definition }
         })
         .collect()
 }
@@ -64,6 +78,7 @@ mod tests {
             id: id.into(),
             language: language.map(Into::into),
             has_views: !definition.is_empty(),
+            query: (id != "_design/a").then(|| "v".into()),
             definition: definition.into(),
         }
     }
@@ -84,5 +99,8 @@ mod tests {
         );
         let ids: Vec<_> = found.iter().map(|group| group.ids.join(" ")).collect();
         assert_eq!(ids, ["_design/a _design/b", "_design/c", "_design/mango"]);
+        // The first of the two does without being built by itself.
+        let built_by = Query { design: "_design/b".into(), view: "v".into() };
+        assert_eq!(found[0].built_by, Some(built_by));
     }
 }

@@ -4,7 +4,7 @@ use super::{MapEntry, Reshard};
 use crate::{
     couch::{Address, wire::Names},
     facts::Facts,
-    snapshot::{Ix, SmooshSeen},
+    snapshot::{Ix, Query, SmooshSeen},
     target::Signature,
     version::Version,
 };
@@ -125,6 +125,8 @@ pub struct ViewSeen {
     pub designs: Vec<String>,
     /// Their language.
     pub language: String,
+    /// What to query so that CouchDB builds it, where its documents allow that.
+    pub built_by: Option<Query>,
     /// What was read of it.
     pub index: Result<IndexSeen, Unread>,
     /// Whether no request can carry the documents' names.

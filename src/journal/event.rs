@@ -103,6 +103,20 @@ pub enum What {
     TakenOver(Taken),
     /// A setting of smoosh was given back.
     Restored(Taken),
+    /// CouchDB was asked to build a view index.
+    IndexBuildStarted {
+        /// The view.
+        target: TargetId,
+        /// `batch` or `incremental`.
+        class: String,
+    },
+    /// That build ended.
+    IndexBuildFinished {
+        /// The view.
+        target: TargetId,
+        /// `built` or `failed`.
+        result: String,
+    },
 }
 
 /// A setting of a node's smoosh that was changed to stop a channel.
@@ -143,11 +157,15 @@ pub enum Type {
     TakenOver,
     /// And given back.
     Restored,
+    /// CouchDB was asked to build a view index.
+    IndexBuildStarted,
+    /// That build ended.
+    IndexBuildFinished,
 }
 
 impl Type {
     /// Every type.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Started,
         Self::NotStarted,
         Self::Finished,
@@ -159,6 +177,8 @@ impl Type {
         Self::Released,
         Self::TakenOver,
         Self::Restored,
+        Self::IndexBuildStarted,
+        Self::IndexBuildFinished,
     ];
 
     /// The word in JSON.
@@ -176,6 +196,8 @@ impl Type {
             Self::Released => "released",
             Self::TakenOver => "taken_over",
             Self::Restored => "restored",
+            Self::IndexBuildStarted => "index_build_started",
+            Self::IndexBuildFinished => "index_build_finished",
         }
     }
 
@@ -202,6 +224,8 @@ impl What {
             Self::Released { .. } => Type::Released,
             Self::TakenOver(_) => Type::TakenOver,
             Self::Restored(_) => Type::Restored,
+            Self::IndexBuildStarted { .. } => Type::IndexBuildStarted,
+            Self::IndexBuildFinished { .. } => Type::IndexBuildFinished,
         }
     }
 }
@@ -254,9 +278,11 @@ mod tests {
             What::Ordered { target: target.clone(), by: "ann".into(), force: true },
             What::Lapsed { target: target.clone(), by: "ann".into() },
             What::Quarantined { target: target.clone(), failures: 5 },
-            What::Released { target },
+            What::Released { target: target.clone() },
             What::TakenOver(taken.clone()),
             What::Restored(taken),
+            What::IndexBuildStarted { target: target.clone(), class: "batch".into() },
+            What::IndexBuildFinished { target, result: "built".into() },
         ];
         assert_eq!(all.len(), Type::ALL.len());
         for (what, kind) in all.into_iter().zip(Type::ALL) {

@@ -92,6 +92,7 @@ impl Cluster {
         let view = ViewSeen {
             designs: vec!["_design/x".into()],
             language: "javascript".into(),
+            built_by: None,
             index: Ok(IndexSeen {
                 signature: Signature([self.signature; 16]),
                 facts: facts(50, 5),

@@ -18,7 +18,7 @@ use crate::{
     planner, pressure, scanner,
     settings::{ScanViews, Settings},
     snapshot::Block,
-    takeover,
+    takeover, warmer,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use std::{
@@ -141,6 +141,7 @@ pub struct Watch {
     disk: latest::Sender<Arc<disk::Settings>>,
     pressure: latest::Sender<Arc<pressure::Settings>>,
     takeover: latest::Sender<Arc<takeover::Settings>>,
+    warmer: latest::Sender<Arc<warmer::Settings>>,
 }
 
 /// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
@@ -151,6 +152,7 @@ struct Reach {
     probe: latest::Sender<Arc<dyn pressure::Probe>>,
     hands: latest::Sender<Arc<dyn Hands>>,
     smoosh: latest::Sender<Arc<dyn takeover::Hands>>,
+    builds: latest::Sender<Arc<dyn warmer::Hands>>,
 }
 
 impl Reach {
@@ -160,6 +162,7 @@ impl Reach {
             probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
             hands: latest::channel(Arc::new(client.clone()) as Arc<dyn Hands>).0,
             smoosh: latest::channel(Arc::new(client.clone()) as Arc<dyn takeover::Hands>).0,
+            builds: latest::channel(Arc::new(client.clone()) as Arc<dyn warmer::Hands>).0,
         }
     }
 
@@ -168,6 +171,7 @@ impl Reach {
         self.probe.send_replace(Arc::new(client.clone()));
         self.hands.send_replace(Arc::new(client.clone()));
         self.smoosh.send_replace(Arc::new(client.clone()));
+        self.builds.send_replace(Arc::new(client.clone()));
     }
 }
 
@@ -272,6 +276,7 @@ impl Watch {
             disk,
             pressure,
             takeover: sender(takeover::Settings::from(settings)),
+            warmer: sender(warmer::Settings::from(settings)),
         })
     }
 
@@ -299,6 +304,26 @@ impl Watch {
             task.run(ended).await;
             "archive"
         });
+    }
+
+    /// What keeps view indexes built where the settings say so, and says what it would build
+    /// elsewhere.
+    pub fn warm(&self, journal: Option<Journal>, luck: u64, tasks: &mut Tasks) -> warmer::Handle {
+        let inputs = warmer::Inputs {
+            plans: self.planner.plan.clone(),
+            settings: self.warmer.subscribe(),
+            hands: self.reach.builds.subscribe(),
+            scanner: self.scanner.clone(),
+            journal,
+            luck,
+        };
+        let (task, handle) = warmer::Task::new(self.clock, inputs);
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "warmer"
+        });
+        handle
     }
 
     /// What stops smoosh's channels where the settings say so, and gives them back.
@@ -346,6 +371,7 @@ impl Watch {
         self.disk.send_replace(Arc::new(disk::Settings::from(new)));
         self.pressure.send_replace(Arc::new(pressure_settings(new)));
         self.takeover.send_replace(Arc::new(takeover::Settings::from(new)));
+        self.warmer.send_replace(Arc::new(warmer::Settings::from(new)));
         Ok(())
     }
 }

@@ -27,10 +27,12 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Whether it changes nothing: it reads, or begins a session.
+    /// Whether it changes nothing: it reads, or begins a session. A query of a view builds
+    /// its index, unless it says otherwise.
     #[must_use]
     pub fn is_reading(&self) -> bool {
-        self.method == http::Method::GET
+        let builds = self.path.contains("/_view/") && !self.path.contains("update=false");
+        (self.method == http::Method::GET && !builds)
             || (self.method == http::Method::POST && self.path == "/_session")
     }
 }

@@ -242,6 +242,8 @@ impl Draft {
                     language: (*language).into(),
                     collators: collators.iter().map(|version| (*version).into()).collect(),
                     exact_range: *exact_range,
+                    // Design documents are read anew before anything is built.
+                    built_by: None,
                 };
                 (Kind::View, self.add_view(db, view))
             }

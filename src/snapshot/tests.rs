@@ -69,6 +69,7 @@ fn a_view_counts_all_its_copies_on_disk() {
         language: "javascript".into(),
         collators: [].into(),
         exact_range: true,
+        built_by: None,
     };
     let ix = draft.add_view(db, view);
     draft.set_facts(ix, Facts { flags: Flags::default(), ..facts(100, 40) });

@@ -17,4 +17,16 @@ pub struct View {
     /// The design document's own range, where one copy was read exactly; else its sizes
     /// are the cluster's sum divided by the number of ranges.
     pub exact_range: bool,
+    /// What to query so that CouchDB builds it; none where its documents say that only
+    /// readers' queries shall (`autoupdate`), and until they were read.
+    pub built_by: Option<Query>,
+}
+
+/// A view of a design document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Query {
+    /// The document's id.
+    pub design: Arc<str>,
+    /// The view's name.
+    pub view: Arc<str>,
 }

@@ -316,7 +316,6 @@ fn the_readmes_configuration_is_sound_and_whole() {
         .filter(|line| line.starts_with('#') && line.contains("not in force"))
         .filter_map(|line| line.split(": ").nth(1))
         .collect();
-    assert!(not_in_force.contains("warmer"), "{not_in_force:?}");
     let named = code(section("Keys that are read and not in force"));
     for key in &not_in_force {
         // Of a channel, by any number, the key's own name.

@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["plan"],
     &["scanner", "smoosh"],
     &["planner", "follower", "archive"],
-    &["report", "config", "enforcer"],
+    &["report", "config", "enforcer", "warmer"],
     &["http"],
     &["sim"],
     &["service"],

@@ -15,3 +15,4 @@ mod monitoring;
 mod scenario;
 mod support;
 mod takeover;
+mod warmer;

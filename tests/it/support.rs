@@ -25,6 +25,7 @@ use recliner::{
     snapshot::{Node, TargetRef},
     takeover,
     target::{Kind, State},
+    warmer,
 };
 use std::{
     collections::BTreeMap,
@@ -64,6 +65,8 @@ pub(crate) struct Rig {
     pub(crate) notebook: Notebook,
     /// How smoosh stands, where all of a service runs.
     pub(crate) smoosh: Option<takeover::Handle>,
+    /// What the warmer says, where all of a service runs.
+    pub(crate) warmer: Option<warmer::Handle>,
     ledger: takeover::Fleeting,
     clock: Clock,
     set_by: &'static AtomicI64,
@@ -87,7 +90,7 @@ pub(crate) fn small(name: &str, docs: u64) -> Database {
 }
 
 /// What is running of one life of a process.
-type Running = (Watch, Option<takeover::Handle>, Tasks, CancellationToken);
+type Running = (Watch, Option<takeover::Handle>, Option<warmer::Handle>, Tasks, CancellationToken);
 
 impl Rig {
     /// Over a cluster like this, as its administrator.
@@ -122,7 +125,7 @@ impl Rig {
         let notebook = Notebook::of(&cluster);
         let ledger = takeover::Fleeting::default();
         let whole = whole || settings.mode == Mode::Enforce;
-        let (watch, smoosh, tasks, stop) =
+        let (watch, smoosh, warmer, tasks, stop) =
             run(&cluster, &settings, clock, &notebook, whole.then_some(&ledger));
         let record = Record::beginning(start, &settings);
         Self {
@@ -130,6 +133,7 @@ impl Rig {
             watch,
             notebook,
             smoosh,
+            warmer,
             ledger,
             clock,
             set_by,
@@ -169,7 +173,7 @@ impl Rig {
 
     fn starts_anew(&mut self) {
         let ledger = self.whole.then_some(&self.ledger);
-        (self.watch, self.smoosh, self.tasks, self.stop) =
+        (self.watch, self.smoosh, self.warmer, self.tasks, self.stop) =
             run(&self.cluster, &self.settings, self.clock, &self.notebook, ledger);
         self.lives(true);
     }
@@ -310,7 +314,8 @@ fn run(
         .expect("the settings are sound");
     watch.enforce(&mut tasks);
     let smoosh = ledger.map(|ledger| watch.take_over(Arc::new(ledger.clone()), &mut tasks));
-    (watch, smoosh, tasks, stop)
+    let warmer = ledger.map(|_| watch.warm(None, 1, &mut tasks));
+    (watch, smoosh, warmer, tasks, stop)
 }
 
 impl Drop for Rig {

@@ -80,7 +80,7 @@ fn signed(freed: i64) -> String {
 }
 
 /// A moment without its year and its zone, which is UTC throughout.
-fn short(moment: &str) -> String {
+pub(super) fn short(moment: &str) -> String {
     moment.get(5..19).map_or_else(|| moment.to_owned(), |short| short.replace('T', " "))
 }
 

@@ -1,6 +1,6 @@
 //! The plan as tables, from its JSON, whoever made that.
 
-use super::{bytes, lines, printable, shortened, table};
+use super::{ROWS, bytes, lines, printable, shortened, table};
 use serde_json::Value;
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,7 +20,43 @@ pub(in crate::cli) fn planned(plan: &Value, width: u16) -> String {
         text.push_str(&format!("\n{gates}"));
     }
     text.push_str(&format!("\n{}", rest(plan, width)));
+    let builds = builds(&plan["builds"], width);
+    if !builds.is_empty() {
+        text.push_str(&format!("\n{builds}"));
+    }
     text
+}
+
+/// View indexes that lag, and what is or would be done about each.
+fn builds(builds: &Value, width: u16) -> String {
+    let head = ["index that lags", "behind", "since", "state", "why"];
+    let mut table = table(width, &head, &[1]);
+    let mut requests = String::new();
+    let mut any = false;
+    for index in items(builds, "indexes").take(ROWS) {
+        any = true;
+        let starts = index["decision"] == "starts";
+        let decision = match (index["decision"].as_str(), builds["acting"] == true) {
+            (Some("builds"), _) => "is built",
+            (Some("starts"), true) => "is built now",
+            (Some("starts"), false) => "would be built",
+            _ => "waits",
+        };
+        let why = if index["stalled_since"].is_string() { "stalled, " } else { "" };
+        let design = word(index, "ddoc");
+        let name = design.strip_prefix("_design/").unwrap_or(&design);
+        table.add_row([
+            shortened(&format!("{}/{name}", word(index, "db"))),
+            index["updates_pending"].to_string(),
+            super::journal::short(&word(index, "since")),
+            decision.to_owned(),
+            format!("{why}{}", word(index, "reason").replace('_', " ")),
+        ]);
+        if starts {
+            requests.push_str(&format!("{}\n", word(index, "request")));
+        }
+    }
+    if any { format!("{}{requests}", lines(&table)) } else { String::new() }
 }
 
 fn items<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {

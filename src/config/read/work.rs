@@ -50,6 +50,8 @@ pub(super) fn warmer(section: &mut Section<'_, '_>) -> Warmer {
         &mut warmer.max_incremental_updates,
         section.value("max_incremental_updates", value::count),
     );
+    // ken takes it, and does nothing by it.
+    let _none = section.value("limit", value::count);
     set(&mut warmer.batch_size, section.value("batch_size", value::count));
     set(&mut warmer.delay, section.value("delay", value::duration(Duration::ZERO)));
     set(&mut warmer.prune_interval, section.value("prune_interval", value::duration(SECOND)));

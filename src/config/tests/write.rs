@@ -91,7 +91,6 @@ fn the_whole_example_says_what_is_not_in_force() {
         ),
         ("channels[0].designs", "no effect in a channel of kind db and priority ratio"),
         ("follow", not_yet),
-        ("warmer", "checked, but not in force, save languages: views in others are not read"),
     ]
     .map(|(key, says)| format!("{key}: {says}"))
     .to_vec();

@@ -7,6 +7,9 @@ use crate::couch::{Error, Route, directory::Way, metrics};
 /// What CouchDB answers where it took a request on: it works on it, or did already.
 const ACCEPTED: u16 = 202;
 
+/// What it answers to a query.
+const ANSWERED: u16 = 200;
+
 /// What came of a request that starts work.
 #[derive(Clone, Debug)]
 pub enum Written {
@@ -42,11 +45,17 @@ impl Client {
         self.write(Route::ViewCleanup { db }, Whom::Any).await
     }
 
+    /// Has every copy of a view index built that is behind; `view` is any of the document's.
+    pub async fn build_view(&self, db: &str, ddoc: &str, view: &str) -> Written {
+        self.write(Route::BuildView { db, ddoc, view }, Whom::Any).await
+    }
+
     async fn write(&self, route: Route<'_>, whom: Whom<'_>) -> Written {
+        let due = if route.starts_work() { ACCEPTED } else { ANSWERED };
         match self.sent_once(route, whom).await {
-            Ok((ACCEPTED, ..)) => Written::Accepted,
+            Ok((status, _)) if status == due => Written::Accepted,
             Ok((status, asked)) => {
-                let detail = format!("HTTP {status} where {ACCEPTED} is due");
+                let detail = format!("HTTP {status} where {due} is due");
                 Written::Unknown(Error::Garbage { asked, detail })
             }
             Err(error) => Written::of(error, route),

@@ -38,6 +38,7 @@ impl Route<'_> {
             | Self::NodeCompactView { .. }
             | Self::CompactView { .. }
             | Self::ViewCleanup { .. }
+            | Self::BuildView { .. }
             | Self::SetConfig { .. }
             | Self::ResetConfig { .. } => MIB,
         }
@@ -60,6 +61,7 @@ impl Route<'_> {
             | Self::Database { .. }
             | Self::DesignDocs { .. }
             | Self::ViewInfo { .. }
+            | Self::BuildView { .. }
             | Self::DocShards { .. } => false,
             Self::NodeWelcome { .. }
             | Self::NodeSession { .. }
@@ -100,6 +102,7 @@ impl Route<'_> {
                 | Self::NodeCompactView { .. }
                 | Self::CompactView { .. }
                 | Self::ViewCleanup { .. }
+                | Self::BuildView { .. }
         )
     }
 }

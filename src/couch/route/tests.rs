@@ -33,6 +33,7 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::NodeCompactView { node, shard: db, ddoc },
         Route::CompactView { db, ddoc },
         Route::ViewCleanup { db },
+        Route::BuildView { db, ddoc, view: db },
         Route::SetConfig { node, section: db, key: "k", value: "v" },
         Route::ResetConfig { node, section: db, key: "k" },
         Route::Config { node },
@@ -81,6 +82,7 @@ fn paths_are_those_couchdb_answers() {
             &format!("/_node/couchdb@a/{encoded}/_compact/x%2Fy"),
             &format!("/{encoded}/_compact/x%2Fy"),
             &format!("/{encoded}/_view_cleanup"),
+            &format!("/{encoded}/_design/x%2Fy/_view/{encoded}?limit=0&update=lazy"),
             &format!("/_node/couchdb@a/_config/{encoded}/k"),
             &format!("/_node/couchdb@a/_config/{encoded}/k"),
             "/_node/couchdb@a/_config",
@@ -112,6 +114,7 @@ fn dots_and_empty_names_are_refused_by_name() {
             (Route::NodeCompactView { node: "n", shard: "s", ddoc: &ddoc }, &ddoc),
             (Route::CompactView { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ViewCleanup { db: name }, name),
+            (Route::BuildView { db: "app", ddoc: "_design/x", view: name }, name),
             (Route::SetConfig { node: "n", section: name, key: "k", value: "v" }, name),
             (Route::ResetConfig { node: "n", section: "s", key: name }, name),
         ] {

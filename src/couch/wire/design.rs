@@ -18,14 +18,11 @@ pub struct DesignDoc {
     /// The language; CouchDB takes a missing one as `javascript`.
     #[serde(deserialize_with = "loose::loose")]
     pub language: Option<String>,
-    /// What it defines: equal texts in one language share an index, as far as their
-    /// [`options`](Self::options) are equal. `None` where `views` is missing or no object,
-    /// or has none.
-    #[serde(deserialize_with = "definition")]
-    pub views: Option<String>,
-    /// Whether CouchDB may build the index by itself; missing means yes.
-    #[serde(deserialize_with = "loose::loose")]
-    pub autoupdate: Option<bool>,
+    /// What it defines. `None` where `views` is missing or no object, or has none.
+    #[serde(deserialize_with = "views")]
+    pub views: Option<Views>,
+    /// Whether indexes may be built without being asked for.
+    pub autoupdate: Autoupdate,
     /// Options that change the index.
     #[serde(deserialize_with = "loose::loose")]
     pub options: DesignOptions,
@@ -46,10 +43,45 @@ impl DesignDoc {
     }
 }
 
-/// The text of an object that is not empty.
-fn definition<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    let views = serde_json::Value::deserialize(from)?;
-    Ok(views.as_object().filter(|views| !views.is_empty()).map(|_| views.to_string()))
+/// The views of a design document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Views {
+    /// What they define: equal texts in one language share an index, as far as the
+    /// [`options`](DesignDoc::options) are equal.
+    pub text: String,
+    /// A view to query; none where no entry maps anything.
+    pub first: Option<String>,
+}
+
+fn views<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Views>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    let views = value.as_object().filter(|views| !views.is_empty());
+    Ok(views.map(|views| {
+        let maps = |(_, view): &(&String, &serde_json::Value)| view.get("map").is_some();
+        Views { text: value.to_string(), first: views.iter().find(maps).map(|it| it.0.clone()) }
+    }))
+}
+
+/// Whether the indexes of a design document may be built without being asked for
+/// (`ken_server:should_update/2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Autoupdate {
+    /// Its views.
+    pub views: bool,
+}
+
+impl Default for Autoupdate {
+    fn default() -> Self {
+        Self { views: true }
+    }
+}
+
+impl<'de> Deserialize<'de> for Autoupdate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(from)?;
+        let off = value == false || value.get("views").is_some_and(|views| *views == false);
+        Ok(Self { views: !off })
+    }
 }
 
 /// Options of a design document.

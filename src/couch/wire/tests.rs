@@ -149,12 +149,12 @@ fn design_documents_are_read_with_what_their_index_depends_on() {
     for version in VERSIONS {
         let page: DesignRows = body(version, "design_docs");
         let docs: Vec<DesignDoc> = page.rows.into_iter().filter_map(|row| row.doc).collect();
-        let doc = |id, rev, language, views: &str, autoupdate| DesignDoc {
+        let doc = |id, rev, language, (first, text): (&str, &str), views| DesignDoc {
             id: some(id),
             rev: some(rev),
             language,
-            views: some(views),
-            autoupdate,
+            views: Some(Views { text: text.to_owned(), first: some(first) }),
+            autoupdate: Autoupdate { views },
             options: DesignOptions::default(),
         };
         assert_eq!(
@@ -164,22 +164,25 @@ fn design_documents_are_read_with_what_their_index_depends_on() {
                     "_design/mango",
                     "1-42e33f9d9275055b383c8424a42d0c30",
                     some("query"),
-                    MANGO,
-                    None
+                    ("by-r", MANGO),
+                    true
                 ),
                 doc(
                     "_design/noauto",
                     "1-ff62270361a6e2bff66f387533e54b4a",
                     None,
-                    r#"{"a":{"map":"function(doc){emit(doc._id,null)}"}}"#,
-                    Some(false)
+                    ("a", r#"{"a":{"map":"function(doc){emit(doc._id,null)}"}}"#),
+                    false
                 ),
                 doc(
                     "_design/stats",
                     "1-53c105fa0a1b32e062981f39e31d4762",
                     None,
-                    r#"{"by_r":{"map":"function(doc){emit(doc.r,doc.v)}","reduce":"_count"}}"#,
-                    None
+                    (
+                        "by_r",
+                        r#"{"by_r":{"map":"function(doc){emit(doc.r,doc.v)}","reduce":"_count"}}"#
+                    ),
+                    true
                 ),
             ],
             "{version}"

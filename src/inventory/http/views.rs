@@ -82,6 +82,7 @@ impl HttpSource {
             index: asked,
             designs: group.ids,
             language: group.language,
+            built_by: group.built_by,
         }
     }
 
@@ -147,11 +148,13 @@ fn is_unaddressable(asked: &Result<IndexSeen, Unread>) -> bool {
 }
 
 fn design(doc: &wire::DesignDoc) -> Option<Design> {
+    let views = doc.views.as_ref();
     Some(Design {
         id: doc.id.clone()?,
         language: doc.language.clone(),
         has_views: doc.has_views(),
-        definition: format!("{:?}{}", doc.options, doc.views.as_deref().unwrap_or_default()),
+        query: views.and_then(|views| views.first.clone()).filter(|_| doc.autoupdate.views),
+        definition: format!("{:?}{}", doc.options, views.map_or("", |views| &views.text)),
     })
 }
 
@@ -167,6 +170,7 @@ fn merged(views: Vec<ViewSeen>) -> Vec<ViewSeen> {
             Some(known) => {
                 known.designs.extend(view.designs);
                 known.designs.sort_unstable();
+                known.built_by = known.built_by.take().or(view.built_by);
             }
             None => merged.push(view),
         }

@@ -196,6 +196,7 @@ impl Known {
             language: seen.language.as_str().into(),
             collators: collators.iter().map(|version| Arc::from(&**version)).collect(),
             exact_range,
+            built_by: seen.built_by.clone(),
         };
         let place = |draft: &mut Draft, view: View| match draft
             .now()

@@ -106,6 +106,9 @@ impl Job {
     }
 }
 
+/// The end of a job that stands still: later than any test looks.
+const NEVER: Duration = Duration::from_secs(u64::MAX / 4);
+
 impl World {
     /// Starts to compact one file; false: a compaction runs already.
     ///
@@ -392,7 +395,7 @@ impl World {
             self.ends.remove(&(job.ends, key));
             job.from = job.done(self.now);
             job.began = self.now;
-            job.ends = Duration::MAX / 4;
+            job.ends = NEVER;
             self.ends.insert((job.ends, key));
             self.jobs.insert(key, job);
         }
@@ -475,7 +478,11 @@ impl World {
             changes_done: times(total_changes, part.clamp(0.0, 1.0)),
             total_changes,
             started: job.began,
-            updated: Duration::from_secs(self.now.as_secs()).max(job.began),
+            // What stands still says nothing new.
+            updated: match job.ends {
+                NEVER => job.began,
+                _ => Duration::from_secs(self.now.as_secs()).max(job.began),
+            },
         })
     }
 }

@@ -166,7 +166,9 @@ async fn kept(dir: &Path) -> Option<Kept> {
             | What::TakenOver(_)
             | What::Restored(_)
             | What::Ordered { .. }
-            | What::Lapsed { .. } => continue,
+            | What::Lapsed { .. }
+            | What::IndexBuildStarted { .. }
+            | What::IndexBuildFinished { .. } => continue,
         };
         kept.told.entry((key.0.to_string(), key.1)).or_default().push(start);
     }

@@ -155,7 +155,8 @@ pub(crate) fn breaches(record: &Record) -> Vec<String> {
 fn unasked_for(record: &Record) -> Vec<String> {
     let mut broken = Vec::new();
     for order in &record.orders {
-        let may = Asked::of(order).is_some() || is_takeover(record, order);
+        let may =
+            Asked::of(order).is_some() || is_takeover(record, order) || is_build(record, order);
         if !may {
             broken.push(format!("{} {} was sent", order.method, order.path));
         }
@@ -167,6 +168,16 @@ fn unasked_for(record: &Record) -> Vec<String> {
         }
     }
     broken
+}
+
+/// Whether a request has an index built, without waiting for it, while that was enabled.
+fn is_build(record: &Record, order: &Exchange) -> bool {
+    let life = record.lives.iter().rfind(|life| life.from <= order.at);
+    let enabled = life.is_some_and(|life| {
+        life.settings.warmer.enabled && life.settings.mode == recliner::channel::Mode::Enforce
+    });
+    let lazy = order.path.ends_with("?limit=0&update=lazy") && order.path.contains("/_view/");
+    order.method == http::Method::GET && lazy && enabled
 }
 
 /// Whether a request takes a channel of smoosh that is to be taken over, or gives it back.

@@ -1,0 +1,45 @@
+//! View indexes that lag, in JSON.
+
+use crate::{
+    clock::Moment,
+    couch::Route,
+    warmer::{Builds, Line, Standing},
+};
+use serde_json::{Value, json};
+
+/// What lags, and what is or would be done about it.
+pub(super) fn shown(builds: &Builds) -> Value {
+    json!({
+        "looked_at": builds.at.map(Moment::rfc3339),
+        "acting": builds.acting,
+        "stalled": builds.stalled,
+        "indexes": builds.lines.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+fn line(line: &Line) -> Value {
+    let (standing, reason) = match line.standing {
+        Standing::Starts => ("starts", None),
+        Standing::Builds => ("builds", None),
+        Standing::Waits(reason) => ("waits", Some(reason.label())),
+    };
+    json!({
+        "id": line.id.to_string(),
+        "db": line.db,
+        "ddoc": line.design,
+        "class": line.class.label(),
+        "updates_pending": line.pending,
+        "decision": standing,
+        "reason": reason,
+        "since": line.since.map(Moment::rfc3339),
+        "stalled_since": line.stalled_since.map(Moment::rfc3339),
+        "request": request(line),
+    })
+}
+
+/// The request that has CouchDB build it; none where no request may, or can carry its names.
+fn request(line: &Line) -> Option<String> {
+    let query = line.query.as_ref()?;
+    let route = Route::BuildView { db: &line.db, ddoc: &query.design, view: &query.view };
+    Some(format!("{} {}", route.method(), route.path().ok()?))
+}

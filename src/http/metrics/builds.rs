@@ -1,0 +1,43 @@
+//! View indexes that lag, and what the warmer does about them.
+
+use crate::{
+    exposition::{Writer, families as f},
+    warmer::{Builds, Class, Ending},
+};
+use hashbrown::HashSet;
+
+/// Writes the families of index builds; nothing before the first look.
+pub(super) fn write(writer: &mut Writer, builds: &Builds) {
+    if builds.at.is_none() {
+        return;
+    }
+    let mut samples = writer.family(&f::VIEW_UPDATES_PENDING);
+    // While a database is deleted and made anew, two of its instances may lag. One name is one
+    // series.
+    let mut seen = HashSet::new();
+    for line in builds.lines.iter().take(builds.top) {
+        if seen.insert((&line.db, &line.design)) {
+            samples.sample(&[&line.db, &line.design], line.pending);
+        }
+    }
+    for (family, counts) in
+        [(&f::INDEX_BUILDS_RUNNING, &builds.running), (&f::INDEX_BUILDS_WAITING, &builds.waiting)]
+    {
+        let mut samples = writer.family(family);
+        for class in Class::ALL {
+            samples.sample(&[class.label()], counts.get(&class).copied().unwrap_or_default());
+        }
+    }
+    writer.family(&f::INDEX_BUILDS_STALLED).sample(&[], builds.stalled);
+    let mut samples = writer.family(&f::INDEX_BUILDS_STARTED);
+    for class in Class::ALL {
+        samples.sample(&[class.label()], builds.started.get(&class).copied().unwrap_or_default());
+    }
+    let mut samples = writer.family(&f::INDEX_BUILDS_FINISHED);
+    for class in Class::ALL {
+        for ending in Ending::ALL {
+            let count = builds.finished.get(&(class, ending)).copied().unwrap_or_default();
+            samples.sample(&[class.label(), ending.label()], count);
+        }
+    }
+}

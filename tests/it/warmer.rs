@@ -1,0 +1,182 @@
+//! The warmer over a simulated cluster on paused time: what is asked for is judged from the
+//! wire, what came of it from the world's truth.
+
+use crate::support::{A, B, NODES, Rig, START, nodes, small};
+use recliner::{
+    channel::Mode,
+    sim::{Config, Database, Design, Effect, Fault},
+    warmer::{Builds, Class, Ending, Line, Reason, Standing},
+};
+use std::{sync::Arc, time::Duration};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Sweeps each minute; nothing is compacted.
+const YAML: &str = "channels: []\nscan: {interval: 1m, fresh_for: 5m}\nwarmer: {enabled: true}\n";
+
+/// A database whose index has seen half of its documents, as after a restart of a node: ken
+/// does nothing about it until the next write.
+fn lagging(name: &str) -> Database {
+    let design = Design { built: 0.5, views: vec!["by_date".into()], ..Design::new("x") };
+    Database { designs: vec![design], ..small(name, 40_000) }
+}
+
+fn warming(world: Config) -> Rig {
+    Rig::in_mode(Mode::Enforce, START, world, YAML)
+}
+
+impl Rig {
+    fn builds(&self) -> Arc<Builds> {
+        Arc::clone(&self.warmer.as_ref().expect("it runs").builds.borrow())
+    }
+
+    fn line(&self, db: &str) -> Option<Line> {
+        self.builds().lines.iter().find(|line| line.db == db).cloned()
+    }
+
+    /// Paths of queries that have an index built.
+    fn queries(&self) -> Vec<String> {
+        self.cluster.orders().into_iter().map(|order| order.path).collect()
+    }
+
+    /// Sequences that each copy of a database's index has not seen.
+    fn pending(&self, db: &str) -> Vec<u64> {
+        self.cluster.world(|world| {
+            let files = |node: &str| {
+                let files = world.files(node).expect("the node is known");
+                let of = move |file: &String| file.contains(&format!("/{db}."));
+                files.into_iter().filter(of).collect::<Vec<_>>()
+            };
+            let copies =
+                NODES.iter().flat_map(|node| files(node).into_iter().map(move |file| (node, file)));
+            copies.filter_map(|(node, file)| Some(world.view(node, &file, "x")?.pending)).collect()
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lag_that_outlives_the_grace_is_built_once() {
+    let mut rig = warming(nodes().with(lagging("orders")));
+    rig.pass(MINUTE).await;
+    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Grace));
+    assert_eq!(rig.queries(), [""; 0]);
+    rig.pass(5 * MINUTE).await;
+    assert_eq!(rig.queries(), ["/orders/_design/x/_view/by_date?limit=0&update=lazy"]);
+    assert_eq!(rig.pending("orders"), [0, 0, 0]);
+    let builds = rig.builds();
+    assert_eq!(builds.started, [(Class::Batch, 1)].into());
+    assert_eq!(builds.finished, [((Class::Batch, Ending::Built), 1)].into());
+    assert_eq!((builds.lines.len(), builds.stalled), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn advice_names_what_would_be_built() {
+    let world = nodes().with(lagging("orders"));
+    let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
+    rig.pass(10 * MINUTE).await;
+    let line = rig.line("orders").unwrap();
+    assert_eq!(line.standing, Standing::Starts);
+    assert_eq!(line.query.unwrap().view.as_ref(), "by_date");
+    assert_eq!(rig.builds().waiting, [(Class::Batch, 1)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_enabled_builds_nothing() {
+    let world = nodes().with(lagging("orders"));
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world, "channels: []\n");
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(rig.queries(), [""; 0]);
+    assert_eq!(rig.line("orders").unwrap().standing, Standing::Starts);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_wants_no_builds_gets_none() {
+    let mut by_hand = lagging("orders");
+    by_hand.designs[0].autoupdate = false;
+    let mut rig = warming(nodes().with(by_hand).with(lagging("scratch-1")));
+    rig.reconfigure(&YAML.replace("enabled: true", "enabled: true, ignore: ['scratch-*']"));
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(rig.queries(), [""; 0]);
+    for db in ["orders", "scratch-1"] {
+        assert_eq!(rig.line(db).unwrap().standing, Standing::Waits(Reason::Excluded), "{db}");
+    }
+    assert_eq!(rig.builds().waiting, [].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_copy_counts_against_the_channels_of_its_node() {
+    let databases = ["a", "b", "c", "d"].map(lagging);
+    let world = databases.into_iter().fold(nodes(), Config::with);
+    // Some minutes for each.
+    let mut rig = warming(Config { index_rate: 100, ..world });
+    let few = "enabled: true, batch_channels: 2, incremental_channels: 0";
+    rig.reconfigure(&YAML.replace("enabled: true", few));
+    for _ in 0..60 {
+        rig.pass(MINUTE).await;
+        let tasks = rig.cluster.world(|world| world.tasks());
+        let most = NODES.iter().map(|node| tasks.iter().filter(|it| it.node == **node).count());
+        assert!(most.max() <= Some(2), "{tasks:?}");
+    }
+    assert_eq!(rig.queries().len(), 4);
+    assert_eq!(rig.builds().finished, [((Class::Batch, Ending::Built), 4)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_says_no_is_a_failure_whatever_is_built() {
+    let mut rig = warming(nodes().with(lagging("orders")));
+    rig.cluster.faults().plan(Fault::everywhere(Effect::Status(500)).at("/_view/"));
+    rig.pass(10 * MINUTE).await;
+    // The simulated CouchDB builds all the same, and nothing is left to ask for.
+    assert_eq!(rig.queries().len(), 1);
+    assert_eq!(rig.builds().finished, [((Class::Batch, Ending::Failed), 1)].into());
+    assert_eq!((rig.builds().stalled, rig.builds().lines.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn indexers_that_do_nothing_are_published_as_stalled() {
+    let world = nodes().with(lagging("orders"));
+    let mut rig = warming(Config { index_rate: 10, ..world });
+    rig.pass(5 * MINUTE).await;
+    let line = rig.line("orders").unwrap();
+    assert_eq!((line.standing, line.stalled_since), (Standing::Builds, None));
+    for node in NODES {
+        rig.cluster.world(|world| world.stall(node));
+    }
+    rig.pass(20 * MINUTE).await;
+    let line = rig.line("orders").unwrap();
+    assert!(line.stalled_since.is_some(), "{line:?}");
+    assert_eq!((rig.queries().len(), rig.builds().stalled), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_in_maintenance_holds_builds_back() {
+    let mut rig = warming(nodes().with(lagging("orders")));
+    rig.cluster.faults().maintenance(B, true);
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.queries(), [""; 0]);
+    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Maintenance));
+    rig.cluster.faults().maintenance(B, false);
+    rig.pass(10 * MINUTE).await;
+    assert_eq!(rig.queries().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_near_the_monitors_threshold_holds_builds_back() {
+    let mut world = nodes().with(lagging("orders"));
+    // A quarter of it is used, or a little more.
+    world.nodes[0].disk = Some(200_000_000);
+    let volume = format!(
+        "headroom: {{volumes: [{{nodes: [{A}], prometheus: {{url: \"http://simulation\", query: {A}, max_age: 5m}}}}]}}\n"
+    );
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world, &format!("{YAML}{volume}"));
+    rig.cluster.world(|world| {
+        world.set(A, "disk_monitor", "enable", "true");
+        world.set(A, "disk_monitor", "background_view_indexing_threshold", "30");
+    });
+    rig.pass(15 * MINUTE).await;
+    assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Headroom));
+    assert_eq!(rig.queries(), [""; 0]);
+    rig.cluster.world(|world| world.set(A, "disk_monitor", "enable", "false"));
+    rig.pass(20 * MINUTE).await;
+    assert_eq!(rig.queries().len(), 1);
+}
