@@ -95,7 +95,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Whether it was asked to be measured, and may be still.
     pub(super) fn is_asked(&self, measured_at: Moment, now: Moment) -> bool {
-        self.asked.is_some_and(|asked| measured_at <= asked && asked.age(now) < ASKS_AGAIN)
+        self.asked.is_some_and(|asked| measured_at < asked && asked.age(now) < ASKS_AGAIN)
     }
 }
 
@@ -282,7 +282,8 @@ impl Out {
         let silent_since = *self.silent_since.get_or_insert(now);
         let asked = entry.asked.filter(|asked| *asked >= silent_since);
         let Some(asked) = asked else { return Going::Ask };
-        if seen.measured_at <= asked {
+        // An answer may come within the same second; one from before it could only say less.
+        if seen.measured_at < asked {
             return if asked.age(now) < ASKS_AGAIN { Going::On } else { Going::Ask };
         }
         if seen.pending == 0 || seen.indexed >= self.goal {

@@ -123,6 +123,15 @@ fn a_build_ends_when_its_index_has_seen_what_it_was_to_see() {
 }
 
 #[test]
+fn an_answer_within_the_second_counts() {
+    let mut told = Told::default();
+    told.0.start(&seen(10, 500, 30), Class::Batch, at(100));
+    assert_eq!(told.see(110, &seen(10, 500, 30), &jobs(110, None)), asks());
+    let done = seen(110, 530, 0);
+    assert_eq!(told.see(115, &done, &jobs(115, None)), ended(Class::Batch, Ending::Built));
+}
+
+#[test]
 fn what_could_not_be_measured_is_asked_for_again() {
     let mut told = Told::default();
     let lags = seen(10, 500, 30);
