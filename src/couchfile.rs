@@ -13,12 +13,14 @@ mod block;
 mod db;
 mod design;
 mod find;
+mod opening;
 mod term;
 mod unreadable;
 mod view;
 
 pub use db::{DbHeader, Epoch, Tree, Trees};
 pub use design::{BadDesign, Design, EmptyGroup};
+pub use opening::{Difference, Opening, Role};
 pub use unreadable::{Undecodable, Unreadable};
 pub use view::{Group, Index, IndexForm, ViewHeader};
 

@@ -19,6 +19,9 @@ const PURGE_TREES: u8 = 7;
 /// What a limit is where the header does not say.
 const DEFAULT_LIMIT: u64 = 1000;
 
+/// Owners that a file has at most.
+const MOST_EPOCHS: usize = 10_000;
+
 /// Bytes that a UUID has at most; CouchDB's have 32.
 const LONGEST_UUID: usize = 64;
 
@@ -188,7 +191,7 @@ fn epochs(term: Term<'_>) -> Option<Vec<Epoch>> {
             .map_or_else(|_| node.iter().copied().map(char::from).collect(), str::to_owned);
         Some(Epoch { node, since: pair.next()?.number()? })
     };
-    term.list()?.map(epoch).collect()
+    term.list_of_at_most(MOST_EPOCHS)?.map(epoch).collect()
 }
 
 /// What the root of the tree of ids sums up.

@@ -3,10 +3,10 @@
 //! Owns the search from the end backward: what is read, in how many reads, and when it stops.
 //! Never looks into the term that a header carries.
 //!
-//! A healthy file costs one read whatever its size: its header is in the last block, or begins in the
-//! one before. Else the search goes back in batches that widen to a bound, as far as
-//! the file's begin: an upload, an index build or a crash can leave many megabytes behind the
-//! header.
+//! A healthy file costs one read of its last block, whatever its size, and two or three where a
+//! header is longer than a block. Else the search goes back in batches that widen to a bound,
+//! as far as the file's begin: an upload, an index build or a crash can leave many megabytes
+//! behind the header.
 
 use super::{
     Bytes, Place, Unreadable,
@@ -14,12 +14,8 @@ use super::{
 };
 use std::{borrow::Cow, io};
 
-/// Blocks that are read first.
-const FIRST: u64 = 2;
-/// Blocks of the first batch behind them.
-const BATCH: u64 = 16;
-/// Blocks of the largest batch.
-const LARGEST_BATCH: u64 = 256;
+/// How many blocks are read at once, one after the other; then always the last of these.
+const BATCHES: [u64; 5] = [1, 1, 16, 64, 256];
 
 /// Finds the newest header whose checksum holds, and gives its term to `decode`.
 ///
@@ -32,27 +28,31 @@ pub(super) fn newest<T>(
     let size = bytes.size();
     let mut search =
         Search { bytes, size, rejected: 0, allowance: size.saturating_add(LONGEST.into()) };
-    let mut first = [0; (FIRST * BLOCK) as usize];
+    let mut first = [0; BLOCK as usize];
     let mut batch = Vec::new();
-    let mut blocks = FIRST;
-    // The block that holds the end, and is empty where the size is a multiple of a block.
-    let mut end = size / BLOCK + 1;
-    while end > 0 {
+    // A header in the block that the file's size would begin has no bytes yet.
+    let mut end = size.div_ceil(BLOCK);
+    for turn in 0.. {
+        if end == 0 {
+            break;
+        }
+        let blocks = BATCHES.get(turn).or(BATCHES.last()).copied().unwrap_or(1);
         let start = end.saturating_sub(blocks);
         let from = start * BLOCK;
-        let length = usize::try_from(size.min(end * BLOCK) - from).unwrap_or(usize::MAX);
-        let window = if blocks == FIRST {
-            first.get_mut(..length).unwrap_or_default()
-        } else {
-            batch.resize(length, 0);
-            batch.as_mut_slice()
+        let length =
+            usize::try_from(size.min(end.saturating_mul(BLOCK)) - from).unwrap_or(usize::MAX);
+        let window = match first.get_mut(..length) {
+            Some(window) => window,
+            None => {
+                batch.resize(length, 0);
+                batch.as_mut_slice()
+            }
         };
         fill(bytes, from, window)?;
         if let Some((term, place)) = search.newest_in(window, from)? {
             return decode(&term, place);
         }
         end = start;
-        blocks = if blocks == FIRST { BATCH } else { (blocks * 4).min(LARGEST_BATCH) };
     }
     Err(Unreadable::NoValidHeader { rejected: search.rejected })
 }

@@ -55,6 +55,14 @@ impl<'a> Term<'a> {
         }
     }
 
+    /// The elements of a proper list, where there are no more of them than this.
+    ///
+    /// What is made of an element takes more space than its bytes: a list that no CouchDB
+    /// writes must not fill memory.
+    pub(super) fn list_of_at_most(self, most: usize) -> Option<Elements<'a>> {
+        self.list().filter(|list| list.len() <= most)
+    }
+
     /// Keys and values of a map, in turn.
     pub(super) fn map(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
