@@ -76,7 +76,10 @@ pub enum Opening {
         tail: u64,
     },
     /// It appends a header of its own format.
-    Upgrades,
+    Upgrades {
+        /// The disk version before; `None` of a view index, which has none.
+        from: Option<u8>,
+    },
     /// It appends an empty header: what was in the file is there and out of reach.
     BeginsAnew,
     /// It empties the file and builds the index anew.
@@ -105,7 +108,7 @@ impl Opening {
                 _ => Self::Discards,
             },
             Role::Compacted => match Self::of(Role::Db, read) {
-                Self::Opens | Self::Recovers { .. } | Self::Upgrades => Self::Adopts,
+                Self::Opens | Self::Recovers { .. } | Self::Upgrades { .. } => Self::Adopts,
                 other => other,
             },
             Role::Db => match read {
@@ -113,7 +116,7 @@ impl Opening {
                     if db.fields > NEWEST_FIELDS {
                         Self::Refuses
                     } else if db.disk_version < NEWEST_VERSION {
-                        Self::Upgrades
+                        Self::Upgrades { from: Some(db.disk_version) }
                     } else {
                         Self::goes_on(place.tail)
                     }
@@ -128,7 +131,7 @@ impl Opening {
                     }
                     match view.committed.as_ref().map(|index| index.form) {
                         None | Some(IndexForm::Current) => Self::goes_on(place.tail),
-                        Some(IndexForm::Plain | IndexForm::V2) => Self::Upgrades,
+                        Some(IndexForm::Plain | IndexForm::V2) => Self::Upgrades { from: None },
                         Some(IndexForm::V1_2) => Self::Refuses,
                     }
                 }
@@ -154,7 +157,7 @@ impl Opening {
         match self {
             Self::Opens => "opens",
             Self::Recovers { .. } => "recovers",
-            Self::Upgrades => "upgrades",
+            Self::Upgrades { .. } => "upgrades",
             Self::BeginsAnew => "begins_anew",
             Self::Rebuilds => "rebuilds",
             Self::Refuses => "refuses",
@@ -178,7 +181,14 @@ impl fmt::Display for Opening {
                      a crash left them and they are lost"
                 );
             }
-            Self::Upgrades => "appends a header of its own format, and keeps all data",
+            Self::Upgrades { from: Some(from) } => {
+                return write!(
+                    out,
+                    "appends a header of its own format to one of disk version {from}, and keeps all \
+                     data"
+                );
+            }
+            Self::Upgrades { from: None } => "appends a header of its own format, and keeps all data",
             Self::BeginsAnew => {
                 "appends an empty header and deletes the compaction's files: the data looks lost; \
                  copy the file before anything opens it"
@@ -248,9 +258,10 @@ impl Difference {
 fn of_opening(opening: Opening, read: &Result<Headed, Unreadable>) -> Vec<Difference> {
     let of_view = matches!(read, Ok(Headed { header: Header::View(_), .. }));
     match opening {
-        Opening::Upgrades if of_view => vec![UPGRADED_VIEW],
-        Opening::Upgrades => vec![UPGRADED_DB],
+        Opening::Upgrades { from: None } => vec![UPGRADED_VIEW],
+        Opening::Upgrades { from: Some(_) } => vec![UPGRADED_DB],
         Opening::BeginsAnew => vec![BEGUN_ANEW],
+        Opening::Rebuilds if of_view => vec![WRONG_SIGNATURE, REBUILT],
         Opening::Rebuilds => vec![REBUILT],
         Opening::Refuses => vec![REFUSED],
         Opening::Opens
@@ -301,6 +312,10 @@ const BEGUN_ANEW: Difference =
     Difference { facts: ALL, why: "HTTP shows an empty database with a new uuid" };
 const REBUILT: Difference =
     Difference { facts: ALL, why: "HTTP shows the index as it is while it is built anew" };
+const WRONG_SIGNATURE: Difference = Difference {
+    facts: &["signature"],
+    why: "the file's name gives another: it is a copy of another index, or was renamed",
+};
 const REFUSED: Difference = Difference { facts: ALL, why: "HTTP answers with an error" };
 const SCRATCH: Difference = Difference {
     facts: &["active_bytes", "external_bytes"],

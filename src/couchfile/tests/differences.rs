@@ -81,7 +81,7 @@ fn couchdb_did_with_each_file_what_is_foretold() {
             Opening::Opens | Opening::Recovers { .. } => {
                 assert_eq!((appended, kept), (0, true), "{name}")
             }
-            Opening::Upgrades => assert!(appended > 0 && kept, "{name}"),
+            Opening::Upgrades { .. } => assert!(appended > 0 && kept, "{name}"),
             Opening::BeginsAnew => {
                 assert!(appended > 0 && kept, "{name}");
                 assert_eq!(expected["http"]["update_seq"], 0, "{name}");
