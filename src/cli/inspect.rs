@@ -177,10 +177,10 @@ impl Inspected {
         let headed = match read {
             Ok(headed) => headed,
             Err(why) => {
-                let version = match why {
-                    Unreadable::UnknownDiskVersion { version, .. } => Some(version),
-                    _ => None,
-                };
+                let mut version = None;
+                if let Unreadable::UnknownDiskVersion { version: unknown, .. } = why {
+                    version = Some(unknown);
+                }
                 self.header = why.place().map(|place| FoundHeader::at(place, None, version));
                 self.error = Some(Said { is: why.label(), says: why.to_string() });
                 return;

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Bytes of a block.
-pub(super) const BLOCK: u64 = 4096;
+pub(super) const BLOCK: usize = 4096;
 
 /// The marker of a block that begins with a header.
 pub(super) const HEADER_MARKER: u8 = 1;
@@ -34,8 +34,8 @@ pub(super) fn stored(length: u32) -> Option<u64> {
         return None;
     }
     let length = u64::from(length);
-    let first = BLOCK - PREFIX as u64;
-    Some(length + length.saturating_sub(first).div_ceil(BLOCK - 1))
+    let first = (BLOCK - PREFIX) as u64;
+    Some(length + length.saturating_sub(first).div_ceil(BLOCK as u64 - 1))
 }
 
 /// The length that a block gives for the header it begins with; `None` where it begins with none.
@@ -71,13 +71,13 @@ pub(super) fn checked(stored: &[u8]) -> Option<(Cow<'_, [u8]>, Checksum)> {
 
 /// What was written, without the markers of the blocks it crosses into.
 fn without_markers(stored: &[u8]) -> Cow<'_, [u8]> {
-    let first = BLOCK as usize - PREFIX;
+    let first = BLOCK - PREFIX;
     match stored.split_at_checked(first) {
         None | Some((_, [])) => Cow::Borrowed(stored),
         Some((first, rest)) => {
             let mut whole = Vec::with_capacity(stored.len());
             whole.extend_from_slice(first);
-            for block in rest.chunks(BLOCK as usize) {
+            for block in rest.chunks(BLOCK) {
                 whole.extend_from_slice(block.get(1..).unwrap_or_default());
             }
             Cow::Owned(whole)

@@ -14,6 +14,11 @@ use super::{
 };
 use std::{borrow::Cow, io};
 
+const BLOCK_BYTES: u64 = BLOCK as u64;
+
+/// A header's term, and where it is.
+type Found<'w> = (Cow<'w, [u8]>, Place);
+
 /// How many blocks are read at once, one after the other; then always the last of these.
 const BATCHES: [u64; 5] = [1, 1, 16, 64, 256];
 
@@ -28,19 +33,19 @@ pub(super) fn newest<T>(
     let size = bytes.size();
     let mut search =
         Search { bytes, size, rejected: 0, allowance: size.saturating_add(LONGEST.into()) };
-    let mut first = [0; BLOCK as usize];
+    let mut first = [0; BLOCK];
     let mut batch = Vec::new();
     // A header in the block that the file's size would begin has no bytes yet.
-    let mut end = size.div_ceil(BLOCK);
+    let mut end = size.div_ceil(BLOCK_BYTES);
     for turn in 0.. {
         if end == 0 {
             break;
         }
         let blocks = BATCHES.get(turn).or(BATCHES.last()).copied().unwrap_or(1);
         let start = end.saturating_sub(blocks);
-        let from = start * BLOCK;
+        let from = start * BLOCK_BYTES;
         let length =
-            usize::try_from(size.min(end.saturating_mul(BLOCK)) - from).unwrap_or(usize::MAX);
+            usize::try_from(size.min(end.saturating_mul(BLOCK_BYTES)) - from).unwrap_or(usize::MAX);
         let window = match first.get_mut(..length) {
             Some(window) => window,
             None => {
@@ -72,12 +77,12 @@ impl Search<'_> {
         &mut self,
         window: &'w [u8],
         from: u64,
-    ) -> Result<Option<(Cow<'w, [u8]>, Place)>, Unreadable> {
-        for (at, block) in window.chunks(BLOCK as usize).enumerate().rev() {
+    ) -> Result<Option<Found<'w>>, Unreadable> {
+        for (at, block) in window.chunks(BLOCK).enumerate().rev() {
             if block.first() != Some(&block::HEADER_MARKER) {
                 continue;
             }
-            let start = at * BLOCK as usize;
+            let start = at * BLOCK;
             let at = from + start as u64;
             match self.candidate(window.get(start..).unwrap_or_default(), at)? {
                 Some(found) => return Ok(Some(found)),
@@ -89,11 +94,7 @@ impl Search<'_> {
 
     /// The header that begins at `at`, if its checksum holds; `known` is what was read from
     /// there.
-    fn candidate<'w>(
-        &mut self,
-        known: &'w [u8],
-        at: u64,
-    ) -> Result<Option<(Cow<'w, [u8]>, Place)>, Unreadable> {
+    fn candidate<'w>(&mut self, known: &'w [u8], at: u64) -> Result<Option<Found<'w>>, Unreadable> {
         let Some(length) = block::length(known) else { return Ok(None) };
         let Some(stored) = block::stored(length) else { return Ok(None) };
         let behind = self.size.saturating_sub(at + PREFIX as u64);

@@ -107,10 +107,11 @@ impl Opening {
                 Ok(Headed { header: Header::Db(_) | Header::Compaction(_), .. }) => Self::Continues,
                 _ => Self::Discards,
             },
-            Role::Compacted => match Self::of(Role::Db, read) {
-                Self::Opens | Self::Recovers { .. } | Self::Upgrades { .. } => Self::Adopts,
-                other => other,
-            },
+            Role::Compacted => {
+                let opening = Self::of(Role::Db, read);
+                let bad = matches!(opening, Self::BeginsAnew | Self::Refuses);
+                if bad { opening } else { Self::Adopts }
+            }
             Role::Db => match read {
                 Ok(Headed { header: Header::Db(db), place, .. }) => {
                     if db.fields > NEWEST_FIELDS {

@@ -88,7 +88,9 @@ fn couchdb_did_with_each_file_what_is_foretold() {
             }
             Opening::Rebuilds => assert!(!kept, "{name}"),
             Opening::Refuses => assert!(error && appended == 0, "{name}"),
-            other => panic!("{name}: {other:?}"),
+            Opening::Continues | Opening::Adopts | Opening::Discards | Opening::Ignores => {
+                panic!("{name}: {opening:?}")
+            }
         }
     }
 }

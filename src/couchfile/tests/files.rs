@@ -26,12 +26,10 @@ fn parsed(file: &str, headed: &Result<Headed, Unreadable>, size: usize) -> Value
     let headed = match headed {
         Ok(headed) => headed,
         Err(why) => {
-            let error = match why {
-                Unreadable::UnknownDiskVersion { version, .. } => {
-                    format!("unsupported disk version {version}")
-                }
-                other => other.label().to_owned(),
-            };
+            let mut error = why.label().to_owned();
+            if let Unreadable::UnknownDiskVersion { version, .. } = why {
+                error = format!("unsupported disk version {version}");
+            }
             let mut all = json!({"error": error,
                 "sizes": {"file": size, "active": null, "external": null}});
             if let Some(at) = why.place() {

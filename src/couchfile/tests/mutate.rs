@@ -7,10 +7,21 @@ use super::{
     *,
 };
 use proptest::prelude::*;
-use std::cell::Cell;
+use std::{
+    cell::Cell,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
-#[path = "../../../tests/luck/mod.rs"]
-mod luck;
+/// Chance that can be had again, from a seed.
+fn luck(seed: u64) -> impl FnMut() -> u64 {
+    let mut turn = 0_u64;
+    move || {
+        turn += 1;
+        let mut hasher = DefaultHasher::new();
+        (seed, turn).hash(&mut hasher);
+        hasher.finish()
+    }
+}
 
 /// A file that counts what is read of it.
 struct Counted<'a> {
@@ -43,7 +54,7 @@ impl Bytes for Counted<'_> {
 /// Reads a file and holds what comes of it against the slow search.
 fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
     let counted = Counted::new(bytes);
-    let read = super::read(&counted);
+    let read = read(&counted);
     let naive = naive::search(bytes);
     let size = bytes.len() as u64;
     let (place, rejected) = match &read {
@@ -67,7 +78,7 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
         (Some(place), Some(Found { at, bytes, checksum, tail, term })) => {
             assert_eq!(
                 (place.at, place.bytes, place.checksum, place.tail),
-                (*at, *bytes, *checksum, *tail)
+                (*at as u64, u32::try_from(*bytes).unwrap(), *checksum, *tail as u64)
             );
             // What it says is what the term it found says, and nothing else.
             match (&read, decode(term, place)) {
@@ -102,7 +113,7 @@ fn originals() -> Vec<Vec<u8>> {
 /// One of the originals, damaged.
 fn mutant(originals: &[Vec<u8>], next: &mut impl FnMut() -> u64) -> Vec<u8> {
     let mut one = {
-        let mut below = |count: usize| (next() % count.max(1) as u64) as usize;
+        let mut below = |count: usize| usize::try_from(next() % count.max(1) as u64).unwrap();
         originals[below(originals.len())].clone()
     };
     for _ in 0..=next() % 3 {
@@ -113,7 +124,7 @@ fn mutant(originals: &[Vec<u8>], next: &mut impl FnMut() -> u64) -> Vec<u8> {
 
 fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> u64) {
     let kind = next() % 12;
-    let mut below = |count: usize| (next() % count.max(1) as u64) as usize;
+    let mut below = |count: usize| usize::try_from(next() % count.max(1) as u64).unwrap();
     let blocks = file.len() / 4096 + 1;
     let header = naive::search(file).found;
     match kind {
@@ -124,7 +135,7 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
         }
         1 | 2 => {
             if let Some(found) = header {
-                let at = found.at as usize + below(found.bytes as usize + 5);
+                let at = found.at + below(found.bytes + 5);
                 flip(file, at, below(8));
             }
         }
@@ -135,7 +146,7 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
         // Markers where none are, with a length.
         4 => {
             let at = below(blocks) * 4096;
-            let length = (below(1 << 20) as u32).to_be_bytes();
+            let length = u32::try_from(below(1 << 20)).unwrap().to_be_bytes();
             let record = [&[1][..], &length].concat();
             for (byte, new) in file.iter_mut().skip(at).zip(record) {
                 *byte = new;
@@ -145,15 +156,15 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
         5 => file.truncate(below(file.len())),
         6 => {
             if let Some(found) = header {
-                file.truncate(found.at as usize + below(found.bytes as usize + 8));
+                file.truncate(found.at + below(found.bytes + 8));
             }
         }
         // Garbage behind it.
         7 => {
             let more = below(20_000);
-            let pattern = below(256) as u8;
+            let step = below(256);
             let at = file.len();
-            file.extend((0..more).map(|it| pattern.wrapping_mul(it as u8)));
+            file.extend((0..more).map(|it| (it * step % 256).try_into().unwrap_or(0_u8)));
             if below(2) == 0 {
                 file.iter_mut()
                     .skip(at.next_multiple_of(4096))
@@ -235,7 +246,7 @@ proptest! {
     #[test]
     fn damaged_files_are_read_in_bounds_or_refused(seed: u64) {
         let originals = originals();
-        let mut next = luck::luck(seed);
+        let mut next = luck(seed);
         for _ in 0..8 {
             let mutant = mutant(&originals, &mut next);
             let _read = judge(&mutant);
@@ -268,7 +279,7 @@ fn many_damaged_files_are_read_in_bounds_or_refused() {
     let originals = originals();
     let mut kinds = std::collections::BTreeMap::new();
     for each in 0..count {
-        let mut next = luck::luck(seed.wrapping_mul(1 << 40).wrapping_add(each));
+        let mut next = luck(seed.wrapping_mul(1 << 40).wrapping_add(each));
         let mutant = mutant(&originals, &mut next);
         let kind = match judge(&mutant) {
             Ok(Headed { header: Header::Db(_), .. }) => "db",

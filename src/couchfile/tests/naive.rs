@@ -6,10 +6,10 @@ use md5::{Digest, Md5};
 /// What the newest header is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    pub(super) at: u64,
-    pub(super) bytes: u32,
+    pub(super) at: usize,
+    pub(super) bytes: usize,
     pub(super) checksum: Checksum,
-    pub(super) tail: u64,
+    pub(super) tail: usize,
     pub(super) term: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ fn header(file: &[u8], at: usize) -> Option<Found> {
     let mut next = at + 5;
     let mut record = Vec::new();
     while record.len() < length {
-        if next % 4096 != 0 {
+        if !next.is_multiple_of(4096) {
             record.push(*file.get(next)?);
         }
         next += 1;
@@ -69,11 +69,5 @@ fn header(file: &[u8], at: usize) -> Option<Found> {
     } else {
         return None;
     };
-    Some(Found {
-        at: at as u64,
-        bytes: length as u32,
-        checksum,
-        tail: (file.len() - next) as u64,
-        term: term.to_vec(),
-    })
+    Some(Found { at, bytes: length, checksum, tail: file.len() - next, term: term.to_vec() })
 }
