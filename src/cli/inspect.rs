@@ -1,6 +1,6 @@
 //! `recliner inspect`: what CouchDB's files hold, without a CouchDB.
 //!
-//! Owns the JSON of a file. Reads each file's last header and nothing else of it; asks nobody,
+//! Owns the JSON of a file. Reads each file's last header, and its last purge; asks nobody,
 //! writes nothing.
 
 use super::{
@@ -158,7 +158,11 @@ impl Inspected {
         };
         let name = path.file_name().map(|name| name.to_string_lossy());
         let role = Role::of(name.as_deref().unwrap_or_default());
-        inspected.fill(role, opened.size, couchfile::read(&opened));
+        let mut read = couchfile::read(&opened);
+        if let Ok(Headed { header: Header::Db(db), .. }) = &mut read {
+            db.purge_seq = couchfile::last_purge(&opened, db);
+        }
+        inspected.fill(role, opened.size, read);
         inspected
     }
 

@@ -106,15 +106,15 @@ impl Search<'_> {
         let length_stored = usize::try_from(stored).unwrap_or(usize::MAX);
         let known = known.get(PREFIX..).unwrap_or_default();
         let checked = match known.get(..length_stored) {
-            Some(whole) => block::checked(whole),
+            Some(whole) => block::checked(block::without_markers(whole, PREFIX)),
             None => {
                 // The file holds so much: no length is believed before that is known.
                 let mut whole = vec![0; length_stored];
                 let (front, rest) = whole.split_at_mut(known.len());
                 front.copy_from_slice(known);
                 fill(self.bytes, at + (PREFIX + known.len()) as u64, rest)?;
-                block::checked(&whole)
-                    .map(|(term, checksum)| (Cow::Owned(term.into_owned()), checksum))
+                let record = block::without_markers(&whole, PREFIX).into_owned();
+                block::checked(Cow::Owned(record))
             }
         };
         Ok(checked.map(|(term, checksum)| {
@@ -124,7 +124,7 @@ impl Search<'_> {
 }
 
 /// Reads all of `buf`; a file that ends before, shrank since its size was measured.
-fn fill(bytes: &dyn Bytes, at: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
+pub(super) fn fill(bytes: &dyn Bytes, at: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
     let length = buf.len();
     let failed = |why| Unreadable::Read { at, length, why };
     let mut done = 0;

@@ -300,7 +300,7 @@ const UNSIZED: Difference = Difference {
     why: "CouchDB before 1.2 did not count the bytes of trees: HTTP answers with an error",
 };
 const PURGE_SEQ: Difference =
-    Difference { facts: &["purge_seq"], why: "only the tree of purges tells it, not the header" };
+    Difference { facts: &["purge_seq"], why: "the tree of purges, which tells it, cannot be read" };
 const UPGRADED_DB: Difference = Difference {
     facts: &["file_bytes", "disk_version", "uuid"],
     why: "HTTP shows the file as it is with the appended header, and a new uuid where it had none",

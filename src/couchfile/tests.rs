@@ -3,6 +3,7 @@ pub(super) mod files;
 mod hostile;
 mod mutate;
 mod naive;
+mod purges;
 
 use super::*;
 use md5::{Digest, Md5};

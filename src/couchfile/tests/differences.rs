@@ -7,12 +7,12 @@ use super::{
 use serde_json::{Value, json};
 
 /// Our facts by CouchDB's names for them.
-fn facts(headed: &Headed) -> Value {
+fn facts(bytes: &dyn Bytes, headed: &Headed) -> Value {
     match &headed.header {
         Header::Db(db) | Header::Compaction(db) => json!({
             "file_bytes": headed.file_bytes, "active_bytes": db.active,
             "external_bytes": db.external, "update_seq": db.update_seq,
-            "compacted_seq": db.compacted_seq, "purge_seq": db.purge_seq, "docs": db.docs,
+            "compacted_seq": db.compacted_seq, "purge_seq": last_purge(bytes, db), "docs": db.docs,
             "deleted_docs": db.deleted_docs, "disk_version": db.disk_version, "uuid": db.uuid,
         }),
         Header::View(view) => {
@@ -51,7 +51,7 @@ fn what_couchdb_says_otherwise_is_explained() {
         let bytes = file(&name);
         let read = read(&bytes.as_slice());
         let explained = Difference::of(role, &read);
-        let facts = read.as_ref().map_or(Value::Null, facts);
+        let facts = read.as_ref().map_or(Value::Null, |headed| facts(&bytes.as_slice(), headed));
         for (fact, said) in said(http).as_object().unwrap() {
             let ours = facts.get(fact).unwrap_or(&Value::Null);
             if ours != said {

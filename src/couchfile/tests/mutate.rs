@@ -97,6 +97,12 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
     let batches = 5 + blocks / 256;
     assert!(counted.reads.get() <= batches + u64::from(rejected) + 1, "{:?}", counted.reads);
     assert!(counted.largest.get() as u64 <= size, "a buffer of {:?}", counted.largest);
+    if let Ok(Headed { header: Header::Db(db), .. }) = &read {
+        let before = counted.reads.get();
+        let _purge = last_purge(&counted, db);
+        assert!(counted.reads.get() <= before + 128, "two reads a level at most");
+        assert!(counted.largest.get() as u64 <= size, "a buffer of {:?}", counted.largest);
+    }
     read
 }
 

@@ -37,6 +37,7 @@ async fn each_recorded_file_gives_the_numbers_recorded_of_it() {
             ("external_bytes", &parsed["sizes"]["external"]),
             ("update_seq", &parsed["update_seq"]),
             ("compacted_seq", &parsed["compacted_seq"]),
+            ("purge_seq", &parsed["purge_seq"]),
             ("docs", &parsed["doc_count"]),
             ("deleted_docs", &parsed["doc_del_count"]),
             ("uuid", &parsed["uuid"]),
