@@ -12,15 +12,17 @@ use super::{
     Bytes, Place, Unreadable,
     block::{self, BLOCK, LONGEST, PREFIX},
 };
-use std::{borrow::Cow, io};
+use std::{borrow::Cow, io, iter};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
 /// A header's term, and where it is.
 type Found<'w> = (Cow<'w, [u8]>, Place);
 
-/// How many blocks are read at once, one after the other; then always the last of these.
-const BATCHES: [u64; 5] = [1, 1, 16, 64, 256];
+/// How many blocks are read at once, one after the other; then always the most.
+const BATCHES: [u64; 4] = [1, 1, 16, 64];
+/// The most blocks that are read at once.
+const LARGEST_BATCH: u64 = 256;
 
 /// Finds the newest header whose checksum holds, and gives its term to `decode`.
 ///
@@ -37,11 +39,10 @@ pub(super) fn newest<T>(
     let mut batch = Vec::new();
     // A header in the block that the file's size would begin has no bytes yet.
     let mut end = size.div_ceil(BLOCK_BYTES);
-    for turn in 0.. {
+    for blocks in BATCHES.into_iter().chain(iter::repeat(LARGEST_BATCH)) {
         if end == 0 {
             break;
         }
-        let blocks = BATCHES.get(turn).or(BATCHES.last()).copied().unwrap_or(1);
         let start = end.saturating_sub(blocks);
         let from = start * BLOCK_BYTES;
         let length =

@@ -4,6 +4,9 @@ use super::*;
 use flate2::{Compression, write::ZlibEncoder};
 use std::io::Write as _;
 
+/// How a term is compressed.
+type Pack = fn(&[u8]) -> Vec<u8>;
+
 /// A node of one element, as a term: `{Kind, [{Key, Value}]}`.
 fn node(kind: &[u8; 7], key: u8, value: &[u8]) -> Vec<u8> {
     let head = [131, 104, 2, 100, 0, 7];
@@ -54,8 +57,7 @@ fn last(mut file: Vec<u8>, root: u64) -> Option<u64> {
 
 #[test]
 fn the_last_purge_is_read_from_any_place_in_any_compression() {
-    let pack: [fn(&[u8]) -> Vec<u8>; 3] = [<[u8]>::to_vec, deflated, snappy];
-    for pack in pack {
+    for pack in [<[u8]>::to_vec as Pack, deflated, snappy] {
         for (begin, summed) in
             [(100, false), (4096, true), (4090, true), (4095, false), (8175, true)]
         {
