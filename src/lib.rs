@@ -65,7 +65,7 @@
 //!  queue     inventory    memory
 //!  settings  score        snapshot
 //!  channel   exposition   estimate
-//!  facts     pattern      window      couch
+//!  facts     pattern      window      couch     couchfile
 //!  clock     log          size        target     version
 //! ```
 //!
@@ -121,6 +121,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod couch;
+pub mod couchfile;
 pub mod disk;
 pub mod enforcer;
 pub mod estimate;

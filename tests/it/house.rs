@@ -9,7 +9,7 @@ use std::{
 /// The floors, lowest first. A module may name only modules on floors below its own.
 const FLOORS: &[&[&str]] = &[
     &["clock", "log", "size", "target", "version"],
-    &["facts", "pattern", "window", "couch"],
+    &["facts", "pattern", "window", "couch", "couchfile"],
     &["channel", "exposition", "estimate"],
     &["settings", "score", "snapshot"],
     &["queue", "inventory", "memory"],
