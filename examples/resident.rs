@@ -236,6 +236,7 @@ async fn main() -> std::io::Result<()> {
         poll: Duration::from_secs(5),
         nodes: settings::Nodes::All,
         views: true,
+        parts: true,
         top: 100,
     }));
     let (_plan, plan) = watch::channel(Arc::new(planner::Settings {

@@ -12,7 +12,7 @@ mod walk;
 
 pub use known::Known;
 pub use meaning::{Meaning, meaning};
-pub use read::{Numbers, Problem};
+pub use read::{Numbers, Problem, owner};
 pub use walk::{Walked, walk};
 
 use crate::{clock::Moment, target::Signature};

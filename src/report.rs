@@ -16,7 +16,7 @@ pub use why::why;
 
 use crate::{
     clock::Moment,
-    facts::Facts,
+    facts::{Fact, Facts},
     plan::{Decision, Plan, Refusal},
     score::Miss,
     snapshot::{Node, SmooshSeen, TargetRef},
@@ -191,10 +191,10 @@ impl Target {
                 .map(|view| view.signature.to_string()),
             state: target.state().label(),
             copies: target.copies(),
-            estimated: facts.flags.estimated,
-            file_bytes: target.on_disk(facts.file.get()),
-            active_bytes: target.on_disk(facts.active.get()),
-            external_bytes: target.on_disk(facts.external.get()),
+            estimated: target.estimated(),
+            file_bytes: target.on_disk(Fact::File),
+            active_bytes: target.on_disk(Fact::Active),
+            external_bytes: target.on_disk(Fact::External),
             predicted_bytes: target.predicted(),
             reclaimable_bytes: target.reclaimable(),
             confidence: facts.confidence.label(),
@@ -223,18 +223,16 @@ impl Target {
 }
 
 fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
-    let Some(measured) = facts.measured_at else { return BTreeMap::new() };
     [
-        ("file_bytes", facts.file),
-        ("active_bytes", facts.active),
-        ("external_bytes", facts.external),
-        ("update_seq", facts.update_seq),
-        ("compacted_seq", facts.compacted_seq),
-        ("updates_pending", facts.updates_pending),
+        ("file_bytes", Fact::File),
+        ("active_bytes", Fact::Active),
+        ("external_bytes", Fact::External),
+        ("update_seq", Fact::UpdateSeq),
+        ("compacted_seq", Fact::CompactedSeq),
+        ("updates_pending", Fact::UpdatesPending),
     ]
     .into_iter()
-    .filter(|(_, value)| value.get().is_some())
-    .map(|(fact, _)| (fact, measured.by.label()))
+    .filter_map(|(name, fact)| Some((name, facts.source_of(fact)?.label())))
     .collect()
 }
 

@@ -9,6 +9,7 @@ pub(super) use planned::planned;
 use super::printable;
 use crate::{
     clock::Moment,
+    facts::Fact,
     plan::Plan,
     report, size,
     snapshot::{NodeIx, TargetRef},
@@ -117,7 +118,7 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
         table.add_row([
             shortened(&printable(&what)),
             printable(&place),
-            bytes(target.on_disk(target.facts().file.get())),
+            bytes(target.on_disk(Fact::File)),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
             bytes(target.reclaimable()),
             channel.unwrap_or_else(|| "-".to_owned()),

@@ -119,7 +119,8 @@ fn is_shard(name: &str) -> bool {
 fn stamped(name: &str) -> Option<&str> {
     let (before, time) = name.rsplit_once('.')?;
     let (before, date) = before.rsplit_once('.')?;
-    let digits = |text: &str, count| text.len() == count && text.bytes().all(|it| it.is_ascii_digit());
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|it| it.is_ascii_digit());
     (digits(time, 6) && digits(date, 8)).then_some(before)
 }
 
@@ -162,7 +163,9 @@ mod tests {
             ),
             // A database may be called like an index directory.
             (
-                &format!(".shards/00000000-ffffffff/a_design/mrview.1_design/mrview/{SIGNATURE}.view"),
+                &format!(
+                    ".shards/00000000-ffffffff/a_design/mrview.1_design/mrview/{SIGNATURE}.view"
+                ),
                 view("shards/00000000-ffffffff/a_design/mrview.1"),
             ),
             (".delete/0123456789abcdef0123456789abcdef", Meaning::Trash),
@@ -170,10 +173,15 @@ mod tests {
             (&format!("{SHARD}.20261122.010203.deleted.couch"), Meaning::Trash),
             ("local.20261122.010203.deleted.couch", Meaning::Trash),
             (
-                &format!(".shards/00000000-7fffffff/app/orders.20261122.010203.deleted.1795222434_design/mrview/{SIGNATURE}.view"),
+                &format!(
+                    ".shards/00000000-7fffffff/app/orders.20261122.010203.deleted.1795222434_design/mrview/{SIGNATURE}.view"
+                ),
                 Meaning::Trash,
             ),
-            (&format!(".local_design.20261122.010203.deleted/mrview/{SIGNATURE}.view"), Meaning::Trash),
+            (
+                &format!(".local_design.20261122.010203.deleted/mrview/{SIGNATURE}.view"),
+                Meaning::Trash,
+            ),
             (&format!("nouveau/couchdb@a/{SHARD}/{SIGNATURE}/index/_0.cfs"), Meaning::Nouveau),
             (&format!("clouseau/{SHARD}/{SIGNATURE}/_0.cfs"), Meaning::Clouseau),
             (&format!("search_index/deep/{SHARD}/{SIGNATURE}/segments_1"), Meaning::Clouseau),
@@ -184,7 +192,10 @@ mod tests {
             ("shards/00000000-7fffffff/x.couch", Meaning::Other),
             ("shards/00000000-7fffffff/x.17a.couch", Meaning::Other),
             ("shards/oops/x.17.couch", Meaning::Other),
-            (&format!(".{SHARD}_design/mrview/0F045E3B41D71D93AAA32F23021BA536.view"), Meaning::Other),
+            (
+                &format!(".{SHARD}_design/mrview/0F045E3B41D71D93AAA32F23021BA536.view"),
+                Meaning::Other,
+            ),
             (&format!(".{SHARD}_design/mrview/short.view"), Meaning::Other),
             (&format!(".{SHARD}_design/other/{SIGNATURE}.view"), Meaning::Other),
             (&format!(".{SHARD}/mrview/{SIGNATURE}.view"), Meaning::Other),
@@ -199,7 +210,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_path_is_too_odd(path in proptest::collection::vec(any::<u8>(), 0..80)) {
-            meaning(&path);
+            let again = path.clone();
+            prop_assert_eq!(meaning(&path), meaning(&again));
         }
 
         #[test]

@@ -14,6 +14,7 @@ use std::{
     ffi::CStr,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     io,
+    path::Path,
     sync::Arc,
 };
 
@@ -269,6 +270,45 @@ impl Bytes for Opened<'_> {
             }
         }
         Ok(fill(self.fd, buf, offset)?)
+    }
+}
+
+/// The node that a data directory belongs to, as the headers of its node-local databases name
+/// it; of one that was restored elsewhere, the last that wrote there.
+#[must_use]
+pub fn owner(data: &Path) -> Option<String> {
+    ["_dbs.couch", "_nodes.couch", "_users.couch"].into_iter().find_map(|name| {
+        let bytes = Whole::open(&data.join(name))?;
+        let Ok(Header::Db(header)) = couchfile::read(&bytes).map(|headed| headed.header) else {
+            return None;
+        };
+        header.epochs.into_iter().next().map(|epoch| epoch.node)
+    })
+}
+
+/// A file that is read here and there.
+#[derive(Debug)]
+struct Whole {
+    fd: OwnedFd,
+    size: u64,
+}
+
+impl Whole {
+    fn open(path: &Path) -> Option<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let size = size(&fstat(&fd).ok()?);
+        Some(Self { fd, size })
+    }
+}
+
+impl Bytes for Whole {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(fill(&self.fd, buf, offset)?)
     }
 }
 

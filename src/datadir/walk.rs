@@ -71,14 +71,9 @@ pub fn walk(
 ) -> Result<Walked, Problem> {
     let data = root(&roots.data)?;
     let views = roots.views.as_deref().map(root);
-    let same = |one: &OwnedFd, two: &OwnedFd| match (fstat(one), fstat(two)) {
-        (Ok(one), Ok(two)) => (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino),
-        _ => false,
-    };
-    let other = match &views {
-        Some(Ok(views)) if same(&data, views) => None,
-        other => other.as_ref(),
-    };
+    let place = |fd: &OwnedFd| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let places = [place(&data), views.as_ref().and_then(|fd| place(fd.as_ref().ok()?))];
+    let one_tree = views.is_none() || places[0] == places[1];
     let stop = AtomicBool::new(false);
     let ended = thread::scope(|scope| {
         let (helpers, running): (Vec<_>, Vec<_>) = (1..threads)
@@ -89,21 +84,20 @@ pub fn walk(
                 (batches, scope.spawn(move || hands.read(&waiting)))
             })
             .unzip();
-        let inside = |fd: &OwnedFd| fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
         let mut walker = Walker {
             helpers,
             next: 0,
             batch: Vec::new(),
             directories: 0,
             buffers: Vec::new(),
-            roots: [inside(&data), other.and_then(|views| inside(views.as_ref().ok()?))],
+            roots: places,
             whole: true,
             hands: Hands::new(before, take, &stop),
         };
-        let tree = if other.is_some() { Tree::Databases } else { Tree::Both };
+        let tree = if one_tree { Tree::Both } else { Tree::Databases };
         walker.directory(&Arc::new(Dir { fd: data, path: Vec::new(), tree }), 0);
         match views {
-            _ if tree == Tree::Both => {}
+            _ if one_tree => {}
             Some(Ok(fd)) => {
                 walker.directory(&Arc::new(Dir { fd, path: Vec::new(), tree: Tree::Views }), 0);
             }
@@ -398,7 +392,12 @@ impl<'a> Hands<'a> {
         Some(file)
     }
 
-    fn compaction(&mut self, item: &Item, shard: &str, signature: Option<crate::target::Signature>) {
+    fn compaction(
+        &mut self,
+        item: &Item,
+        shard: &str,
+        signature: Option<crate::target::Signature>,
+    ) {
         let Ok(stat) = statat(&item.dir.fd, &item.name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         self.found.push(Found::Compaction {
             shard: shard.into(),

@@ -148,6 +148,7 @@ impl Cluster {
                     Observation::Shard { ix, facts: Ok(Some(facts)) }
                 })
                 .collect(),
+            Stage::Disk => Vec::new(),
             Stage::Views { snapshot, dbs } => (0..dbs.len())
                 .filter_map(|at| snapshot.target(*dbs.copies(at).first()?))
                 .map(|target| Observation::Views {
@@ -211,6 +212,7 @@ impl Harness {
             poll: Duration::from_secs(5),
             nodes: Nodes::All,
             views: true,
+            parts: true,
             top: 10,
         }));
         let clock = Clock::anchored(Moment::from_unix(1_000));
@@ -249,7 +251,7 @@ fn shown(snapshot: &Snapshot) -> Vec<String> {
     let mut lines: Vec<String> = snapshot
         .targets()
         .map(|target| {
-            let file = target.on_disk(target.facts().file.get());
+            let file = target.on_disk(crate::facts::Fact::File);
             let file = file.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
             format!("{} {} {file}", target.id(), target.state().label())
         })

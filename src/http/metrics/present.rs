@@ -8,7 +8,7 @@ use crate::{
     channel::{Channel, Mode, Priority},
     couch,
     exposition::{Family, LabelSet, LabelSets, Writer, families as f},
-    facts::Source,
+    facts::{Fact, Source},
     plan::{Plan, QueueView},
     scanner::Status,
     snapshot::{Ix, Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
@@ -241,11 +241,10 @@ struct Sizes {
 
 impl Sizes {
     fn of(target: TargetRef<'_>) -> Self {
-        let facts = target.facts();
         Self {
             kind: target.kind(),
-            file: target.on_disk(facts.file.get()),
-            active: target.on_disk(facts.active.get()),
+            file: target.on_disk(Fact::File),
+            active: target.on_disk(Fact::Active),
             reclaimable: target.reclaimable(),
         }
     }

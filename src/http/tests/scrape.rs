@@ -205,6 +205,7 @@ async fn of_two_live_instances_of_one_name_the_larger_shows() {
             language: "javascript".into(),
             collators: [].into(),
             exact_range: true,
+            ..View::default()
         };
         let view = draft.add_view(db, view);
         draft.set_facts(view, facts(file * MIB, MIB));

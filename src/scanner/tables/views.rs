@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Moment,
-    facts::{Facts, Measured, Source},
+    facts::{Facts, Known as KnownNumber, Measured, Source},
     inventory::{Unread, ViewSeen, doc_hash},
     snapshot::{DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
     target::{Kind, Signature, State},
@@ -25,12 +25,31 @@ struct Known {
     cleanup: Option<Ix>,
     /// Whether the map had the database in this sweep.
     mapped: bool,
+    /// Every signature that some design document of the database has, where all are known.
+    designed: Option<Vec<Signature>>,
 }
 
 impl Views {
     /// The views of a database instance.
     pub(super) fn of(&self, db: DbIx) -> &[Ix] {
         self.dbs.get(&db).map_or(&[], |known| &known.views)
+    }
+
+    /// Whether some design document of a database has this signature; `None` where they are
+    /// not all known.
+    pub(super) fn designed(&self, db: DbIx, signature: Signature) -> Option<bool> {
+        let designed = self.dbs.get(&db)?.designed.as_ref()?;
+        Some(designed.contains(&signature))
+    }
+
+    /// So many bytes of a database's index files are of no use: its cleanup has evidence.
+    pub(super) fn stale(&mut self, draft: &mut Draft, db: DbIx, bytes: u64, now: Moment) {
+        let Some(cleanup) = self.dbs.get(&db).and_then(|known| known.cleanup) else { return };
+        let mut facts = draft.now().target(cleanup).map_or_else(Facts::default, TargetRef::facts);
+        facts.flags.evidence |= bytes > 0;
+        facts.file = KnownNumber::new(bytes);
+        facts.measured_at = Some(Measured { at: now, by: Source::Files });
+        draft.set_facts(cleanup, facts.all_by_files());
     }
 
     /// Finds what an earlier process left in the tables.
@@ -196,6 +215,7 @@ impl Known {
             language: seen.language.as_str().into(),
             collators: collators.iter().map(|version| Arc::from(&**version)).collect(),
             exact_range,
+            ..View::default()
         };
         let place = |draft: &mut Draft, view: View| match draft
             .now()
