@@ -9,17 +9,21 @@
 //! A file only grows at its end, in blocks of 4096 bytes, and each commit appends a header. The
 //! last header whose checksum holds is the truth: CouchDB itself starts from it after a crash.
 
+mod block;
 mod db;
 mod design;
+mod find;
+mod term;
 mod unreadable;
 mod view;
 
 pub use db::{DbHeader, Epoch, Tree, Trees};
 pub use design::{BadDesign, Design, EmptyGroup};
 pub use unreadable::{Undecodable, Unreadable};
-pub use view::{Group, Index, ViewHeader};
+pub use view::{Group, Index, IndexForm, ViewHeader};
 
 use std::io;
+use term::Term;
 
 /// A file of which parts can be read.
 pub trait Bytes {
@@ -115,6 +119,38 @@ pub enum Header {
 /// A header that is valid by its checksum and cannot be decoded is an error: CouchDB does not
 /// go further back either.
 pub fn read(bytes: &dyn Bytes) -> Result<Headed, Unreadable> {
-    let _ = bytes.size();
-    Err(Unreadable::NoValidHeader { rejected: 0 })
+    find::newest(bytes, |record, place| {
+        let header = decode(record, place)?;
+        Ok(Headed { header, file_bytes: bytes.size(), place })
+    })
 }
+
+/// What a header's term describes; its first element tells.
+fn decode(record: &[u8], place: Place) -> Result<Header, Unreadable> {
+    let undecodable = |why| Unreadable::UndecodableHeader { place, why };
+    let none = || undecodable(Undecodable::NoHeader);
+    let term = Term::decode(record).map_err(undecodable)?;
+    let mut fields = term.tuple().ok_or_else(none)?;
+    let count = fields.len();
+    let (Some(first), second) = (fields.next(), fields.next()) else { return Err(none()) };
+    if first.is_atom("db_header") {
+        return DbHeader::decode(term, place).map(Header::Db);
+    }
+    let second = second.ok_or_else(none)?;
+    if first.is_atom("comp_header") {
+        let named = second.tuple().and_then(|mut inner| inner.next());
+        return match named.filter(|name| name.is_atom("db_header")) {
+            Some(_) => DbHeader::decode(second, place).map(Header::Compaction),
+            None => Err(none()),
+        };
+    }
+    match first.binary().and_then(|bytes| bytes.try_into().ok()).filter(|_| count == 2) {
+        Some(signature) => {
+            ViewHeader::decode(signature, second).map(Header::View).map_err(undecodable)
+        }
+        None => Err(none()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,26 @@
 //! The header of a database file.
 //!
-//! Owns the fields of `db_header` in every version and the sizes that follow from them.
+//! Owns the fields of `db_header` in every version and the sizes that follow from them, as
+//! CouchDB 3.5's `couch_bt_engine` computes them. Never finds or checks the header.
+
+use super::{
+    Place, Undecodable, Unreadable,
+    term::{Elements, Term},
+};
+use std::ops::RangeInclusive;
+
+/// Versions that CouchDB 3 opens; it refuses all others.
+const VERSIONS: RangeInclusive<u64> = 4..=8;
+
+/// The version since which purges have trees (CouchDB 2.3). Before, the header had a number
+/// and a position in their places.
+const PURGE_TREES: u8 = 7;
+
+/// What a limit is where the header does not say.
+const DEFAULT_LIMIT: u64 = 1000;
+
+/// Bytes that a UUID has at most; CouchDB's have 32.
+const LONGEST_UUID: usize = 64;
 
 /// What a database file's header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +49,185 @@ pub struct DbHeader {
     pub epochs: Vec<Epoch>,
     /// Its trees.
     pub trees: Trees,
+    /// The last purge; unknown where only a walk of the purge tree tells.
+    pub purge_seq: Option<u64>,
     /// Purges that it remembers.
     pub purges: Option<u64>,
     /// Purges that it may remember.
     pub purge_infos_limit: u64,
     /// Revisions kept of a document.
     pub revs_limit: u64,
+}
+
+impl DbHeader {
+    /// Reads the tuple that begins with the atom `db_header`.
+    ///
+    /// # Errors
+    /// When its version is unknown, or a field has not the form that CouchDB gives it.
+    pub(super) fn decode(term: Term<'_>, place: Place) -> Result<Self, Unreadable> {
+        let undecodable = |why| Unreadable::UndecodableHeader { place, why };
+        let fields = Fields::of(term).ok_or_else(|| undecodable(Undecodable::NoHeader))?;
+        let version = fields.required(2, "disk_version").map_err(undecodable)?;
+        if !VERSIONS.contains(&version) {
+            return Err(Unreadable::UnknownDiskVersion { place, version });
+        }
+        fields.read(u8::try_from(version).unwrap_or_default()).map_err(undecodable)
+    }
+}
+
+/// The fields of a header by their position in the tuple, counted from one.
+struct Fields<'a> {
+    terms: Vec<Term<'a>>,
+    count: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// Fields that are known; a newer CouchDB may append more.
+    const KNOWN: usize = 16;
+
+    fn of(term: Term<'a>) -> Option<Self> {
+        let elements: Elements<'a> = term.tuple()?;
+        Some(Self { count: elements.len(), terms: elements.take(Self::KNOWN).collect() })
+    }
+
+    /// A field that is there and says something.
+    fn get(&self, position: usize) -> Option<Term<'a>> {
+        self.terms.get(position - 1).copied().filter(|term| !is_absent(*term))
+    }
+
+    fn required(&self, position: usize, name: &'static str) -> Result<u64, Undecodable> {
+        self.get(position).and_then(Term::number).ok_or(Undecodable::Field(name))
+    }
+
+    fn number_or(&self, at: usize, name: &'static str, other: u64) -> Result<u64, Undecodable> {
+        match self.get(at) {
+            None => Ok(other),
+            Some(term) => term.number().ok_or(Undecodable::Field(name)),
+        }
+    }
+
+    fn tree(&self, at: usize, name: &'static str) -> Result<Root<'a>, Undecodable> {
+        match self.get(at) {
+            None => Ok(Root::EMPTY),
+            Some(term) => Root::decode(term).ok_or(Undecodable::Field(name)),
+        }
+    }
+
+    fn read(&self, disk_version: u8) -> Result<DbHeader, Undecodable> {
+        let id = self.tree(5, "id_tree_state")?;
+        let seq = self.tree(6, "seq_tree_state")?;
+        let local = self.tree(7, "local_tree_state")?;
+        let (purge, purge_seq_tree, purge_seq, purges);
+        if disk_version < PURGE_TREES {
+            (purge, purge_seq_tree) = (Root::EMPTY, Root::EMPTY);
+            let last = self.number_or(8, "purge_seq", 0)?;
+            purge_seq = Some(last);
+            purges = if last == 0 { Some(0) } else { None };
+        } else {
+            purge = self.tree(8, "purge_tree_state")?;
+            purge_seq_tree = self.tree(9, "purge_seq_tree_state")?;
+            purge_seq = if purge_seq_tree.tree == Tree::Empty { Some(0) } else { None };
+            purges = purge_seq_tree.reduction.map_or(Some(0), Term::number);
+        }
+        let counts = Counts::of(id);
+        let trees = Trees {
+            id: id.tree,
+            seq: seq.tree,
+            local: local.tree,
+            purge: purge.tree,
+            purge_seq: purge_seq_tree.tree,
+        };
+        let all = [trees.id, trees.seq, trees.local, trees.purge, trees.purge_seq];
+        Ok(DbHeader {
+            disk_version,
+            fields: self.count,
+            update_seq: self.required(3, "update_seq")?,
+            compacted_seq: self.number_or(14, "compacted_seq", 0)?,
+            docs: counts.docs,
+            deleted_docs: counts.deleted,
+            active: all
+                .iter()
+                .try_fold(counts.active, |sum, tree| {
+                    Some(sum.zip(tree.bytes()).and_then(|(sum, bytes)| sum.checked_add(bytes)))
+                })
+                .flatten(),
+            external: counts.external,
+            uuid: self.get(12).map(uuid).transpose()?,
+            epochs: self
+                .get(13)
+                .map_or(Some(Vec::new()), epochs)
+                .ok_or(Undecodable::Field("epochs"))?,
+            trees,
+            purge_seq,
+            purges,
+            purge_infos_limit: self.number_or(15, "purge_infos_limit", DEFAULT_LIMIT)?,
+            revs_limit: self.number_or(11, "revs_limit", DEFAULT_LIMIT)?,
+        })
+    }
+}
+
+/// What Erlang has where nothing is.
+fn is_absent(term: Term<'_>) -> bool {
+    term.is_atom("undefined") || term.is_atom("nil")
+}
+
+fn uuid(term: Term<'_>) -> Result<String, Undecodable> {
+    term.binary()
+        .filter(|bytes| bytes.len() <= LONGEST_UUID)
+        .and_then(|bytes| str::from_utf8(bytes).ok())
+        .map(str::to_owned)
+        .ok_or(Undecodable::Field("uuid"))
+}
+
+fn epochs(term: Term<'_>) -> Option<Vec<Epoch>> {
+    let epoch = |term: Term<'_>| {
+        let mut pair = term.tuple().filter(|pair| pair.len() == 2)?;
+        let node = pair.next()?.atom()?;
+        // Atoms are Latin-1 where they are not UTF-8.
+        let node = str::from_utf8(node)
+            .map_or_else(|_| node.iter().copied().map(char::from).collect(), str::to_owned);
+        Some(Epoch { node, since: pair.next()?.number()? })
+    };
+    term.list()?.map(epoch).collect()
+}
+
+/// What the root of the tree of ids sums up.
+struct Counts {
+    docs: Option<u64>,
+    deleted: Option<u64>,
+    active: Option<u64>,
+    external: Option<u64>,
+}
+
+impl Counts {
+    fn of(id: Root<'_>) -> Self {
+        let unknown = Self { docs: None, deleted: None, active: None, external: None };
+        if id.tree == Tree::Empty {
+            return Self { docs: Some(0), deleted: Some(0), active: Some(0), external: Some(0) };
+        }
+        let Some(mut parts) = id.reduction.and_then(Term::tuple) else { return unknown };
+        let docs = parts.next().and_then(Term::number);
+        let deleted = parts.next().and_then(Term::number);
+        let (active, external) = match parts.next() {
+            // Before 1.2 no sizes were counted, and until 1.6 no external ones; zero is what
+            // CouchDB itself makes of that.
+            None => (None, Some(0)),
+            Some(sizes) => match sizes.tuple() {
+                None => {
+                    let active = sizes.number();
+                    (active, active.map(|_| 0))
+                }
+                Some(mut sizes) => {
+                    // `{size_info, Active, External}`, or without its name.
+                    if sizes.len() == 3 {
+                        sizes.next();
+                    }
+                    (sizes.next().and_then(Term::number), sizes.next().and_then(Term::number))
+                }
+            },
+        };
+        Self { docs, deleted, active, external }
+    }
 }
 
 /// Since which sequence a node owns a file.
@@ -81,5 +274,32 @@ impl Tree {
             Self::Sized(bytes) => Some(bytes),
             Self::Unsized => None,
         }
+    }
+}
+
+/// The state of a tree, as headers keep it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Root<'a> {
+    pub(super) tree: Tree,
+    /// What the tree's reduction says of all of it; `None` of an empty one.
+    pub(super) reduction: Option<Term<'a>>,
+}
+
+impl<'a> Root<'a> {
+    pub(super) const EMPTY: Self = Self { tree: Tree::Empty, reduction: None };
+
+    /// `nil`, `{Position, Reduction, Bytes}`, or before CouchDB 1.2 `{Position, Reduction}`.
+    pub(super) fn decode(term: Term<'a>) -> Option<Self> {
+        if is_absent(term) {
+            return Some(Self::EMPTY);
+        }
+        let mut parts = term.tuple().filter(|parts| matches!(parts.len(), 2 | 3))?;
+        parts.next()?.number()?;
+        let reduction = Some(parts.next()?);
+        let tree = match parts.next() {
+            None => Tree::Unsized,
+            Some(bytes) => Tree::Sized(bytes.number()?),
+        };
+        Some(Self { tree, reduction })
     }
 }

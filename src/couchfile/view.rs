@@ -1,9 +1,18 @@
 //! The header of a view index.
 //!
-//! Owns the forms it had from CouchDB 1.2 to 3.5 and the sizes that follow from it.
+//! Owns the forms it had from CouchDB 1.2 to 3.5 and the sizes that follow from it, as
+//! `couch_mrview_util` computes them. Never finds or checks the header.
 
-use super::Tree;
+use super::{
+    EmptyGroup, Tree, Undecodable,
+    db::Root,
+    term::{Elements, Term},
+};
 use crate::target::Signature;
+use std::iter::zip;
+
+/// What CouchDB counts for `[]`, the reductions of a group that has no reduce.
+const NO_REDUCES: u64 = 2;
 
 /// What a view index's header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +26,8 @@ pub struct ViewHeader {
 /// A committed view index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
+    /// The form of its header.
+    pub form: IndexForm,
     /// The last sequence indexed.
     pub update_seq: u64,
     /// The last purge taken in.
@@ -38,6 +49,19 @@ pub struct Index {
     pub collators: Vec<String>,
 }
 
+/// The forms that a committed index's header has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexForm {
+    /// CouchDB 1.2.
+    V1_2,
+    /// CouchDB 1.3 to 1.6, and 3.0 to 3.2.
+    Plain,
+    /// CouchDB 2: with the place of a tree of changes.
+    V2,
+    /// Since CouchDB 3.3: with the versions of its collators.
+    Current,
+}
+
 /// Views that share map and options, and so one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -49,4 +73,119 @@ pub struct Group {
     pub reduces: Option<usize>,
     /// Bytes of its rows uncompressed; `None` where there are none, or it is not known.
     pub external: Option<u64>,
+}
+
+impl ViewHeader {
+    /// Reads the pair of a signature and what CouchDB calls `mrheader`, or `nil`.
+    ///
+    /// # Errors
+    /// When it is no such pair.
+    pub(super) fn decode(signature: [u8; 16], header: Term<'_>) -> Result<Self, Undecodable> {
+        let committed = if header.is_atom("nil") { None } else { Some(Index::decode(header)?) };
+        Ok(Self { signature: Signature(signature), committed })
+    }
+}
+
+impl Index {
+    fn decode(header: Term<'_>) -> Result<Self, Undecodable> {
+        let fields: Vec<Term<'_>> = header
+            .tuple()
+            .filter(|fields| matches!(fields.len(), 5 | 6))
+            .ok_or(Undecodable::NoHeader)?
+            .collect();
+        let [name, update_seq, purge_seq, id_tree, middle @ .., groups] = fields.as_slice() else {
+            return Err(Undecodable::NoHeader);
+        };
+        let info = middle.first().copied();
+        let form = match info {
+            None if name.is_atom("index_header") => IndexForm::V1_2,
+            _ if !name.is_atom("mrheader") => return Err(Undecodable::NoHeader),
+            None => IndexForm::Plain,
+            Some(info) if info.map().is_some() => IndexForm::Current,
+            Some(_) => IndexForm::V2,
+        };
+        let id_tree = Root::decode(*id_tree).ok_or(Undecodable::Field("id_btree_state"))?.tree;
+        let views: Vec<Group> = groups
+            .list()
+            .and_then(|groups| groups.map(Group::decode).collect())
+            .ok_or(Undecodable::Field("view_states"))?;
+        let sum = |of: &dyn Fn(&Group) -> Option<u64>, first: Option<u64>| {
+            views.iter().map(of).fold(first, |sum, next| sum?.checked_add(next?))
+        };
+        let external = |group: &Group| match group.tree {
+            Tree::Empty => Some(NO_REDUCES),
+            Tree::Sized(_) | Tree::Unsized => group.external,
+        };
+        Ok(Self {
+            form,
+            update_seq: update_seq.number().ok_or(Undecodable::Field("seq"))?,
+            purge_seq: purge_seq.number().ok_or(Undecodable::Field("purge_seq"))?,
+            active: sum(&|group| group.tree.bytes(), id_tree.bytes()),
+            external: sum(&external, Some(0)),
+            id_tree,
+            empty_groups: views.iter().filter(|group| group.tree == Tree::Empty).count(),
+            collators: info.and_then(Term::map).map_or_else(Vec::new, collators),
+            views,
+        })
+    }
+
+    /// The external size with what CouchDB adds for groups without rows, given what it counts
+    /// for each group: [`super::Design::groups`]. `None` where that is not known.
+    #[must_use]
+    pub fn external_with(&self, empty: &[EmptyGroup]) -> Option<u64> {
+        if empty.len() != self.views.len() {
+            return None;
+        }
+        zip(&self.views, empty).try_fold(0_u64, |sum, (group, empty)| {
+            let bytes = if group.tree == Tree::Empty { *empty } else { group.external };
+            sum.checked_add(bytes?)
+        })
+    }
+}
+
+impl Group {
+    /// `{Tree, …}` since CouchDB 1.3, `nil` for one without rows before.
+    fn decode(state: Term<'_>) -> Option<Self> {
+        let root = match state.tuple() {
+            None if state.is_atom("nil") => Root::EMPTY,
+            None => return None,
+            Some(mut fields) => Root::decode(fields.next()?)?,
+        };
+        let mut reduction = root.reduction.and_then(Term::tuple);
+        let mut next = || reduction.as_mut().and_then(Elements::next);
+        let (rows, reduces, external) = (next(), next(), next());
+        let rows = if root.tree == Tree::Empty { Some(0) } else { rows.and_then(Term::number) };
+        Some(Self {
+            tree: root.tree,
+            rows,
+            reduces: reduces.and_then(Term::list).map(|reduces| reduces.len()),
+            // Before CouchDB 2 it was not counted; zero is what CouchDB itself makes of that.
+            external: match external {
+                None => rows.filter(|_| root.tree != Tree::Empty).map(|_| 0),
+                Some(bytes) => bytes.number(),
+            },
+        })
+    }
+}
+
+/// The versions in `#{ucol_vs => [{153, 120, 0, 0}, …]}`, as CouchDB prints them.
+fn collators(mut info: Elements<'_>) -> Vec<String> {
+    while let (Some(key), Some(versions)) = (info.next(), info.next()) {
+        if key.is_atom("ucol_vs") {
+            return versions
+                .list()
+                .map(|all| all.filter_map(version).collect())
+                .unwrap_or_default();
+        }
+    }
+    Vec::new()
+}
+
+/// A version without the zeros it ends with.
+fn version(parts: Term<'_>) -> Option<String> {
+    let parts = parts.tuple().or_else(|| parts.list())?;
+    let parts: Vec<u64> = parts.map(Term::number).collect::<Option<_>>()?;
+    let used = parts.iter().rposition(|part| *part != 0).map_or(0, |at| at + 1);
+    let parts: Vec<String> = parts.iter().take(used).map(u64::to_string).collect();
+    Some(parts.join("."))
 }

@@ -1,0 +1,125 @@
+//! Writing Erlang's external term format, for what a signature is made of.
+//!
+//! Owns the form that `term_to_binary(Term, [{minor_version, 1}])` gives; the signature is a
+//! digest of it, so that each byte counts.
+
+use super::json::Json;
+
+/// The longest list of bytes that is written as a string.
+const LONGEST_STRING: usize = 0xffff;
+
+/// A term, being written.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    out: Vec<u8>,
+}
+
+impl Encoder {
+    pub(super) fn new() -> Self {
+        Self { out: vec![131] }
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.out
+    }
+
+    /// Begins a tuple; its elements follow.
+    pub(super) fn tuple(&mut self, count: u8) {
+        self.out.extend([104, count]);
+    }
+
+    /// Writes a list that is none of bytes alone.
+    pub(super) fn list<T>(
+        &mut self,
+        items: impl ExactSizeIterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T),
+    ) {
+        let count = items.len();
+        if count > 0 {
+            self.out.push(108);
+            self.length(count);
+            for item in items {
+                write(self, item);
+            }
+        }
+        self.out.push(106);
+    }
+
+    pub(super) fn binary(&mut self, text: &str) {
+        self.out.push(109);
+        self.length(text.len());
+        self.out.extend(text.as_bytes());
+    }
+
+    pub(super) fn atom(&mut self, name: &str) {
+        self.out.push(100);
+        self.out.extend(u16::try_from(name.len()).unwrap_or(u16::MAX).to_be_bytes());
+        self.out.extend(name.as_bytes());
+    }
+
+    pub(super) fn integer(&mut self, value: i128) {
+        if let Ok(small) = u8::try_from(value) {
+            self.out.extend([97, small]);
+        } else if let Ok(value) = i32::try_from(value) {
+            self.out.push(98);
+            self.out.extend(value.to_be_bytes());
+        } else {
+            let digits = value.unsigned_abs().to_le_bytes();
+            let used = digits.iter().rposition(|digit| *digit != 0).map_or(0, |at| at + 1);
+            self.out.extend([110, u8::try_from(used).unwrap_or(16), u8::from(value < 0)]);
+            self.out.extend(digits.iter().take(used));
+        }
+    }
+
+    /// Writes a JSON value as CouchDB has it: an object as a tuple of one list of pairs.
+    pub(super) fn json(&mut self, value: &Json) {
+        match value {
+            Json::Integer(value) => self.integer(*value),
+            Json::Float(value) => {
+                self.out.push(70);
+                self.out.extend(value.to_be_bytes());
+            }
+            Json::Text(text) => self.binary(text),
+            Json::Array(items) => self.array(items),
+            Json::Object(pairs) => {
+                self.tuple(1);
+                self.pairs(pairs);
+            }
+            Json::Null | Json::Bool(_) => self.atom(value.atom().unwrap_or_default()),
+        }
+    }
+
+    /// Writes an object's list of pairs.
+    pub(super) fn pairs(&mut self, pairs: &[(String, Json)]) {
+        self.list(pairs.iter(), |out, (key, value)| {
+            out.tuple(2);
+            out.binary(key);
+            out.json(value);
+        });
+    }
+
+    fn array(&mut self, items: &[Json]) {
+        let byte = |item: &Json| match item {
+            Json::Integer(value) => u8::try_from(*value).ok(),
+            Json::Null
+            | Json::Bool(_)
+            | Json::Float(_)
+            | Json::Text(_)
+            | Json::Array(_)
+            | Json::Object(_) => None,
+        };
+        let string: Option<Vec<u8>> = items.iter().map(byte).collect();
+        match string.filter(|bytes| (1..=LONGEST_STRING).contains(&bytes.len())) {
+            Some(bytes) => {
+                self.out.push(107);
+                self.out.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
+                self.out.extend(bytes);
+            }
+            None => self.list(items.iter(), Self::json),
+        }
+    }
+
+    fn length(&mut self, length: usize) {
+        self.out.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    }
+}

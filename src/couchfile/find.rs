@@ -1,0 +1,139 @@
+//! The newest valid header of a file.
+//!
+//! Owns the search from the end backward: what is read, in how many reads, and when it stops.
+//! Never looks into the term that a header carries.
+//!
+//! A healthy file costs one read whatever its size: its header is in the last block, or begins in the
+//! one before. Else the search goes back in batches that widen to a bound, as far as
+//! the file's begin: an upload, an index build or a crash can leave many megabytes behind the
+//! header.
+
+use super::{
+    Bytes, Place, Unreadable,
+    block::{self, BLOCK, LONGEST, PREFIX},
+};
+use std::{borrow::Cow, io};
+
+/// Blocks that are read first.
+const FIRST: u64 = 2;
+/// Blocks of the first batch behind them.
+const BATCH: u64 = 16;
+/// Blocks of the largest batch.
+const LARGEST_BATCH: u64 = 256;
+
+/// Finds the newest header whose checksum holds, and gives its term to `decode`.
+///
+/// # Errors
+/// When reading fails, none is found, or `decode` refuses.
+pub(super) fn newest<T>(
+    bytes: &dyn Bytes,
+    decode: impl FnOnce(&[u8], Place) -> Result<T, Unreadable>,
+) -> Result<T, Unreadable> {
+    let size = bytes.size();
+    let mut search =
+        Search { bytes, size, rejected: 0, allowance: size.saturating_add(LONGEST.into()) };
+    let mut first = [0; (FIRST * BLOCK) as usize];
+    let mut batch = Vec::new();
+    let mut blocks = FIRST;
+    // The block that holds the end, and is empty where the size is a multiple of a block.
+    let mut end = size / BLOCK + 1;
+    while end > 0 {
+        let start = end.saturating_sub(blocks);
+        let from = start * BLOCK;
+        let length = usize::try_from(size.min(end * BLOCK) - from).unwrap_or(usize::MAX);
+        let window = if blocks == FIRST {
+            first.get_mut(..length).unwrap_or_default()
+        } else {
+            batch.resize(length, 0);
+            batch.as_mut_slice()
+        };
+        fill(bytes, from, window)?;
+        if let Some((term, place)) = search.newest_in(window, from)? {
+            return decode(&term, place);
+        }
+        end = start;
+        blocks = if blocks == FIRST { BATCH } else { (blocks * 4).min(LARGEST_BATCH) };
+    }
+    Err(Unreadable::NoValidHeader { rejected: search.rejected })
+}
+
+struct Search<'a> {
+    bytes: &'a dyn Bytes,
+    size: u64,
+    rejected: u32,
+    /// Bytes of candidates that may still be looked at. Records do not overlap, so that what
+    /// looks like one and is none costs no more than the file, unless somebody made it so.
+    allowance: u64,
+}
+
+impl Search<'_> {
+    /// The newest header that begins in `window`, whose first byte is at `from`.
+    fn newest_in<'w>(
+        &mut self,
+        window: &'w [u8],
+        from: u64,
+    ) -> Result<Option<(Cow<'w, [u8]>, Place)>, Unreadable> {
+        for (at, block) in window.chunks(BLOCK as usize).enumerate().rev() {
+            if block.first() != Some(&block::HEADER_MARKER) {
+                continue;
+            }
+            let start = at * BLOCK as usize;
+            let at = from + start as u64;
+            match self.candidate(window.get(start..).unwrap_or_default(), at)? {
+                Some(found) => return Ok(Some(found)),
+                None => self.rejected = self.rejected.saturating_add(1),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The header that begins at `at`, if its checksum holds; `known` is what was read from
+    /// there.
+    fn candidate<'w>(
+        &mut self,
+        known: &'w [u8],
+        at: u64,
+    ) -> Result<Option<(Cow<'w, [u8]>, Place)>, Unreadable> {
+        let Some(length) = block::length(known) else { return Ok(None) };
+        let Some(stored) = block::stored(length) else { return Ok(None) };
+        let behind = self.size.saturating_sub(at + PREFIX as u64);
+        let Some(tail) = behind.checked_sub(stored) else { return Ok(None) };
+        self.allowance = self
+            .allowance
+            .checked_sub(stored)
+            .ok_or(Unreadable::TooManyFalseHeaders { rejected: self.rejected })?;
+        let length_stored = usize::try_from(stored).unwrap_or(usize::MAX);
+        let known = known.get(PREFIX..).unwrap_or_default();
+        let checked = match known.get(..length_stored) {
+            Some(whole) => block::checked(whole),
+            None => {
+                // The file holds so much: no length is believed before that is known.
+                let mut whole = vec![0; length_stored];
+                let (front, rest) = whole.split_at_mut(known.len());
+                front.copy_from_slice(known);
+                fill(self.bytes, at + (PREFIX + known.len()) as u64, rest)?;
+                block::checked(&whole)
+                    .map(|(term, checksum)| (Cow::Owned(term.into_owned()), checksum))
+            }
+        };
+        Ok(checked.map(|(term, checksum)| {
+            (term, Place { at, bytes: length, checksum, rejected: self.rejected, tail })
+        }))
+    }
+}
+
+/// Reads all of `buf`; a file that ends before, shrank since its size was measured.
+fn fill(bytes: &dyn Bytes, at: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
+    let length = buf.len();
+    let failed = |why| Unreadable::Read { at, length, why };
+    let mut done = 0;
+    while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match bytes.read_at(at + done as u64, rest) {
+            Ok(0) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
+            Ok(read) => done += read,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(failed(why)),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! Erlang's external term format, as far as headers use it.
+//!
+//! Owns the tags and how a term is walked: in place, without recursion and without allocating,
+//! so that neither depth nor a claimed length costs anything. Never builds a tree of terms.
+//! Only the files of this module that decode headers use it.
+
+use super::Undecodable;
+
+/// What `term_to_binary` begins with.
+const VERSION: u8 = 131;
+
+/// One whole term, in place.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Term<'a> {
+    /// Its bytes, from its tag to its end.
+    Encoded(&'a [u8]),
+    /// An element of a list of small numbers, which is written as a string.
+    Small(u8),
+}
+
+impl<'a> Term<'a> {
+    /// The term that `bytes` begin with, walked to its end once; what follows is not looked at,
+    /// as `binary_to_term` does.
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Undecodable> {
+        match bytes {
+            [VERSION, term @ ..] => Ok(Self::Encoded(split(term)?.0)),
+            _ => Err(Undecodable::NoTerm),
+        }
+    }
+
+    /// The elements of a tuple.
+    pub(super) fn tuple(self) -> Option<Elements<'a>> {
+        let Self::Encoded(bytes) = self else { return None };
+        match shape(bytes).ok()? {
+            Shape::Tuple(count) => elements(bytes.get(head(bytes)?..)?, u64::from(count)),
+            _ => None,
+        }
+    }
+
+    /// The elements of a proper list.
+    pub(super) fn list(self) -> Option<Elements<'a>> {
+        let Self::Encoded(bytes) = self else { return None };
+        let rest = bytes.get(head(bytes)?..)?;
+        match shape(bytes).ok()? {
+            Shape::Nil => Some(Elements::Small(&[])),
+            Shape::String(length) => Some(Elements::Small(rest.get(..usize::from(length))?)),
+            Shape::List(count) => {
+                let mut tail = rest;
+                for _ in 0..count {
+                    tail = split(tail).ok()?.1;
+                }
+                if tail == [tag::NIL] { elements(rest, u64::from(count)) } else { None }
+            }
+            _ => None,
+        }
+    }
+
+    /// Keys and values of a map, in turn.
+    pub(super) fn map(self) -> Option<Elements<'a>> {
+        let Self::Encoded(bytes) = self else { return None };
+        match shape(bytes).ok()? {
+            Shape::Map(pairs) => elements(bytes.get(head(bytes)?..)?, u64::from(pairs) * 2),
+            _ => None,
+        }
+    }
+
+    /// A number that is whole and not negative.
+    pub(super) fn number(self) -> Option<u64> {
+        let bytes = match self {
+            Self::Small(value) => return Some(u64::from(value)),
+            Self::Encoded(bytes) => bytes,
+        };
+        match bytes {
+            [tag::SMALL_INTEGER, value] => Some(u64::from(*value)),
+            [tag::INTEGER, a, b, c, d] => u64::try_from(i32::from_be_bytes([*a, *b, *c, *d])).ok(),
+            [tag::SMALL_BIG, _, 0, digits @ ..] | [tag::LARGE_BIG, _, _, _, _, 0, digits @ ..] => {
+                let used = digits.iter().rposition(|digit| *digit != 0).map_or(0, |at| at + 1);
+                let mut value = [0; 8];
+                value.get_mut(..used)?.copy_from_slice(digits.get(..used)?);
+                Some(u64::from_le_bytes(value))
+            }
+            _ => None,
+        }
+    }
+
+    /// The bytes of a binary.
+    pub(super) fn binary(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Encoded([tag::BINARY, _, _, _, _, bytes @ ..]) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The text of an atom, in whatever encoding it has.
+    pub(super) fn atom(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Encoded(
+                [tag::ATOM | tag::ATOM_UTF8, _, _, name @ ..]
+                | [tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8, _, name @ ..],
+            ) => Some(name),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_atom(self, name: &str) -> bool {
+        self.atom() == Some(name.as_bytes())
+    }
+}
+
+/// The terms of a tuple, list or map, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Elements<'a> {
+    Encoded { rest: &'a [u8], left: usize },
+    Small(&'a [u8]),
+}
+
+/// `None` where more elements are claimed than there are bytes.
+fn elements(rest: &[u8], count: u64) -> Option<Elements<'_>> {
+    let left = usize::try_from(count).ok().filter(|left| *left <= rest.len())?;
+    Some(Elements::Encoded { rest, left })
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Term<'a>;
+
+    fn next(&mut self) -> Option<Term<'a>> {
+        match self {
+            Self::Small(bytes) => {
+                let (first, rest) = bytes.split_first()?;
+                *bytes = rest;
+                Some(Term::Small(*first))
+            }
+            Self::Encoded { rest, left } => {
+                *left = left.checked_sub(1)?;
+                let (term, behind) = split(rest).ok()?;
+                *rest = behind;
+                Some(Term::Encoded(term))
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.len();
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Elements<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Encoded { left, .. } => *left,
+            Self::Small(bytes) => bytes.len(),
+        }
+    }
+}
+
+mod tag {
+    pub(super) const FLOAT: u8 = 70;
+    pub(super) const BIT_BINARY: u8 = 77;
+    pub(super) const SMALL_INTEGER: u8 = 97;
+    pub(super) const INTEGER: u8 = 98;
+    pub(super) const FLOAT_TEXT: u8 = 99;
+    pub(super) const ATOM: u8 = 100;
+    pub(super) const SMALL_TUPLE: u8 = 104;
+    pub(super) const LARGE_TUPLE: u8 = 105;
+    pub(super) const NIL: u8 = 106;
+    pub(super) const STRING: u8 = 107;
+    pub(super) const LIST: u8 = 108;
+    pub(super) const BINARY: u8 = 109;
+    pub(super) const SMALL_BIG: u8 = 110;
+    pub(super) const LARGE_BIG: u8 = 111;
+    pub(super) const SMALL_ATOM: u8 = 115;
+    pub(super) const MAP: u8 = 116;
+    pub(super) const ATOM_UTF8: u8 = 118;
+    pub(super) const SMALL_ATOM_UTF8: u8 = 119;
+}
+
+/// What follows a term's tag and length.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// So many bytes, no terms.
+    Plain(u64),
+    Nil,
+    String(u16),
+    Tuple(u32),
+    /// So many terms, and one for the tail.
+    List(u32),
+    /// So many pairs of terms.
+    Map(u32),
+}
+
+/// Bytes of tag and length.
+fn head(term: &[u8]) -> Option<usize> {
+    Some(match *term.first()? {
+        tag::SMALL_TUPLE | tag::SMALL_BIG | tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => 2,
+        tag::STRING | tag::ATOM | tag::ATOM_UTF8 => 3,
+        tag::LARGE_TUPLE | tag::LIST | tag::BINARY | tag::LARGE_BIG | tag::MAP => 5,
+        // The bits of its last byte stand between its length and its bytes.
+        tag::BIT_BINARY => 6,
+        _ => 1,
+    })
+}
+
+fn shape(term: &[u8]) -> Result<Shape, Undecodable> {
+    let at = |at: usize| term.get(at).copied().ok_or(Undecodable::CutShort);
+    let short = || Ok(u16::from_be_bytes([at(1)?, at(2)?]));
+    let long = || Ok(u32::from_be_bytes([at(1)?, at(2)?, at(3)?, at(4)?]));
+    Ok(match at(0)? {
+        tag::SMALL_INTEGER => Shape::Plain(1),
+        tag::INTEGER => Shape::Plain(4),
+        tag::FLOAT => Shape::Plain(8),
+        tag::FLOAT_TEXT => Shape::Plain(31),
+        // A sign, then the digits.
+        tag::SMALL_BIG => Shape::Plain(u64::from(at(1)?) + 1),
+        tag::LARGE_BIG => Shape::Plain(u64::from(long()?) + 1),
+        tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => Shape::Plain(u64::from(at(1)?)),
+        tag::ATOM | tag::ATOM_UTF8 => Shape::Plain(u64::from(short()?)),
+        tag::BINARY | tag::BIT_BINARY => Shape::Plain(u64::from(long()?)),
+        tag::NIL => Shape::Nil,
+        tag::STRING => Shape::String(short()?),
+        tag::SMALL_TUPLE => Shape::Tuple(u32::from(at(1)?)),
+        tag::LARGE_TUPLE => Shape::Tuple(long()?),
+        tag::LIST => Shape::List(long()?),
+        tag::MAP => Shape::Map(long()?),
+        other => return Err(Undecodable::UnknownTag(other)),
+    })
+}
+
+/// Splits bytes behind the term they begin with.
+///
+/// Each term takes a byte at least, so more terms than bytes are not there, whatever is claimed.
+fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Undecodable> {
+    let mut rest = bytes;
+    let mut wanted: u64 = 1;
+    while wanted > 0 {
+        if wanted > rest.len() as u64 {
+            return Err(Undecodable::CutShort);
+        }
+        let (plain, inner) = match shape(rest)? {
+            Shape::Plain(length) => (length, 0),
+            Shape::Nil => (0, 0),
+            Shape::String(length) => (u64::from(length), 0),
+            Shape::Tuple(count) => (0, u64::from(count)),
+            Shape::List(count) => (0, u64::from(count) + 1),
+            Shape::Map(pairs) => (0, u64::from(pairs) * 2),
+        };
+        let length = usize::try_from(plain)
+            .ok()
+            .and_then(|plain| plain.checked_add(head(rest)?))
+            .ok_or(Undecodable::CutShort)?;
+        rest = rest.get(length..).ok_or(Undecodable::CutShort)?;
+        wanted = wanted - 1 + inner;
+    }
+    let length = bytes.len() - rest.len();
+    bytes.split_at_checked(length).ok_or(Undecodable::CutShort)
+}
+
+#[cfg(test)]
+#[path = "tests/terms.rs"]
+mod tests;

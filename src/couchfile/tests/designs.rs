@@ -1,0 +1,55 @@
+//! Signatures against those that CouchDB gave.
+
+use super::*;
+use crate::couchfile::{
+    Header, read,
+    tests::files::{expected, file},
+};
+use serde_json::Value;
+
+fn signatures(text: &str) -> (String, String) {
+    let design = Design::parse(text).unwrap();
+    (design.signature.to_string(), design.signature_2x.to_string())
+}
+
+#[test]
+fn each_recorded_view_is_named_by_the_signature_of_its_design_document() {
+    let mut compared = 0;
+    for (name, expected) in expected() {
+        if let Some(text) = expected["ddoc_raw"].as_str() {
+            let wanted = expected["http"]["signature"].as_str().unwrap();
+            assert_eq!(signatures(text).0, wanted, "{name}");
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 12);
+}
+
+#[test]
+fn groups_without_rows_count_what_couchdb_counts() {
+    let mut compared = 0;
+    for (name, expected) in expected() {
+        let (Some(text), wanted) =
+            (expected["ddoc_raw"].as_str(), &expected["http"]["sizes"]["external"])
+        else {
+            continue;
+        };
+        let design = Design::parse(text).unwrap();
+        let bytes = file(&name);
+        let got = match read(&bytes.as_slice()).unwrap().header {
+            // CouchDB found another signature there and began anew.
+            Header::View(view) if name == "dmg_view_wrong_sig.view" => {
+                assert_ne!(view.signature, design.signature);
+                design.without_rows()
+            }
+            Header::View(view) => match view.committed {
+                Some(index) => index.external_with(&design.groups),
+                None => design.without_rows(),
+            },
+            Header::Db(_) | Header::Compaction(_) => None,
+        };
+        assert_eq!(Value::from(got), *wanted, "{name}");
+        compared += 1;
+    }
+    assert_eq!(compared, 12);
+}

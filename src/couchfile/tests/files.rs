@@ -1,0 +1,121 @@
+//! Each recorded file against what was recorded of it.
+
+use super::super::*;
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+pub(in crate::couchfile) fn data() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchfiles"))
+}
+
+/// What `expected.json` says, by file.
+pub(in crate::couchfile) fn expected() -> BTreeMap<String, Value> {
+    serde_json::from_slice(&fs::read(data().join("expected.json")).unwrap()).unwrap()
+}
+
+pub(in crate::couchfile) fn file(name: &str) -> Vec<u8> {
+    fs::read(data().join(name)).unwrap()
+}
+
+/// A header in the words of `expected.json`.
+fn parsed(file: &str, headed: &Result<Headed, Unreadable>, size: usize) -> Value {
+    let place = |place: Place| {
+        json!({"offset": place.at, "bytes": place.bytes, "checksum": place.checksum.label(),
+            "rejected": place.rejected, "tail": place.tail})
+    };
+    let headed = match headed {
+        Ok(headed) => headed,
+        Err(why) => {
+            let error = match why {
+                Unreadable::UnknownDiskVersion { version, .. } => {
+                    format!("unsupported disk version {version}")
+                }
+                other => other.label().to_owned(),
+            };
+            let mut all = json!({"error": error,
+                "sizes": {"file": size, "active": null, "external": null}});
+            if let Some(at) = why.place() {
+                all["header"] = place(at);
+            }
+            return all;
+        }
+    };
+    let mut all = match &headed.header {
+        Header::Db(db) | Header::Compaction(db) => {
+            let tree = |tree: Tree| tree.bytes();
+            let epochs: Vec<Value> =
+                db.epochs.iter().map(|epoch| json!([epoch.node, epoch.since])).collect();
+            // The scratch file's tree belongs to the other file.
+            let own = !file.ends_with(".compact.meta");
+            json!({
+                "disk_version": db.disk_version, "header_arity": db.fields,
+                "update_seq": db.update_seq, "compacted_seq": db.compacted_seq,
+                "doc_count": db.docs, "doc_del_count": db.deleted_docs, "uuid": db.uuid,
+                "epochs": epochs, "purge_count": db.purges, "revs_limit": db.revs_limit,
+                "purge_infos_limit": db.purge_infos_limit, "purge_seq": db.purge_seq,
+                "sizes": {"file": headed.file_bytes, "active": db.active.filter(|_| own),
+                    "external": db.external.filter(|_| own)},
+                "tree_sizes": {"id": tree(db.trees.id), "seq": tree(db.trees.seq),
+                    "local": tree(db.trees.local), "purge": tree(db.trees.purge),
+                    "purge_seq": tree(db.trees.purge_seq)},
+            })
+        }
+        Header::View(view) => match &view.committed {
+            None => json!({"signature": view.signature.to_string(), "state": "reset",
+                "update_seq": 0,
+                "sizes": {"file": headed.file_bytes, "active": 0, "external": null}}),
+            Some(index) => {
+                let group = |group: &Group| {
+                    let external = match group.tree {
+                        Tree::Empty => Some(2),
+                        Tree::Sized(_) | Tree::Unsized => group.external,
+                    };
+                    json!({"active": group.tree.bytes(), "external": external,
+                        "rows": group.rows, "reds": group.reduces})
+                };
+                json!({
+                    "signature": view.signature.to_string(), "update_seq": index.update_seq,
+                    "purge_seq": index.purge_seq, "id_tree_size": index.id_tree.bytes(),
+                    "collator_versions": index.collators,
+                    "views": index.views.iter().map(group).collect::<Vec<_>>(),
+                    "sizes": {"file": headed.file_bytes, "active": index.active,
+                        "external": index.external},
+                })
+            }
+        },
+    };
+    all["header"] = place(headed.place);
+    all
+}
+
+/// Recorded, and not in a header, or only in other words.
+const NOT_COMPARED: [&str; 7] =
+    ["kind", "db_file_name", "comp_header", "props", "security", "header_format", "empty_views"];
+
+#[test]
+fn each_recorded_file_gives_the_numbers_recorded_of_it() {
+    let expected = expected();
+    assert_eq!(expected.len(), 40);
+    for (name, expected) in expected {
+        let bytes = file(&name);
+        let mut got = parsed(&name, &read(&bytes.as_slice()), bytes.len());
+        let mut wanted = expected["parsed"].clone();
+        let fields = wanted.as_object_mut().unwrap();
+        fields.retain(|field, _| !NOT_COMPARED.contains(&field.as_str()));
+        // Sequences of groups are not kept.
+        for group in fields.get_mut("views").and_then(Value::as_array_mut).into_iter().flatten() {
+            group.as_object_mut().unwrap().retain(|field, _| !field.ends_with("_seq"));
+        }
+        for absent in ["epochs", "collator_versions"] {
+            if got.get(absent) == Some(&json!([])) {
+                fields.entry(absent).or_insert_with(|| json!([]));
+            }
+        }
+        // Only a walk of the tree of purges tells the last one.
+        if got.get("purge_seq").is_some_and(Value::is_null) {
+            assert_ne!(got["purge_count"], 0, "{name}");
+            got["purge_seq"] = fields["purge_seq"].clone();
+        }
+        assert_eq!(got, wanted, "{name}");
+    }
+}
