@@ -263,6 +263,13 @@ impl Facts {
         Some(if self.by_files.has(fact) { Source::Files } else { Source::Http })
     }
 
+    /// Whether CouchDB said any of it.
+    #[must_use]
+    pub fn said_by_couchdb(&self) -> bool {
+        self.measured_at.is_some_and(|measured| measured.by == Source::Http)
+            || Fact::ALL.into_iter().any(|fact| self.source_of(fact) == Some(Source::Http))
+    }
+
     /// These facts, all of them said by files' headers.
     #[must_use]
     pub fn all_by_files(mut self) -> Self {

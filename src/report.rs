@@ -205,7 +205,8 @@ impl Target {
             collator_versions: view
                 .filter(|_| facts.measured_at.is_some())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
-            compact_running: facts.measured_at.map(|_| facts.flags.compact_running),
+            // A header does not tell what runs.
+            compact_running: facts.said_by_couchdb().then_some(facts.flags.compact_running),
             sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
