@@ -19,7 +19,7 @@ use crate::{
     facts::{Fact, Facts},
     plan::{Decision, Plan, Refusal},
     score::Miss,
-    snapshot::{Node, SmooshSeen, TargetRef},
+    snapshot::{Node, OnDisk, SmooshSeen, TargetRef},
     target::{Kind, State},
 };
 use serde::Serialize;
@@ -164,6 +164,54 @@ pub struct NodeLine {
     pub last_success: Option<String>,
     /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
     pub smoosh: &'static str,
+    /// What lies in its directories beside targets, where they are read.
+    pub disk: Option<DiskLine>,
+}
+
+/// What lies in a node's directories beside targets, in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskLine {
+    /// Files that were met.
+    pub files: u64,
+    /// View index files that nothing uses.
+    pub stale_index_bytes: u64,
+    /// Whether design documents were known: without them, only index files that lost their
+    /// shard count as stale.
+    pub designs_known: bool,
+    /// What compactions left behind.
+    pub leftover_bytes: u64,
+    /// Deleted by CouchDB and still there.
+    pub trash_bytes: u64,
+    /// Nouveau's indexes, where they lie inside.
+    pub nouveau_bytes: u64,
+    /// Clouseau's indexes, where they lie inside.
+    pub clouseau_bytes: u64,
+    /// Whatever is no file of CouchDB's.
+    pub other_bytes: u64,
+    /// Targets of which CouchDB and the file's header say different things.
+    pub source_disagreements: Option<u64>,
+    /// How long the last walk took.
+    pub duration_seconds: f64,
+    /// When a walk last read everything.
+    pub last_success: Option<String>,
+}
+
+impl From<OnDisk> for DiskLine {
+    fn from(disk: OnDisk) -> Self {
+        Self {
+            files: disk.files,
+            stale_index_bytes: disk.stale_index,
+            designs_known: disk.designs_known,
+            leftover_bytes: disk.leftover,
+            trash_bytes: disk.trash,
+            nouveau_bytes: disk.nouveau,
+            clouseau_bytes: disk.clouseau,
+            other_bytes: disk.other,
+            source_disagreements: disk.disagreements,
+            duration_seconds: disk.took_ms as f64 / 1e3,
+            last_success: disk.last_success.map(Moment::rfc3339),
+        }
+    }
 }
 
 impl Target {
@@ -277,6 +325,7 @@ impl From<&Node> for NodeLine {
                 SmooshSeen::Failed => "failed",
                 SmooshSeen::Channels(_) => "up",
             },
+            disk: node.disk.map(DiskLine::from),
         }
     }
 }

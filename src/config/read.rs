@@ -21,15 +21,12 @@ use crate::{
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 /// Keys that are checked completely and do nothing in this version.
-const NOT_IN_FORCE: [&str; 4] = ["peers", "files", "follow", "warmer"];
+const NOT_IN_FORCE: [&str; 3] = ["peers", "follow", "warmer"];
 
 pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";
 
 const LANGUAGES_ONLY: &str =
     "checked, but not in force, save languages: views in others are not read";
-
-const SPACE_ONLY: &str =
-    "checked, but not in force, save for the free space there: nothing else is read of the files";
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -61,7 +58,6 @@ pub(super) fn document(report: &mut Report, node: &Node) -> FromFile {
         if let Some(at) = root.key_at(key) {
             let says = match key {
                 "warmer" => LANGUAGES_ONLY,
-                "files" => SPACE_ONLY,
                 _ => NOT_YET,
             };
             root.report.note(at, key, FindingKind::NotInForce, says);

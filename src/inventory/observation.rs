@@ -87,6 +87,9 @@ pub enum Observation {
         suffix: String,
         /// The indexes that were read, each with what could not be.
         views: Result<Vec<ViewSeen>, Unread>,
+        /// What may name an index file of any of its design documents, in whatever language;
+        /// `None` where one of them could not be read.
+        signatures: Option<Vec<Signature>>,
     },
     /// The compactions and index builds a node runs.
     Tasks {

@@ -28,7 +28,7 @@ use std::{
 };
 use tasks::Running;
 use tokio::time::Instant;
-use views::Views;
+use views::{Seen, Views};
 
 /// Everything the scanner knows.
 #[derive(Debug)]
@@ -147,10 +147,15 @@ impl Tables {
                 Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
             },
             Observation::Shard { ix, facts } => self.shard(ix, facts),
-            Observation::Views { db, suffix, views } => {
+            Observation::Views { db, suffix, views, signatures } => {
                 if let Some(db) = self.draft.find_db(DbName { db: &db, suffix: &suffix }) {
-                    let clean = self.cleans_itself();
-                    for unread in self.views.seen(&mut self.draft, db, views, clean, now) {
+                    let seen = Seen {
+                        views,
+                        signatures,
+                        has_parts: self.disk.has_parts(db),
+                        cleans_itself: self.cleans_itself(),
+                    };
+                    for unread in self.views.seen(&mut self.draft, db, seen, now) {
                         self.unread(NodeIx::CLUSTER, &unread);
                     }
                 }

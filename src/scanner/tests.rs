@@ -155,6 +155,7 @@ impl Cluster {
                     db: target.db_name().db.into(),
                     suffix: target.db_name().suffix.into(),
                     views: self.views(),
+                    signatures: None,
                 })
                 .collect(),
             Stage::Poll { nodes } => nodes

@@ -31,6 +31,8 @@ pub(super) struct Disk {
     nodes: BTreeMap<NodeIx, OnNode>,
     /// Targets of which two sources said different things in this sweep.
     differ: BTreeSet<Ix>,
+    /// Databases of which some part was met in this sweep.
+    with_parts: BTreeSet<DbIx>,
     /// Whether anything was held against another source in this sweep.
     compared: BTreeSet<NodeIx>,
 }
@@ -64,6 +66,11 @@ impl Disk {
     /// Whether the directories of some node were walked in this sweep.
     pub(super) fn walked(&self) -> bool {
         self.nodes.values().any(|node| node.ended.is_some())
+    }
+
+    /// Whether some index file of this database was met in this sweep.
+    pub(super) fn has_parts(&self, db: DbIx) -> bool {
+        self.with_parts.contains(&db)
     }
 
     /// Notes what two readings of a target say of each other.
@@ -136,6 +143,7 @@ impl Tables {
         let db = self.draft.db(name);
         let ix = self.draft.part(node, db, range, signature);
         self.disk.nodes.entry(node).or_default().seen.set(ix.as_usize());
+        self.disk.with_parts.insert(db);
         if let Some(view) = self.draft.now().target(ix).and_then(TargetRef::view)
             && view.collators != collators
         {

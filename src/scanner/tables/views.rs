@@ -18,6 +18,19 @@ pub(in super::super) struct Views {
     asked: Vec<u32>,
 }
 
+/// What was read of one database's views.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The indexes.
+    pub(super) views: Result<Vec<ViewSeen>, Unread>,
+    /// What may name an index file, where all design documents were read.
+    pub(super) signatures: Option<Vec<Signature>>,
+    /// Whether index files of it were met on some disk.
+    pub(super) has_parts: bool,
+    /// Whether the servers clean up by themselves.
+    pub(super) cleans_itself: bool,
+}
+
 /// What is known of one database's views.
 #[derive(Debug, Default)]
 struct Known {
@@ -153,10 +166,10 @@ impl Views {
         &mut self,
         draft: &mut Draft,
         db: DbIx,
-        views: Result<Vec<ViewSeen>, Unread>,
-        cleans_itself: bool,
+        seen: Seen,
         now: Moment,
     ) -> Vec<Unread> {
+        let Seen { views, signatures, has_parts, cleans_itself } = seen;
         let views = match views {
             Ok(views) => views,
             Err(unread) => {
@@ -164,10 +177,11 @@ impl Views {
                 return vec![unread];
             }
         };
-        if views.is_empty() && !self.dbs.contains_key(&db) {
+        if views.is_empty() && !has_parts && !self.dbs.contains_key(&db) {
             return Vec::new();
         }
         let known = self.dbs.entry(db).or_default();
+        known.designed = signatures.filter(|_| has_parts);
         let mut unread = Vec::new();
         let mut current = Vec::new();
         for view in views {
