@@ -11,6 +11,7 @@ mod files;
 mod http;
 mod map;
 mod observation;
+mod peers;
 mod rights;
 mod stage;
 mod standing;
@@ -22,7 +23,8 @@ pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{
     CompactionFile, DiskSeen, Doing, FileSeen, IndexSeen, MapRead, Members, NodeSeen, Observation,
-    TaskSeen, Unread, ViewSeen,
+    PartSeen, TaskSeen, Unread, ViewSeen,
 };
+pub use peers::PeersSource;
 pub use stage::{Databases, Lane, Source, Stage};
 pub use standing::{Copy, Reshard, standing_of_absent, standing_of_placed, standing_of_stray};

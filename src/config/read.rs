@@ -21,7 +21,7 @@ use crate::{
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 /// Keys that are checked completely and do nothing in this version.
-const NOT_IN_FORCE: [&str; 3] = ["peers", "follow", "warmer"];
+const NOT_IN_FORCE: [&str; 2] = ["follow", "warmer"];
 
 pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";
 

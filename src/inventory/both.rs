@@ -1,6 +1,6 @@
 //! All that can be asked, as one source.
 
-use super::{FilesSource, HttpSource, Observation, Source, Stage};
+use super::{FilesSource, HttpSource, Observation, PeersSource, Source, Stage};
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
@@ -17,13 +17,19 @@ pub struct Sources {
     pub http: Option<HttpSource>,
     /// The node's own directories, where they are named.
     pub files: Option<FilesSource>,
+    /// Sidecars that read other nodes' directories.
+    pub peers: Option<PeersSource>,
 }
 
 impl Source for Sources {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let seen = match (&stage, &self.http, &self.files) {
-            (Stage::Disk, _, Some(files)) => files.clone().disk(),
-            (Stage::Disk, _, None) | (_, None, None) => stream::empty().boxed(),
+            (Stage::Disk, ..) => {
+                let files = self.files.clone().map(FilesSource::disk);
+                let peers = self.peers.clone().map(PeersSource::parts);
+                stream::select_all(files.into_iter().chain(peers)).boxed()
+            }
+            (_, None, None) => stream::empty().boxed(),
             (_, Some(http), _) => return http.read(stage),
             (_, None, Some(files)) => files.alone(&stage),
         };

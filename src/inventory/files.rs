@@ -3,7 +3,9 @@
 //! Reads on threads that may block, and holds what the last walk read, so that the next one
 //! opens only what changed.
 
-use super::{CompactionFile, DiskSeen, FileSeen, MapRead, Members, Observation, Stage, Unread};
+use super::{
+    CompactionFile, DiskSeen, FileSeen, MapRead, Members, Observation, PartSeen, Stage, Unread,
+};
 use crate::{
     clock::{Clock, Moment},
     datadir::{self, Found, Known, Numbers, Problem, Roots},
@@ -42,15 +44,6 @@ impl FilesSource {
     pub fn new(node: &str, roots: Roots, clock: Clock) -> Self {
         let known = watch::channel(Arc::default()).0;
         Self { node: node.into(), roots: Arc::new(roots), clock, known }
-    }
-
-    /// The same, with what `other` knows of the same files.
-    #[must_use]
-    pub fn after(self, other: &Self) -> Self {
-        if self.roots == other.roots {
-            self.known.send_replace(Arc::clone(&other.known.borrow()));
-        }
-        self
     }
 
     /// Walks the directories.
@@ -113,7 +106,7 @@ fn seen(found: Found, at: Moment) -> FileSeen {
     match found {
         Found::Db { shard, numbers } => FileSeen::Db { shard, facts: facts(&numbers, at) },
         Found::View { shard, signature, numbers, collators } => {
-            FileSeen::View { shard, signature, facts: facts(&numbers, at), collators }
+            FileSeen::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
         }
         Found::Compaction { shard, signature: _, bytes, changed } => {
             FileSeen::Compaction(CompactionFile { shard, bytes, changed })

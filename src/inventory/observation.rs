@@ -10,7 +10,7 @@ use crate::{
     target::Signature,
     version::Version,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Why something could not be read: a closed word for metrics, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,10 @@ impl Observation {
     /// Whether it tells of many databases or files at once.
     #[must_use]
     pub const fn is_large(&self) -> bool {
-        matches!(self, Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. })
+        matches!(
+            self,
+            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Parts { .. }
+        )
     }
 }
 
@@ -112,6 +115,20 @@ pub enum Observation {
         /// What lies there beside targets.
         disk: Result<DiskSeen, Unread>,
     },
+    /// Parts of views on a node whose files another process reads.
+    Parts {
+        /// The node.
+        node: Arc<str>,
+        /// All of the parts there.
+        parts: Vec<PartSeen>,
+    },
+    /// Such a process told all it knows, or could not be asked.
+    PartsEnd {
+        /// Where it is asked.
+        peer: Arc<str>,
+        /// The nodes it told of.
+        nodes: Result<BTreeSet<Arc<str>>, Unread>,
+    },
     /// Everything of this stage was read.
     StageEnded,
 }
@@ -127,20 +144,24 @@ pub enum FileSeen {
         facts: Facts,
     },
     /// The view index of one shard.
-    View {
-        /// The shard.
-        shard: Box<str>,
-        /// What names the index.
-        signature: Signature,
-        /// What its header says.
-        facts: Facts,
-        /// The collator versions it names.
-        collators: Arc<[Arc<str>]>,
-    },
+    View(PartSeen),
     /// What a compaction writes, or left behind.
     Compaction(CompactionFile),
     /// Something that could not be read.
     Unread(Unread),
+}
+
+/// The part of a view that is the index of one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartSeen {
+    /// The shard.
+    pub shard: Box<str>,
+    /// What names the index.
+    pub signature: Signature,
+    /// What its header says.
+    pub facts: Facts,
+    /// The collator versions it names.
+    pub collators: Arc<[Arc<str>]>,
 }
 
 /// What a compaction writes, or left behind.

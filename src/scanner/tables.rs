@@ -19,7 +19,7 @@ use crate::{
     snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot},
     target::Kind,
 };
-use disk::Disk;
+use disk::{Disk, Peers};
 use listing::Listing;
 use rounds::Rounds;
 use std::{
@@ -39,6 +39,7 @@ pub(super) struct Tables {
     pub(super) views: Views,
     running: Running,
     disk: Disk,
+    peers: Peers,
     rounds: Rounds,
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
@@ -60,6 +61,7 @@ impl Tables {
             views: Views::default(),
             running: Running::default(),
             disk: Disk::default(),
+            peers: Peers::default(),
             rounds: Rounds::default(),
             incomplete: BTreeSet::new(),
             rights: BTreeSet::new(),
@@ -176,6 +178,8 @@ impl Tables {
             }
             Observation::Disk { node, files } => self.files(&node, files, settings),
             Observation::DiskEnd { node, disk } => self.disk_ended(&node, disk),
+            Observation::Parts { node, parts } => self.parts(&node, parts, settings),
+            Observation::PartsEnd { peer, nodes } => self.parts_ended(&peer, nodes),
             Observation::StageEnded => return self.next(stage, settings, now),
         }
         None

@@ -12,7 +12,7 @@ use crate::{
     disk,
     enforcer::{self, Hands},
     follower,
-    inventory::{FilesSource, HttpSettings, HttpSource, Source, Sources},
+    inventory::{FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources},
     journal::Journal,
     memory::{Fleeting, Keeper, Recovered},
     plan::Rules,
@@ -22,6 +22,7 @@ use crate::{
     takeover,
 };
 use futures::{FutureExt as _, future::BoxFuture};
+use secrecy::SecretString;
 use std::{
     collections::BTreeSet,
     future::{Future, ready},
@@ -389,8 +390,18 @@ fn source_of(client: &Client, settings: &Settings, clock: Clock) -> Arc<dyn Sour
         let views = settings.files.view_index_dir.clone();
         FilesSource::new(&node, Roots { data, views }, clock)
     });
+    let peers = PeersSource::new(&settings.peers, peers_login()).unwrap_or_else(|why| {
+        tracing::error!(%why, "sidecars cannot be asked");
+        None
+    });
     let has_couchdb = !settings.couchdb.urls.is_empty();
-    Arc::new(Sources { http: has_couchdb.then_some(http), files })
+    Arc::new(Sources { http: has_couchdb.then_some(http), files, peers })
+}
+
+/// Who asks sidecars, where they have users: the same as commands ask a recliner as.
+fn peers_login() -> Option<(String, SecretString)> {
+    let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
 }
 
 /// The node whose directories are read: the one that is served, else the one that the files

@@ -5,11 +5,11 @@ use super::Tables;
 use crate::{
     clock::Moment,
     facts::{Fact, Facts, Verdict, merged},
-    inventory::{CompactionFile, DiskSeen, FileSeen, Unread},
+    inventory::{CompactionFile, DiskSeen, FileSeen, PartSeen, Unread},
     job,
     scanner::{Settings, bits::Bits},
     snapshot::{DbIx, DbName, Draft, Ix, NodeIx, OnDisk, PartSums, TargetRef, View},
-    target::{Kind, Range, ShardName, Signature, State},
+    target::{Kind, Range, ShardName, State},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,6 +36,10 @@ pub(super) struct Disk {
     /// Whether anything was held against another source in this sweep.
     compared: BTreeSet<NodeIx>,
 }
+
+/// The nodes that each sidecar told of last.
+#[derive(Debug, Default)]
+pub(super) struct Peers(BTreeMap<Arc<str>, BTreeSet<NodeIx>>);
 
 /// What one walk met.
 #[derive(Debug, Default)]
@@ -95,9 +99,9 @@ impl Tables {
         for file in files {
             match file {
                 FileSeen::Db { shard, facts } => self.db_file(at, &shard, facts),
-                FileSeen::View { shard, signature, facts, collators } => {
+                FileSeen::View(part) => {
                     if settings.parts {
-                        self.part_file(at, &shard, signature, facts, collators);
+                        self.part(at, part);
                     }
                 }
                 FileSeen::Compaction(file) => {
@@ -131,15 +135,41 @@ impl Tables {
         self.measured(ix, seen);
     }
 
-    fn part_file(
+    /// Takes in the parts of views on a node that another process reads.
+    pub(super) fn parts(&mut self, node: &str, parts: Vec<PartSeen>, settings: &Settings) {
+        // A node that the cluster does not have is another cluster's.
+        let Some(at) = self.draft.find_node(node).filter(|_| settings.views) else { return };
+        for part in parts {
+            self.part(at, part);
+        }
+    }
+
+    /// Such a process told all, or is away: then CouchDB's own numbers count again.
+    pub(super) fn parts_ended(
         &mut self,
-        node: NodeIx,
-        shard: &str,
-        signature: Signature,
-        seen: Facts,
-        collators: Arc<[Arc<str>]>,
+        peer: &Arc<str>,
+        nodes: Result<BTreeSet<Arc<str>>, Unread>,
     ) {
-        let (name, range) = named(shard);
+        let now: BTreeSet<NodeIx> = match nodes {
+            Ok(nodes) => nodes.iter().filter_map(|node| self.draft.find_node(node)).collect(),
+            Err(unread) => {
+                self.count(NodeIx::CLUSTER, &unread);
+                BTreeSet::new()
+            }
+        };
+        let before = self.peers.0.insert(Arc::clone(peer), now.clone()).unwrap_or_default();
+        for at in before.union(&now) {
+            let on_node = self.disk.nodes.entry(*at).or_default();
+            // What this process reads itself, it takes out itself.
+            if on_node.ended.is_none() {
+                take_out_gone(&mut self.draft, *at, &on_node.seen, false);
+            }
+        }
+    }
+
+    fn part(&mut self, node: NodeIx, seen: PartSeen) {
+        let PartSeen { shard, signature, facts, collators } = seen;
+        let (name, range) = named(&shard);
         let db = self.draft.db(name);
         let ix = self.draft.part(node, db, range, signature);
         self.disk.nodes.entry(node).or_default().seen.set(ix.as_usize());
@@ -150,7 +180,7 @@ impl Tables {
             let view = View { collators, ..view.clone() };
             self.draft.set_view(ix, view);
         }
-        self.measured(ix, seen);
+        self.measured(ix, facts);
     }
 
     /// Takes in what one source measured of a target, beside what is known of it.
