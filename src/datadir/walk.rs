@@ -195,31 +195,26 @@ impl Walker<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let kind = match entry.file_type() {
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown {
                 // Some file systems do not say.
-                FileType::Unknown => match statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    Err(_) => continue,
-                },
-                kind => kind,
-            };
-            match kind {
-                FileType::RegularFile => {
-                    let item = Item { dir: Arc::clone(dir), name: name.to_owned() };
-                    self.batch.push(item);
-                    if self.batch.len() >= BATCH {
-                        self.deal();
-                    }
+                let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+                kind = FileType::from_raw_mode(stat.st_mode);
+            }
+            // Links lead out, and nothing else is CouchDB's.
+            if kind == FileType::RegularFile {
+                let item = Item { dir: Arc::clone(dir), name: name.to_owned() };
+                self.batch.push(item);
+                if self.batch.len() >= BATCH {
+                    self.deal();
                 }
-                FileType::Directory => self.enter(dir, name.to_owned(), depth),
-                // Links lead out, and nothing else is CouchDB's.
-                _ => {}
+            } else if kind == FileType::Directory {
+                self.enter(dir, name.to_owned(), depth);
             }
             if self.hands.stop.load(Ordering::Relaxed) {
                 break;
             }
         }
-        drop(entries);
         buffer.clear();
         self.buffers.push(buffer);
         if self.directories >= DIRECTORIES {

@@ -318,7 +318,11 @@ impl Tables {
                 let expected: BTreeSet<&String> = members.expected.iter().collect();
                 for name in &members.expected {
                     let at = self.draft.node(name);
-                    self.draft.change_node(at, |node| node.member = true);
+                    self.draft.change_node(at, |node| {
+                        node.member = true;
+                        // A cluster that answers has a node that is connected.
+                        node.files_alone = members.connected.is_empty();
+                    });
                 }
                 let nodes = self.draft.now().nodes().len();
                 for at in (1..nodes).filter_map(NodeIx::from_usize) {

@@ -36,6 +36,8 @@ pub struct Node {
     /// Whether its targets belong to this process's share: of what other processes serve,
     /// nothing is known here, not even zero.
     pub served: bool,
+    /// Whether nothing is asked about it but its files.
+    pub files_alone: bool,
     /// Its CouchDB version, where its own address is known.
     pub version: Option<Version>,
     /// Where it listens itself; it is asked there rather than through another node.
