@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod explain;
 mod import;
+mod inspect;
 mod journal;
 mod once;
 mod orders;
@@ -107,6 +108,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Events(args) => journal::events(args).await,
             Command::Import(args) => import::run(args).await,
             Command::RestoreSmoosh(args) => restore_smoosh::run(&args).await,
+            Command::Inspect(args) => inspect::run(&args),
             Command::CheckConfig(args) => check::run(&args),
             Command::Suspend(args) => orders::suspend(args).await,
             Command::Resume(args) => orders::resume(args).await,

@@ -10,15 +10,19 @@
 //! last header whose checksum holds is the truth: CouchDB itself starts from it after a crash.
 
 mod block;
+mod chunk;
 mod db;
 mod design;
 mod find;
+mod opening;
 mod term;
 mod unreadable;
 mod view;
 
+pub use chunk::last_purge;
 pub use db::{DbHeader, Epoch, Tree, Trees};
 pub use design::{BadDesign, Design, EmptyGroup};
+pub use opening::{Difference, Opening, Role};
 pub use unreadable::{Undecodable, Unreadable};
 pub use view::{Group, Index, IndexForm, ViewHeader};
 

@@ -38,6 +38,8 @@ pub(super) enum Command {
     /// It goes by what the takeover noted on each node, so that it works from any machine. Stop the
     /// recliner first, or take takeover out of its configuration: it takes them again otherwise.
     RestoreSmoosh(SourceArgs),
+    /// Say what CouchDB's own files hold, and what CouchDB would make of them.
+    Inspect(InspectArgs),
     /// Say everything that is wrong with a configuration, or print it as it is in force.
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
@@ -281,6 +283,16 @@ pub(super) struct ImportArgs {
     pub(super) zone: String,
     #[command(flatten)]
     pub(super) source: SourceArgs,
+}
+
+#[derive(Debug, Flags)]
+pub(super) struct InspectArgs {
+    /// Files of CouchDB's data directory: .couch, .view, and what compactions write
+    #[arg(value_name = "FILE", required = true)]
+    pub(super) files: Vec<PathBuf>,
+    /// Lines for people, or JSON for programs
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
 }
 
 /// What every order has.

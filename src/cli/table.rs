@@ -1,8 +1,10 @@
 //! Tables for people, in as many columns as the terminal has.
 
+mod inspected;
 mod journal;
 mod planned;
 
+pub(super) use inspected::inspected;
 pub(super) use journal::{events, outcomes};
 pub(super) use planned::planned;
 

@@ -19,6 +19,9 @@ const PURGE_TREES: u8 = 7;
 /// What a limit is where the header does not say.
 const DEFAULT_LIMIT: u64 = 1000;
 
+/// Owners that a file has at most.
+const MOST_EPOCHS: usize = 10_000;
+
 /// Bytes that a UUID has at most; CouchDB's have 32.
 const LONGEST_UUID: usize = 64;
 
@@ -49,8 +52,10 @@ pub struct DbHeader {
     pub epochs: Vec<Epoch>,
     /// Its trees.
     pub trees: Trees,
-    /// The last purge; unknown where only a walk of the purge tree tells.
+    /// The number of the last purge; unknown where only [`super::last_purge`] tells.
     pub purge_seq: Option<u64>,
+    /// Where the tree that tells it begins.
+    pub(super) purge_seq_root: Option<u64>,
     /// Purges that it remembers.
     pub purges: Option<u64>,
     /// Purges that it may remember.
@@ -159,6 +164,7 @@ impl<'a> Fields<'a> {
                 .ok_or(Undecodable::Field("epochs"))?,
             trees,
             purge_seq,
+            purge_seq_root: purge_seq_tree.position,
             purges,
             purge_infos_limit: self.number_or(15, "purge_infos_limit", DEFAULT_LIMIT)?,
             revs_limit: self.number_or(11, "revs_limit", DEFAULT_LIMIT)?,
@@ -188,7 +194,7 @@ fn epochs(term: Term<'_>) -> Option<Vec<Epoch>> {
             .map_or_else(|_| node.iter().copied().map(char::from).collect(), str::to_owned);
         Some(Epoch { node, since: pair.next()?.number()? })
     };
-    term.list()?.map(epoch).collect()
+    term.list_of_at_most(MOST_EPOCHS)?.map(epoch).collect()
 }
 
 /// What the root of the tree of ids sums up.
@@ -281,12 +287,14 @@ impl Tree {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root<'a> {
     pub(super) tree: Tree,
+    /// Where its root is; `None` of an empty one.
+    pub(super) position: Option<u64>,
     /// What the tree's reduction says of all of it; `None` of an empty one.
     pub(super) reduction: Option<Term<'a>>,
 }
 
 impl<'a> Root<'a> {
-    pub(super) const EMPTY: Self = Self { tree: Tree::Empty, reduction: None };
+    pub(super) const EMPTY: Self = Self { tree: Tree::Empty, position: None, reduction: None };
 
     /// `nil`, `{Position, Reduction, Bytes}`, or before CouchDB 1.2 `{Position, Reduction}`.
     pub(super) fn decode(term: Term<'a>) -> Option<Self> {
@@ -294,12 +302,12 @@ impl<'a> Root<'a> {
             return Some(Self::EMPTY);
         }
         let mut parts = term.tuple().filter(|parts| matches!(parts.len(), 2 | 3))?;
-        parts.next()?.number()?;
+        let position = Some(parts.next()?.number()?);
         let reduction = Some(parts.next()?);
         let tree = match parts.next() {
             None => Tree::Unsized,
             Some(bytes) => Tree::Sized(bytes.number()?),
         };
-        Some(Self { tree, reduction })
+        Some(Self { tree, position, reduction })
     }
 }

@@ -123,9 +123,9 @@ fn groups(views: &[(String, Json)]) -> Result<Vec<Group<'_>>, BadDesign> {
 fn sorted(lib: Pairs) -> Pairs {
     let mut all: Pairs = lib
         .into_iter()
-        .map(|(key, value)| match value {
-            Json::Object(inner) => (key, Json::Object(sorted(inner))),
-            other => (key, other),
+        .map(|(key, value)| {
+            let Json::Object(inner) = value else { return (key, value) };
+            (key, Json::Object(sorted(inner)))
         })
         .collect();
     all.sort_by(|one, other| one.0.as_bytes().cmp(other.0.as_bytes()));

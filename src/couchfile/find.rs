@@ -3,22 +3,25 @@
 //! Owns the search from the end backward: what is read, in how many reads, and when it stops.
 //! Never looks into the term that a header carries.
 //!
-//! A healthy file costs one read whatever its size: its header is in the last block, or begins in the
-//! one before. Else the search goes back in batches that widen to a bound, as far as
-//! the file's begin: an upload, an index build or a crash can leave many megabytes behind the
-//! header.
+//! A healthy file costs one read of its last block, whatever its size, and two or three where a
+//! header is longer than a block. Else the search goes back in batches that widen to a bound,
+//! as far as the file's begin: an upload, an index build or a crash can leave many megabytes
+//! behind the header.
 
 use super::{
     Bytes, Place, Unreadable,
     block::{self, BLOCK, LONGEST, PREFIX},
 };
-use std::{borrow::Cow, io};
+use std::{borrow::Cow, io, iter};
 
-/// Blocks that are read first.
-const FIRST: u64 = 2;
-/// Blocks of the first batch behind them.
-const BATCH: u64 = 16;
-/// Blocks of the largest batch.
+const BLOCK_BYTES: u64 = BLOCK as u64;
+
+/// A header's term, and where it is.
+type Found<'w> = (Cow<'w, [u8]>, Place);
+
+/// How many blocks are read at once, one after the other; then always the most.
+const BATCHES: [u64; 4] = [1, 1, 16, 64];
+/// The most blocks that are read at once.
 const LARGEST_BATCH: u64 = 256;
 
 /// Finds the newest header whose checksum holds, and gives its term to `decode`.
@@ -32,27 +35,30 @@ pub(super) fn newest<T>(
     let size = bytes.size();
     let mut search =
         Search { bytes, size, rejected: 0, allowance: size.saturating_add(LONGEST.into()) };
-    let mut first = [0; (FIRST * BLOCK) as usize];
+    let mut first = [0; BLOCK];
     let mut batch = Vec::new();
-    let mut blocks = FIRST;
-    // The block that holds the end, and is empty where the size is a multiple of a block.
-    let mut end = size / BLOCK + 1;
-    while end > 0 {
+    // A header in the block that the file's size would begin has no bytes yet.
+    let mut end = size.div_ceil(BLOCK_BYTES);
+    for blocks in BATCHES.into_iter().chain(iter::repeat(LARGEST_BATCH)) {
+        if end == 0 {
+            break;
+        }
         let start = end.saturating_sub(blocks);
-        let from = start * BLOCK;
-        let length = usize::try_from(size.min(end * BLOCK) - from).unwrap_or(usize::MAX);
-        let window = if blocks == FIRST {
-            first.get_mut(..length).unwrap_or_default()
-        } else {
-            batch.resize(length, 0);
-            batch.as_mut_slice()
+        let from = start * BLOCK_BYTES;
+        let length =
+            usize::try_from(size.min(end.saturating_mul(BLOCK_BYTES)) - from).unwrap_or(usize::MAX);
+        let window = match first.get_mut(..length) {
+            Some(window) => window,
+            None => {
+                batch.resize(length, 0);
+                batch.as_mut_slice()
+            }
         };
         fill(bytes, from, window)?;
         if let Some((term, place)) = search.newest_in(window, from)? {
             return decode(&term, place);
         }
         end = start;
-        blocks = if blocks == FIRST { BATCH } else { (blocks * 4).min(LARGEST_BATCH) };
     }
     Err(Unreadable::NoValidHeader { rejected: search.rejected })
 }
@@ -72,12 +78,12 @@ impl Search<'_> {
         &mut self,
         window: &'w [u8],
         from: u64,
-    ) -> Result<Option<(Cow<'w, [u8]>, Place)>, Unreadable> {
-        for (at, block) in window.chunks(BLOCK as usize).enumerate().rev() {
+    ) -> Result<Option<Found<'w>>, Unreadable> {
+        for (at, block) in window.chunks(BLOCK).enumerate().rev() {
             if block.first() != Some(&block::HEADER_MARKER) {
                 continue;
             }
-            let start = at * BLOCK as usize;
+            let start = at * BLOCK;
             let at = from + start as u64;
             match self.candidate(window.get(start..).unwrap_or_default(), at)? {
                 Some(found) => return Ok(Some(found)),
@@ -89,11 +95,7 @@ impl Search<'_> {
 
     /// The header that begins at `at`, if its checksum holds; `known` is what was read from
     /// there.
-    fn candidate<'w>(
-        &mut self,
-        known: &'w [u8],
-        at: u64,
-    ) -> Result<Option<(Cow<'w, [u8]>, Place)>, Unreadable> {
+    fn candidate<'w>(&mut self, known: &'w [u8], at: u64) -> Result<Option<Found<'w>>, Unreadable> {
         let Some(length) = block::length(known) else { return Ok(None) };
         let Some(stored) = block::stored(length) else { return Ok(None) };
         let behind = self.size.saturating_sub(at + PREFIX as u64);
@@ -105,15 +107,15 @@ impl Search<'_> {
         let length_stored = usize::try_from(stored).unwrap_or(usize::MAX);
         let known = known.get(PREFIX..).unwrap_or_default();
         let checked = match known.get(..length_stored) {
-            Some(whole) => block::checked(whole),
+            Some(whole) => block::checked(block::without_markers(whole, PREFIX)),
             None => {
                 // The file holds so much: no length is believed before that is known.
                 let mut whole = vec![0; length_stored];
                 let (front, rest) = whole.split_at_mut(known.len());
                 front.copy_from_slice(known);
                 fill(self.bytes, at + (PREFIX + known.len()) as u64, rest)?;
-                block::checked(&whole)
-                    .map(|(term, checksum)| (Cow::Owned(term.into_owned()), checksum))
+                let record = block::without_markers(&whole, PREFIX).into_owned();
+                block::checked(Cow::Owned(record))
             }
         };
         Ok(checked.map(|(term, checksum)| {
@@ -123,7 +125,7 @@ impl Search<'_> {
 }
 
 /// Reads all of `buf`; a file that ends before, shrank since its size was measured.
-fn fill(bytes: &dyn Bytes, at: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
+pub(super) fn fill(bytes: &dyn Bytes, at: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
     let length = buf.len();
     let failed = |why| Unreadable::Read { at, length, why };
     let mut done = 0;

@@ -31,10 +31,8 @@ impl<'a> Term<'a> {
     /// The elements of a tuple.
     pub(super) fn tuple(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
-        match shape(bytes).ok()? {
-            Shape::Tuple(count) => elements(bytes.get(head(bytes)?..)?, u64::from(count)),
-            _ => None,
-        }
+        let Ok(Shape::Tuple(count)) = shape(bytes) else { return None };
+        elements(bytes.get(head(bytes)?..)?, u64::from(count))
     }
 
     /// The elements of a proper list.
@@ -51,17 +49,23 @@ impl<'a> Term<'a> {
                 }
                 if tail == [tag::NIL] { elements(rest, u64::from(count)) } else { None }
             }
-            _ => None,
+            Shape::Plain(_) | Shape::Tuple(_) | Shape::Map(_) => None,
         }
+    }
+
+    /// The elements of a proper list, where there are no more of them than this.
+    ///
+    /// What is made of an element takes more space than its bytes: a list that no CouchDB
+    /// writes must not fill memory.
+    pub(super) fn list_of_at_most(self, most: usize) -> Option<Elements<'a>> {
+        self.list().filter(|list| list.len() <= most)
     }
 
     /// Keys and values of a map, in turn.
     pub(super) fn map(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
-        match shape(bytes).ok()? {
-            Shape::Map(pairs) => elements(bytes.get(head(bytes)?..)?, u64::from(pairs) * 2),
-            _ => None,
-        }
+        let Ok(Shape::Map(pairs)) = shape(bytes) else { return None };
+        elements(bytes.get(head(bytes)?..)?, u64::from(pairs) * 2)
     }
 
     /// A number that is whole and not negative.
@@ -85,21 +89,20 @@ impl<'a> Term<'a> {
 
     /// The bytes of a binary.
     pub(super) fn binary(self) -> Option<&'a [u8]> {
-        match self {
-            Self::Encoded([tag::BINARY, _, _, _, _, bytes @ ..]) => Some(bytes),
-            _ => None,
-        }
+        let Self::Encoded([tag::BINARY, _, _, _, _, bytes @ ..]) = self else { return None };
+        Some(bytes)
     }
 
     /// The text of an atom, in whatever encoding it has.
     pub(super) fn atom(self) -> Option<&'a [u8]> {
-        match self {
-            Self::Encoded(
-                [tag::ATOM | tag::ATOM_UTF8, _, _, name @ ..]
-                | [tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8, _, name @ ..],
-            ) => Some(name),
-            _ => None,
-        }
+        let Self::Encoded(
+            [tag::ATOM | tag::ATOM_UTF8, _, _, name @ ..]
+            | [tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8, _, name @ ..],
+        ) = self
+        else {
+            return None;
+        };
+        Some(name)
     }
 
     pub(super) fn is_atom(self, name: &str) -> bool {

@@ -1,1 +1,35 @@
+mod differences;
 pub(super) mod files;
+mod hostile;
+mod mutate;
+mod naive;
+mod purges;
+
+use super::*;
+use md5::{Digest, Md5};
+
+/// A term that begins with its version.
+pub(super) fn versioned(term: &[u8]) -> Vec<u8> {
+    [&[131], term].concat()
+}
+
+/// A file of one block of data and a header that holds `record`, with a checksum that holds.
+pub(super) fn with_header(record: &[u8]) -> Vec<u8> {
+    let mut file = vec![0; 4096];
+    append_header(&mut file, record);
+    file
+}
+
+/// Appends a header as CouchDB does, at the next block.
+pub(super) fn append_header(file: &mut Vec<u8>, record: &[u8]) {
+    file.resize(file.len().next_multiple_of(4096), 0);
+    let length = u32::try_from(record.len() + 16).unwrap();
+    file.push(1);
+    file.extend(length.to_be_bytes());
+    for byte in Md5::digest(record).iter().chain(record) {
+        if file.len().is_multiple_of(4096) {
+            file.push(0);
+        }
+        file.push(*byte);
+    }
+}

@@ -20,7 +20,7 @@ pub enum Unreadable {
         why: io::Error,
     },
     /// No block of the file is a valid header.
-    #[error("no valid header: {rejected} blocks are marked as one, and no checksum holds")]
+    #[error("no valid header: of {rejected} blocks that are marked as one, no checksum holds")]
     NoValidHeader {
         /// Blocks that are marked as headers and are none.
         rejected: u32,

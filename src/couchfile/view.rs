@@ -14,6 +14,13 @@ use std::iter::zip;
 /// What CouchDB counts for `[]`, the reductions of a group that has no reduce.
 const NO_REDUCES: u64 = 2;
 
+/// Groups of views that an index has at most.
+const MOST_GROUPS: usize = 100_000;
+/// Versions of collators that it names at most.
+const MOST_COLLATORS: usize = 1000;
+/// Parts of such a version; ICU's have four.
+const MOST_PARTS: usize = 16;
+
 /// What a view index's header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewHeader {
@@ -106,7 +113,7 @@ impl Index {
         };
         let id_tree = Root::decode(*id_tree).ok_or(Undecodable::Field("id_btree_state"))?.tree;
         let views: Vec<Group> = groups
-            .list()
+            .list_of_at_most(MOST_GROUPS)
             .and_then(|groups| groups.map(Group::decode).collect())
             .ok_or(Undecodable::Field("view_states"))?;
         let sum = |of: &dyn Fn(&Group) -> Option<u64>, first: Option<u64>| {
@@ -173,7 +180,7 @@ fn collators(mut info: Elements<'_>) -> Vec<String> {
     while let (Some(key), Some(versions)) = (info.next(), info.next()) {
         if key.is_atom("ucol_vs") {
             return versions
-                .list()
+                .list_of_at_most(MOST_COLLATORS)
                 .map(|all| all.filter_map(version).collect())
                 .unwrap_or_default();
         }
@@ -184,6 +191,7 @@ fn collators(mut info: Elements<'_>) -> Vec<String> {
 /// A version without the zeros it ends with.
 fn version(parts: Term<'_>) -> Option<String> {
     let parts = parts.tuple().or_else(|| parts.list())?;
+    let parts = Some(parts).filter(|parts| parts.len() <= MOST_PARTS)?;
     let parts: Vec<u64> = parts.map(Term::number).collect::<Option<_>>()?;
     let used = parts.iter().rposition(|part| *part != 0).map_or(0, |at| at + 1);
     let parts: Vec<String> = parts.iter().take(used).map(u64::to_string).collect();

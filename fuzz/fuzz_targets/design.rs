@@ -1,0 +1,10 @@
+//! Any text as a design document.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use recliner::couchfile::Design;
+
+fuzz_target!(|text: &str| {
+    let _design = Design::parse(text);
+});

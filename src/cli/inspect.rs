@@ -1,0 +1,294 @@
+//! `recliner inspect`: what CouchDB's files hold, without a CouchDB.
+//!
+//! Owns the JSON of a file. Reads each file's last header, and its last purge; asks nobody,
+//! writes nothing.
+
+use super::{
+    Exit, Failure,
+    args::{Format, InspectArgs},
+    print, print_json, table,
+};
+use crate::couchfile::{
+    self, Bytes, DbHeader, Difference, Headed, Header, Index, IndexForm, Opening, Place, Role,
+    Tree, Unreadable, ViewHeader,
+};
+use serde::Serialize;
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+
+/// What was asked for, as JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    files: &'a [Inspected],
+}
+
+/// One file. Unknown is null.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Inspected {
+    pub(super) path: String,
+    /// What it is for, by its name.
+    pub(super) role: Option<&'static str>,
+    /// `db` or `view`, by its header, else by its name.
+    pub(super) kind: Option<&'static str>,
+    pub(super) file_bytes: Option<u64>,
+    pub(super) active_bytes: Option<u64>,
+    pub(super) external_bytes: Option<u64>,
+    pub(super) ratio: Option<f64>,
+    pub(super) update_seq: Option<u64>,
+    pub(super) compacted_seq: Option<u64>,
+    pub(super) purge_seq: Option<u64>,
+    pub(super) docs: Option<u64>,
+    pub(super) deleted_docs: Option<u64>,
+    pub(super) uuid: Option<String>,
+    pub(super) signature: Option<String>,
+    pub(super) collator_versions: Option<Vec<String>>,
+    pub(super) header: Option<FoundHeader>,
+    pub(super) trees: Vec<NamedTree>,
+    pub(super) views: Option<Vec<Group>>,
+    pub(super) epochs: Option<Vec<Epoch>>,
+    pub(super) purges: Option<u64>,
+    pub(super) purge_infos_limit: Option<u64>,
+    pub(super) revs_limit: Option<u64>,
+    /// What CouchDB does when it opens it.
+    pub(super) opening: Option<Said>,
+    /// Where its answers differ, and why.
+    pub(super) differences: Vec<Differs>,
+    /// Why the file says nothing.
+    pub(super) error: Option<Said>,
+}
+
+/// Where the header is.
+#[derive(Debug, Serialize)]
+pub(super) struct FoundHeader {
+    pub(super) form: Option<&'static str>,
+    pub(super) disk_version: Option<u64>,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    pub(super) checksum: &'static str,
+    pub(super) rejected: u32,
+    pub(super) tail: u64,
+}
+
+/// A tree's live bytes.
+#[derive(Debug, Serialize)]
+pub(super) struct NamedTree {
+    pub(super) name: &'static str,
+    pub(super) active_bytes: Option<u64>,
+}
+
+/// Views of one index that share map and options.
+#[derive(Debug, Serialize)]
+pub(super) struct Group {
+    pub(super) rows: Option<u64>,
+    pub(super) reduces: Option<usize>,
+    pub(super) active_bytes: Option<u64>,
+    pub(super) external_bytes: Option<u64>,
+}
+
+/// An owner of the file.
+#[derive(Debug, Serialize)]
+pub(super) struct Epoch {
+    pub(super) node: String,
+    pub(super) since: u64,
+}
+
+/// A word for programs and a sentence for people.
+#[derive(Debug, Serialize)]
+pub(super) struct Said {
+    pub(super) is: &'static str,
+    pub(super) says: String,
+}
+
+/// Facts that CouchDB reports otherwise.
+#[derive(Debug, Serialize)]
+pub(super) struct Differs {
+    pub(super) facts: &'static [&'static str],
+    pub(super) why: &'static str,
+}
+
+pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
+    let files: Vec<Inspected> = args.files.iter().map(|path| Inspected::of(path)).collect();
+    match args.format {
+        Format::Table => print(&table::inspected(&files, table::width()))?,
+        Format::Json => print_json(&Answer { files: &files })?,
+    }
+    let failed = files.iter().any(|file| file.error.is_some());
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// An open file.
+struct Opened {
+    file: File,
+    size: u64,
+}
+
+impl Bytes for Opened {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+}
+
+/// Opens what is a file; a pipe or a device could block, or has no end.
+fn open(path: &Path) -> Result<Opened, String> {
+    let failed = |why: io::Error| format!("cannot be opened: {why}");
+    let found = path.metadata().map_err(failed)?;
+    if found.is_dir() {
+        return Err("is a directory: name the .couch or .view files in it".to_owned());
+    }
+    if !found.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    let file = File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    Ok(Opened { file, size })
+}
+
+impl Inspected {
+    fn of(path: &Path) -> Self {
+        let mut inspected = Self { path: path.display().to_string(), ..Self::default() };
+        let opened = match open(path) {
+            Ok(opened) => opened,
+            Err(why) => {
+                inspected.error = Some(Said { is: "read_failed", says: why });
+                return inspected;
+            }
+        };
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        let role = Role::of(name.as_deref().unwrap_or_default());
+        let mut read = couchfile::read(&opened);
+        if let Ok(Headed { header: Header::Db(db), .. }) = &mut read {
+            db.purge_seq = couchfile::last_purge(&opened, db);
+        }
+        inspected.fill(role, opened.size, read);
+        inspected
+    }
+
+    fn fill(&mut self, role: Role, size: u64, read: Result<Headed, Unreadable>) {
+        let opening = Opening::of(role, &read);
+        self.role = Some(role.label());
+        self.file_bytes = Some(size);
+        self.opening = Some(Said { is: opening.label(), says: opening.to_string() });
+        let differs = |it: Difference| Differs { facts: it.facts, why: it.why };
+        self.differences = Difference::of(role, &read).into_iter().map(differs).collect();
+        self.kind = match role {
+            Role::Db | Role::CompactData | Role::CompactMeta | Role::Compacted => Some("db"),
+            Role::View(_) | Role::CompactView(_) => Some("view"),
+            Role::Unnamed => None,
+        };
+        let headed = match read {
+            Ok(headed) => headed,
+            Err(why) => {
+                let mut version = None;
+                if let Unreadable::UnknownDiskVersion { version: unknown, .. } = why {
+                    version = Some(unknown);
+                }
+                self.header = why.place().map(|place| FoundHeader::at(place, None, version));
+                self.error = Some(Said { is: why.label(), says: why.to_string() });
+                return;
+            }
+        };
+        let place = headed.place;
+        match headed.header {
+            Header::Db(db) => self.of_db(db, place, "db_header"),
+            Header::Compaction(db) => self.of_db(db, place, "comp_header"),
+            Header::View(view) => self.of_view(view, place),
+        }
+        if role == Role::CompactMeta {
+            // Its trees are another file's.
+            (self.active_bytes, self.external_bytes) = (None, None);
+        }
+        self.ratio = self
+            .active_bytes
+            .filter(|active| *active > 0)
+            .map(|active| size as f64 / active as f64);
+    }
+
+    fn of_db(&mut self, db: DbHeader, place: Place, form: &'static str) {
+        self.kind = Some("db");
+        self.active_bytes = db.active;
+        self.external_bytes = db.external;
+        self.update_seq = Some(db.update_seq);
+        self.compacted_seq = Some(db.compacted_seq);
+        self.purge_seq = db.purge_seq;
+        self.docs = db.docs;
+        self.deleted_docs = db.deleted_docs;
+        self.uuid = db.uuid;
+        self.header = Some(FoundHeader::at(place, Some(form), Some(db.disk_version.into())));
+        let trees = db.trees;
+        self.trees = [
+            ("id", trees.id),
+            ("seq", trees.seq),
+            ("local", trees.local),
+            ("purge", trees.purge),
+            ("purge_seq", trees.purge_seq),
+        ]
+        .map(|(name, tree)| NamedTree::of(name, tree))
+        .into();
+        let epoch = |it: couchfile::Epoch| Epoch { node: it.node, since: it.since };
+        self.epochs = Some(db.epochs.into_iter().map(epoch).collect());
+        self.purges = db.purges;
+        self.purge_infos_limit = Some(db.purge_infos_limit);
+        self.revs_limit = Some(db.revs_limit);
+    }
+
+    fn of_view(&mut self, view: ViewHeader, place: Place) {
+        self.kind = Some("view");
+        self.signature = Some(view.signature.to_string());
+        let Some(index) = view.committed else {
+            // As CouchDB itself says of an index that was never committed.
+            (self.active_bytes, self.update_seq) = (Some(0), Some(0));
+            self.header = Some(FoundHeader::at(place, Some("nil"), None));
+            return;
+        };
+        self.active_bytes = index.active;
+        self.external_bytes = index.external;
+        self.update_seq = Some(index.update_seq);
+        self.purge_seq = Some(index.purge_seq);
+        self.header = Some(FoundHeader::at(place, Some(form(index.form)), None));
+        self.trees = vec![NamedTree::of("id", index.id_tree)];
+        self.views = Some(groups(&index));
+        self.collator_versions = Some(index.collators);
+    }
+}
+
+const fn form(form: IndexForm) -> &'static str {
+    match form {
+        IndexForm::V1_2 => "index_header of 1.2",
+        IndexForm::Plain => "mrheader of 1.3 to 1.6 or 3.0 to 3.2",
+        IndexForm::V2 => "mrheader of 2.x",
+        IndexForm::Current => "mrheader",
+    }
+}
+
+fn groups(index: &Index) -> Vec<Group> {
+    let group = |it: &couchfile::Group| Group {
+        rows: it.rows,
+        reduces: it.reduces,
+        active_bytes: it.tree.bytes(),
+        external_bytes: it.external,
+    };
+    index.views.iter().map(group).collect()
+}
+
+impl FoundHeader {
+    const fn at(place: Place, form: Option<&'static str>, disk_version: Option<u64>) -> Self {
+        Self {
+            form,
+            disk_version,
+            offset: place.at,
+            bytes: place.bytes,
+            checksum: place.checksum.label(),
+            rejected: place.rejected,
+            tail: place.tail,
+        }
+    }
+}
+
+impl NamedTree {
+    const fn of(name: &'static str, tree: Tree) -> Self {
+        Self { name, active_bytes: tree.bytes() }
+    }
+}

@@ -1,0 +1,145 @@
+//! Files for people: what each holds, a fact a line.
+
+use super::{bytes, printable};
+use crate::cli::inspect::{FoundHeader, Inspected};
+
+/// Columns before a fact.
+const INDENT: usize = 14;
+
+/// Each file in some lines.
+pub(in crate::cli) fn inspected(files: &[Inspected], width: u16) -> String {
+    let all: Vec<String> = files.iter().map(|file| one(file, width.into())).collect();
+    all.join("\n")
+}
+
+fn one(file: &Inspected, width: usize) -> String {
+    let mut lines = Lines { text: format!("{}\n", printable(&file.path)), width };
+    if let Some(error) = &file.error {
+        lines.say("error", &error.says);
+    }
+    if let Some(size) = file.file_bytes {
+        let ratio =
+            file.ratio.map_or_else(String::new, |ratio| format!(", {ratio:.2} times active"));
+        lines.say("file", &format!("{}{ratio}", exact(Some(size))));
+    }
+    if file.header.is_some() && file.error.is_none() {
+        facts(file, &mut lines);
+    }
+    if let Some(header) = &file.header {
+        lines.say("header", &place(header));
+    }
+    if let Some(opening) = &file.opening {
+        lines.say("CouchDB", &opening.says);
+    }
+    for differs in &file.differences {
+        // Where all facts differ, naming them says less than why.
+        let what = if differs.facts.len() > 6 { String::new() } else { differs.facts.join(", ") };
+        let what = if what.is_empty() { what } else { format!("{what}: ") };
+        lines.say("differs", &format!("{what}{}", differs.why));
+    }
+    lines.text
+}
+
+fn facts(file: &Inspected, lines: &mut Lines) {
+    let number = |it: Option<u64>| it.map_or_else(|| "?".to_owned(), |it| it.to_string());
+    lines.say("active", &exact(file.active_bytes));
+    lines.say("external", &exact(file.external_bytes));
+    if let Some(signature) = &file.signature {
+        lines.say("signature", signature);
+    }
+    let compacted = file
+        .compacted_seq
+        .map_or_else(String::new, |seq| format!(", {seq} at the last compaction's swap"));
+    lines.say("update seq", &format!("{}{compacted}", number(file.update_seq)));
+    if file.kind == Some("db") {
+        let (docs, deleted) = (number(file.docs), number(file.deleted_docs));
+        lines.say("documents", &format!("{docs}, and {deleted} deleted"));
+        let limit = number(file.purge_infos_limit);
+        lines.say("purges", &format!("{} of {limit} at most", number(file.purges)));
+        lines.say("uuid", &file.uuid.as_deref().map_or_else(|| "none".to_owned(), printable));
+    }
+    for epoch in file.epochs.iter().flatten() {
+        lines.say("owner", &format!("{} since {}", printable(&epoch.node), epoch.since));
+    }
+    let trees: Vec<String> = file
+        .trees
+        .iter()
+        .map(|tree| format!("{} {}", tree.name, bytes(tree.active_bytes)))
+        .collect();
+    if !trees.is_empty() {
+        lines.say("trees", &trees.join(", "));
+    }
+    for (at, group) in file.views.iter().flatten().enumerate() {
+        let reduces = match group.reduces {
+            None => String::new(),
+            Some(1) => ", 1 reduce".to_owned(),
+            Some(reduces) => format!(", {reduces} reduces"),
+        };
+        let (active, external) = (bytes(group.active_bytes), bytes(group.external_bytes));
+        let sizes = match group.rows {
+            Some(0) => String::new(),
+            _ => format!(", {active} active, {external} external"),
+        };
+        lines.say(&format!("view {at}"), &format!("{} rows{reduces}{sizes}", number(group.rows)));
+    }
+    if let Some(versions) = file.collator_versions.as_ref().filter(|all| !all.is_empty()) {
+        lines.say("collators", &versions.join(", "));
+    }
+}
+
+fn place(header: &FoundHeader) -> String {
+    let mut text = format!("at {}, {} bytes, {}", header.offset, header.bytes, header.checksum);
+    if let Some(form) = header.form {
+        text = format!("{form} {text}");
+    }
+    if let Some(version) = header.disk_version {
+        text.push_str(&format!(", disk version {version}"));
+    }
+    if header.rejected > 0 {
+        text.push_str(&format!(", {} behind it rejected", header.rejected));
+    }
+    if header.tail > 0 {
+        text.push_str(&format!(", {} bytes behind it", header.tail));
+    }
+    text
+}
+
+/// Bytes as CouchDB shows them, and as people read them.
+fn exact(size: Option<u64>) -> String {
+    match size {
+        Some(size) if size >= 1024 => format!("{size} ({})", bytes(Some(size))),
+        Some(size) => size.to_string(),
+        None => "?".to_owned(),
+    }
+}
+
+/// Lines of a name and what it says, which goes on below itself.
+struct Lines {
+    text: String,
+    width: usize,
+}
+
+impl Lines {
+    fn say(&mut self, name: &str, value: &str) {
+        let mut line = format!("  {name:<0$}", INDENT - 2);
+        let mut empty = true;
+        for word in value.split(' ') {
+            if !empty && line.chars().count() + 1 + word.chars().count() > self.width {
+                self.end(&line);
+                line = " ".repeat(INDENT);
+                empty = true;
+            }
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            empty = false;
+        }
+        self.end(&line);
+    }
+
+    fn end(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+}

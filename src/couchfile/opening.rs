@@ -1,0 +1,342 @@
+//! What CouchDB makes of a file when it next opens it, and where its answers over HTTP differ
+//! from what the header says.
+//!
+//! Owns the rules of `couch_bt_engine:init`, `couch_mrview_index:open` and the compactor for
+//! good and bad headers, as CouchDB 3.5 has them. Pure: it never opens a file, and never
+//! decides what an operator should do.
+
+use super::{Headed, Header, IndexForm, Tree, Undecodable, Unreadable};
+use crate::target::Signature;
+use std::fmt;
+
+/// What a file is for, by the ending of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A database: a shard, or one of a node's own.
+    Db,
+    /// What a compaction of a database has copied so far.
+    CompactData,
+    /// What such a compaction sorts ids in.
+    CompactMeta,
+    /// A compaction's result, about to take the database's place.
+    Compacted,
+    /// A view index; its name is a signature.
+    View(Option<Signature>),
+    /// What a compaction of a view index has written.
+    CompactView(Option<Signature>),
+    /// None of CouchDB's names; what lies in `.delete` has such.
+    Unnamed,
+}
+
+impl Role {
+    /// The role of a file of this name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let named = |ending| name.strip_suffix(ending);
+        if name.ends_with(".couch") {
+            Self::Db
+        } else if name.ends_with(".couch.compact.data") {
+            Self::CompactData
+        } else if name.ends_with(".couch.compact.meta") {
+            Self::CompactMeta
+        } else if name.ends_with(".couch.compact") {
+            Self::Compacted
+        } else if let Some(name) = named(".compact.view") {
+            Self::CompactView(name.parse().ok())
+        } else if let Some(name) = named(".view") {
+            Self::View(name.parse().ok())
+        } else {
+            Self::Unnamed
+        }
+    }
+
+    /// The word in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Db => "db",
+            Self::CompactData => "compact_data",
+            Self::CompactMeta => "compact_meta",
+            Self::Compacted => "compacted",
+            Self::View(_) => "view",
+            Self::CompactView(_) => "compact_view",
+            Self::Unnamed => "unnamed",
+        }
+    }
+}
+
+/// What CouchDB 3.5 does with a file when it opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// It opens it and changes nothing.
+    Opens,
+    /// It goes on from a header with bytes behind it.
+    Recovers {
+        /// Bytes behind the header.
+        tail: u64,
+    },
+    /// It appends a header of its own format.
+    Upgrades {
+        /// The disk version before; `None` of a view index, which has none.
+        from: Option<u8>,
+    },
+    /// It appends an empty header: what was in the file is there and out of reach.
+    BeginsAnew,
+    /// It empties the file and builds the index anew.
+    Rebuilds,
+    /// It does not open it.
+    Refuses,
+    /// The database's next compaction goes on from it.
+    Continues,
+    /// It takes it for the database, if that is missing.
+    Adopts,
+    /// The next compaction empties it.
+    Discards,
+    /// It does not look at a file of this name.
+    Ignores,
+}
+
+impl Opening {
+    /// What becomes of a file of this role that was read like this.
+    #[must_use]
+    pub fn of(role: Role, read: &Result<Headed, Unreadable>) -> Self {
+        match role {
+            Role::Unnamed => Self::Ignores,
+            Role::CompactView(_) => Self::Discards,
+            Role::CompactData | Role::CompactMeta => match read {
+                Ok(Headed { header: Header::Db(_) | Header::Compaction(_), .. }) => Self::Continues,
+                _ => Self::Discards,
+            },
+            Role::Compacted => {
+                let opening = Self::of(Role::Db, read);
+                let bad = matches!(opening, Self::BeginsAnew | Self::Refuses);
+                if bad { opening } else { Self::Adopts }
+            }
+            Role::Db => match read {
+                Ok(Headed { header: Header::Db(db), place, .. }) => {
+                    if db.fields > NEWEST_FIELDS {
+                        Self::Refuses
+                    } else if db.disk_version < NEWEST_VERSION {
+                        Self::Upgrades { from: Some(db.disk_version) }
+                    } else {
+                        Self::goes_on(place.tail)
+                    }
+                }
+                Err(Unreadable::NoValidHeader { .. }) => Self::BeginsAnew,
+                Ok(_) | Err(_) => Self::Refuses,
+            },
+            Role::View(named) => match read {
+                Ok(Headed { header: Header::View(view), place, .. }) => {
+                    if named.is_some_and(|named| named != view.signature) {
+                        return Self::Rebuilds;
+                    }
+                    match view.committed.as_ref().map(|index| index.form) {
+                        None | Some(IndexForm::Current) => Self::goes_on(place.tail),
+                        Some(IndexForm::Plain | IndexForm::V2) => Self::Upgrades { from: None },
+                        Some(IndexForm::V1_2) => Self::Refuses,
+                    }
+                }
+                // Whatever is no view's header is taken for one of another signature.
+                Ok(_)
+                | Err(
+                    Unreadable::NoValidHeader { .. }
+                    | Unreadable::UnknownDiskVersion { .. }
+                    | Unreadable::UndecodableHeader { why: Undecodable::NoHeader, .. },
+                ) => Self::Rebuilds,
+                Err(_) => Self::Refuses,
+            },
+        }
+    }
+
+    const fn goes_on(tail: u64) -> Self {
+        if tail == 0 { Self::Opens } else { Self::Recovers { tail } }
+    }
+
+    /// The word in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Opens => "opens",
+            Self::Recovers { .. } => "recovers",
+            Self::Upgrades { .. } => "upgrades",
+            Self::BeginsAnew => "begins_anew",
+            Self::Rebuilds => "rebuilds",
+            Self::Refuses => "refuses",
+            Self::Continues => "continues",
+            Self::Adopts => "adopts",
+            Self::Discards => "discards",
+            Self::Ignores => "ignores",
+        }
+    }
+}
+
+/// What CouchDB would do, as a sentence.
+impl fmt::Display for Opening {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Opens => "opens it as it is",
+            Self::Recovers { tail } => {
+                return write!(
+                    out,
+                    "goes on from this header; the {tail} bytes behind it are being written now, or \
+                     a crash left them and they are lost"
+                );
+            }
+            Self::Upgrades { from: Some(from) } => {
+                return write!(
+                    out,
+                    "appends a header of its own format to one of disk version {from}, and keeps all \
+                     data"
+                );
+            }
+            Self::Upgrades { from: None } => "appends a header of its own format, and keeps all data",
+            Self::BeginsAnew => {
+                "appends an empty header and deletes the compaction's files: the data looks lost; \
+                 copy the file before anything opens it"
+            }
+            Self::Rebuilds => "empties it and builds the index anew from the documents",
+            Self::Refuses => "does not open it and answers with an error",
+            Self::Continues => "does not serve it; the next compaction of its database goes on from it",
+            Self::Adopts => "takes it for the database if that file is missing",
+            Self::Discards => "does not serve it; the next compaction begins it anew",
+            Self::Ignores => "does not look at a file of this name",
+        })
+    }
+}
+
+/// The disk version that CouchDB 3 writes.
+const NEWEST_VERSION: u8 = 8;
+/// The fields that CouchDB 3.5 knows.
+const NEWEST_FIELDS: usize = 16;
+
+/// Facts that are not in a header, or that CouchDB reports otherwise, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Which, by their names in JSON.
+    pub facts: &'static [&'static str],
+    /// Why, in a sentence.
+    pub why: &'static str,
+}
+
+impl Difference {
+    /// Every difference to expect of a file of this role that was read like this.
+    #[must_use]
+    pub fn of(role: Role, read: &Result<Headed, Unreadable>) -> Vec<Self> {
+        let mut all = of_opening(Opening::of(role, read), read);
+        if let Ok(headed) = read {
+            match &headed.header {
+                Header::Db(db) | Header::Compaction(db) => {
+                    if role == Role::CompactMeta {
+                        all.push(SCRATCH);
+                    } else if role == Role::CompactData {
+                        all.push(UNFINISHED);
+                    } else if db.compacted_seq < db.update_seq && db.trees.local == Tree::Empty {
+                        all.push(COMPACTED_SEQ);
+                    }
+                    if db.active.is_none() {
+                        all.push(UNSIZED);
+                    }
+                    if db.purge_seq.is_none() {
+                        all.push(PURGE_SEQ);
+                    }
+                }
+                Header::View(view) => {
+                    match &view.committed {
+                        None => all.push(NEVER_COMMITTED),
+                        Some(index) if index.empty_groups > 0 => all.push(EMPTY_GROUPS),
+                        Some(_) => {}
+                    }
+                    if headed.place.tail > 0 {
+                        all.push(NOT_COMMITTED);
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
+fn of_opening(opening: Opening, read: &Result<Headed, Unreadable>) -> Vec<Difference> {
+    let of_view = matches!(read, Ok(Headed { header: Header::View(_), .. }));
+    match opening {
+        Opening::Upgrades { from: None } => vec![UPGRADED_VIEW],
+        Opening::Upgrades { from: Some(_) } => vec![UPGRADED_DB],
+        Opening::BeginsAnew => vec![BEGUN_ANEW],
+        Opening::Rebuilds if of_view => vec![WRONG_SIGNATURE, REBUILT],
+        Opening::Rebuilds => vec![REBUILT],
+        Opening::Refuses => vec![REFUSED],
+        Opening::Opens
+        | Opening::Recovers { .. }
+        | Opening::Continues
+        | Opening::Adopts
+        | Opening::Discards
+        | Opening::Ignores => Vec::new(),
+    }
+}
+
+/// Every fact of a file.
+const ALL: &[&str] = &[
+    "file_bytes",
+    "active_bytes",
+    "external_bytes",
+    "update_seq",
+    "compacted_seq",
+    "purge_seq",
+    "docs",
+    "deleted_docs",
+    "disk_version",
+    "uuid",
+    "signature",
+    "collator_versions",
+];
+
+const COMPACTED_SEQ: Difference = Difference {
+    facts: &["compacted_seq"],
+    why: "without _local documents a compaction's sequence is written with the next commit: HTTP \
+          may be ahead",
+};
+const UNSIZED: Difference = Difference {
+    facts: ALL,
+    why: "CouchDB before 1.2 did not count the bytes of trees: HTTP answers with an error",
+};
+const PURGE_SEQ: Difference =
+    Difference { facts: &["purge_seq"], why: "the tree of purges, which tells it, cannot be read" };
+const UPGRADED_DB: Difference = Difference {
+    facts: &["file_bytes", "disk_version", "uuid"],
+    why: "HTTP shows the file as it is with the appended header, and a new uuid where it had none",
+};
+const UPGRADED_VIEW: Difference = Difference {
+    facts: &["file_bytes", "collator_versions"],
+    why: "HTTP shows the file as it is with the appended header, which names a collator",
+};
+const BEGUN_ANEW: Difference =
+    Difference { facts: ALL, why: "HTTP shows an empty database with a new uuid" };
+const REBUILT: Difference =
+    Difference { facts: ALL, why: "HTTP shows the index as it is while it is built anew" };
+const WRONG_SIGNATURE: Difference = Difference {
+    facts: &["signature"],
+    why: "the file's name gives another: it is a copy of another index, or was renamed",
+};
+const REFUSED: Difference = Difference { facts: ALL, why: "HTTP answers with an error" };
+const SCRATCH: Difference = Difference {
+    facts: &["active_bytes", "external_bytes"],
+    why: "the trees its header names are in the .compact.data file",
+};
+const UNFINISHED: Difference = Difference {
+    facts: &["active_bytes", "external_bytes", "docs", "deleted_docs"],
+    why: "a compaction copies bodies first and the tree of ids last: until then it counts nothing \
+          by id",
+};
+const NEVER_COMMITTED: Difference = Difference {
+    facts: &["external_bytes", "purge_seq", "collator_versions"],
+    why: "nothing is committed: HTTP counts a few bytes a view, and the database's purge_seq",
+};
+const EMPTY_GROUPS: Difference = Difference {
+    facts: &["external_bytes"],
+    why: "views without rows count 2 bytes here; HTTP counts more where they have reduces",
+};
+const NOT_COMMITTED: Difference = Difference {
+    facts: &["active_bytes", "external_bytes", "update_seq", "purge_seq", "collator_versions"],
+    why: "CouchDB commits an index five seconds after a change: HTTP may be ahead, a crash undoes \
+          that",
+};

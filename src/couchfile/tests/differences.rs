@@ -1,0 +1,96 @@
+//! Where CouchDB said something else of a recorded file, it is explained.
+
+use super::{
+    files::{expected, file},
+    *,
+};
+use serde_json::{Value, json};
+
+/// Our facts by CouchDB's names for them.
+fn facts(bytes: &dyn Bytes, headed: &Headed) -> Value {
+    match &headed.header {
+        Header::Db(db) | Header::Compaction(db) => json!({
+            "file_bytes": headed.file_bytes, "active_bytes": db.active,
+            "external_bytes": db.external, "update_seq": db.update_seq,
+            "compacted_seq": db.compacted_seq, "purge_seq": last_purge(bytes, db), "docs": db.docs,
+            "deleted_docs": db.deleted_docs, "disk_version": db.disk_version, "uuid": db.uuid,
+        }),
+        Header::View(view) => {
+            let index = view.committed.as_ref();
+            json!({
+                "file_bytes": headed.file_bytes, "signature": view.signature.to_string(),
+                "active_bytes": index.map_or(Some(0), |index| index.active),
+                "external_bytes": index.and_then(|index| index.external),
+                "update_seq": index.map_or(0, |index| index.update_seq),
+                "purge_seq": index.map_or(0, |index| index.purge_seq),
+                "collator_versions": index.map(|index| &index.collators),
+            })
+        }
+    }
+}
+
+/// What CouchDB said, by our names.
+fn said(http: &Value) -> Value {
+    json!({
+        "file_bytes": http["sizes"]["file"], "active_bytes": http["sizes"]["active"],
+        "external_bytes": http["sizes"]["external"], "update_seq": http["update_seq"],
+        "compacted_seq": http["compacted_seq"], "purge_seq": http["purge_seq"],
+        "docs": http["doc_count"], "deleted_docs": http["doc_del_count"],
+        "disk_version": http["disk_format_version"], "uuid": http["uuid"],
+        "signature": http["signature"], "collator_versions": http["collator_versions"],
+    })
+}
+
+#[test]
+fn what_couchdb_says_otherwise_is_explained() {
+    let mut differing = Vec::new();
+    for (name, expected) in expected() {
+        let Some(http) = expected.get("http") else { continue };
+        let path = expected["file_name"].as_str().unwrap_or(&name);
+        let role = Role::of(path.rsplit('/').next().unwrap());
+        let bytes = file(&name);
+        let read = read(&bytes.as_slice());
+        let explained = Difference::of(role, &read);
+        let facts = read.as_ref().map_or(Value::Null, |headed| facts(&bytes.as_slice(), headed));
+        for (fact, said) in said(http).as_object().unwrap() {
+            let ours = facts.get(fact).unwrap_or(&Value::Null);
+            if ours != said {
+                let explained = explained.iter().any(|it| it.facts.contains(&fact.as_str()));
+                assert!(explained, "{name}: {fact} is {ours} and CouchDB says {said}");
+                differing.push(format!("{name} {fact}"));
+            }
+        }
+    }
+    assert!(differing.contains(&"compacted_no_local.couch compacted_seq".to_owned()));
+    assert!(differing.contains(&"view_empty.view external_bytes".to_owned()));
+}
+
+#[test]
+fn couchdb_did_with_each_file_what_is_foretold() {
+    for (name, expected) in expected() {
+        let Some(appended) = expected.get("couch_appended").and_then(Value::as_i64) else {
+            continue;
+        };
+        let path = expected["file_name"].as_str().unwrap_or(&name);
+        let bytes = file(&name);
+        let opening =
+            Opening::of(Role::of(path.rsplit('/').next().unwrap()), &read(&bytes.as_slice()));
+        let kept = expected["couch_kept_prefix"].as_bool().unwrap();
+        let error = expected["http"].get("error").is_some();
+        match opening {
+            Opening::Opens | Opening::Recovers { .. } => {
+                assert_eq!((appended, kept), (0, true), "{name}")
+            }
+            Opening::Upgrades { .. } => assert!(appended > 0 && kept, "{name}"),
+            Opening::BeginsAnew => {
+                assert!(appended > 0 && kept, "{name}");
+                assert_eq!(expected["http"]["update_seq"], 0, "{name}");
+            }
+            Opening::Rebuilds => assert!(!kept, "{name}"),
+            Opening::Refuses => assert!(error && appended == 0, "{name}"),
+            Opening::Continues | Opening::Adopts | Opening::Discards | Opening::Ignores => {
+                panic!("{name}: {opening:?}")
+            }
+        }
+    }
+}

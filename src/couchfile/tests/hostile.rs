@@ -1,0 +1,156 @@
+//! Files that are odd in one way each.
+
+use super::*;
+
+fn reason(file: &[u8]) -> &'static str {
+    read(&file).err().map_or("read", |why| why.label())
+}
+
+/// The term of a header: `{db_header, Version, Seq, 0, nil, nil, nil, …}`.
+fn db_header(version: u8, more: &[&[u8]]) -> Vec<u8> {
+    let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
+    let first: &[&[u8]] =
+        &[&[100, 0, 9], b"db_header", &[97, version], &[97, 5], &[97, 0], nil, nil, nil];
+    let fields = u8::try_from(first.len() - 1 + more.len()).unwrap();
+    [&[131, 104, fields][..], &first.concat(), &more.concat()].concat()
+}
+
+#[test]
+fn files_without_a_header_say_so() {
+    for file in [vec![], vec![1], vec![1; 5], vec![0; 4096], vec![1; 4096], vec![1; 40_000]] {
+        assert_eq!(reason(&file), "no_valid_header", "{} bytes", file.len());
+    }
+}
+
+#[test]
+fn a_header_is_found_wherever_it_begins() {
+    let record = db_header(8, &[]);
+    for blocks in [0, 1, 2, 3, 17, 18, 19, 100, 341, 342, 343, 900] {
+        let mut file = Vec::new();
+        append_header(&mut file, &record);
+        file.resize(file.len() + blocks * 4096, 0);
+        let headed = read(&file.as_slice()).unwrap();
+        assert_eq!((headed.place.at, headed.place.rejected), (0, 0), "{blocks} blocks behind");
+        let behind = file.len() as u64 - 5 - 16 - record.len() as u64;
+        assert_eq!(headed.place.tail, behind);
+    }
+}
+
+#[test]
+fn headers_of_every_length_are_read_across_blocks() {
+    for length in [4071, 4072, 4073, 4075, 4076, 8170, 8171, 8172, 200_000] {
+        let mut record = db_header(8, &[]);
+        record.resize(length, 0);
+        let file = with_header(&record);
+        let headed = read(&file.as_slice()).unwrap();
+        assert_eq!((headed.place.at, headed.place.tail), (4096, 0), "{length}");
+        assert_eq!(headed.place.bytes as usize, length + 16);
+    }
+}
+
+#[test]
+fn false_headers_that_overlap_are_given_up() {
+    let mut file = vec![0; 16 << 20];
+    for block in file.chunks_mut(4096) {
+        block[..5].copy_from_slice(&[1, 0, 0x80, 0, 0]);
+    }
+    assert_eq!(reason(&file), "too_many_false_headers");
+}
+
+#[test]
+fn versions_that_are_unknown_are_named() {
+    for (version, known) in [(0, false), (3, false), (4, true), (6, true), (8, true), (9, false)] {
+        let read = read(&with_header(&db_header(version, &[])).as_slice());
+        match read {
+            Ok(_) => assert!(known, "{version}"),
+            Err(Unreadable::UnknownDiskVersion { version: named, place }) => {
+                assert!(!known && named == u64::from(version));
+                assert_eq!(place.at, 4096);
+            }
+            Err(why) => panic!("{version}: {why}"),
+        }
+    }
+}
+
+#[test]
+fn a_valid_header_that_cannot_be_decoded_hides_those_before_it() {
+    let mut file = with_header(&db_header(8, &[]));
+    for (record, why) in [
+        (&b"no term"[..], Undecodable::NoTerm),
+        (&[131, 104, 3, 106], Undecodable::CutShort),
+        (&[131, 106], Undecodable::NoHeader),
+        (&[131, 104, 0], Undecodable::NoHeader),
+        (
+            &[131, 104, 1, 100, 0, 9, b'd', b'b', b'_', b'h', b'e', b'a', b'd', b'e', b'r'],
+            Undecodable::Field("disk_version"),
+        ),
+    ] {
+        append_header(&mut file, record);
+        let Err(Unreadable::UndecodableHeader { why: got, place }) = read(&file.as_slice()) else {
+            panic!("{record:?} is no header");
+        };
+        assert_eq!((got, place.rejected, place.tail), (why, 0, 0), "{record:?}");
+    }
+}
+
+#[test]
+fn a_header_with_more_fields_than_are_known_is_of_a_newer_couchdb() {
+    let zero: &[u8] = &[97, 0];
+    let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
+    let mut more = vec![nil, nil, nil, &[98, 0, 0, 3, 232], nil, nil, zero, zero, zero, zero];
+    let read_with = |more: &[&[u8]]| read(&with_header(&db_header(8, more)).as_slice());
+    more.pop();
+    let known = read_with(&more);
+    assert_eq!(Opening::of(Role::Db, &known), Opening::Opens);
+    more.push(zero);
+    let newer = read_with(&more);
+    let Ok(Headed { header: Header::Db(db), .. }) = &newer else { panic!("{newer:?}") };
+    assert_eq!((db.fields, db.update_seq), (17, 5));
+    assert_eq!(Opening::of(Role::Db, &newer), Opening::Refuses);
+}
+
+/// A file that fails or shrinks while it is read.
+struct Failing(io::ErrorKind, u64);
+
+impl Bytes for Failing {
+    fn size(&self) -> u64 {
+        self.1
+    }
+
+    fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<usize> {
+        if self.0 == io::ErrorKind::UnexpectedEof { Ok(0) } else { Err(self.0.into()) }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_with_where() {
+    for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::PermissionDenied] {
+        for size in [100, 8192, u64::MAX] {
+            match read(&Failing(kind, size)) {
+                Err(Unreadable::Read { at, why, .. }) => {
+                    assert_eq!(why.kind(), kind);
+                    assert_eq!(at, (size - 1) / 4096 * 4096);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn roles_are_told_by_names() {
+    let sig = "0f045e3b41d71d93aaa32f23021ba536";
+    let named = sig.parse().ok();
+    for (name, role) in [
+        ("a.1795222434.couch".to_owned(), Role::Db),
+        ("a.1795222434.couch.compact".to_owned(), Role::Compacted),
+        ("a.1795222434.couch.compact.data".to_owned(), Role::CompactData),
+        ("a.1795222434.couch.compact.meta".to_owned(), Role::CompactMeta),
+        (format!("{sig}.view"), Role::View(named)),
+        (format!("{sig}.compact.view"), Role::CompactView(named)),
+        ("mango.view".to_owned(), Role::View(None)),
+        (sig.to_owned(), Role::Unnamed),
+    ] {
+        assert_eq!(Role::of(&name), role, "{name}");
+    }
+}

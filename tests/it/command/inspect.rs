@@ -1,0 +1,114 @@
+//! Files of CouchDB's, inspected without a CouchDB.
+
+use super::{Ran, recliner, widest};
+use serde_json::Value;
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+fn data() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchfiles"))
+}
+
+async fn inspect(words: &[&str], columns: &str) -> Ran {
+    let words: Vec<&str> = ["inspect"].iter().chain(words).copied().collect();
+    recliner(&words, &[("COLUMNS", columns)]).await
+}
+
+fn path(name: &str) -> String {
+    data().join(name).display().to_string()
+}
+
+#[tokio::test]
+async fn each_recorded_file_gives_the_numbers_recorded_of_it() {
+    let expected: BTreeMap<String, Value> =
+        serde_json::from_slice(&fs::read(data().join("expected.json")).unwrap()).unwrap();
+    let paths: Vec<String> = expected.keys().map(|name| path(name)).collect();
+    let mut words = vec!["--format", "json"];
+    words.extend(paths.iter().map(String::as_str));
+    let ran = inspect(&words, "80").await;
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "three of them hold nothing");
+    let answer = ran.json();
+    let files = answer["files"].as_array().unwrap();
+    assert_eq!(files.len(), expected.len());
+    for (file, (name, expected)) in files.iter().zip(&expected) {
+        let parsed = &expected["parsed"];
+        for (ours, recorded) in [
+            ("file_bytes", &parsed["sizes"]["file"]),
+            ("active_bytes", &parsed["sizes"]["active"]),
+            ("external_bytes", &parsed["sizes"]["external"]),
+            ("update_seq", &parsed["update_seq"]),
+            ("compacted_seq", &parsed["compacted_seq"]),
+            ("purge_seq", &parsed["purge_seq"]),
+            ("docs", &parsed["doc_count"]),
+            ("deleted_docs", &parsed["doc_del_count"]),
+            ("uuid", &parsed["uuid"]),
+            ("signature", &parsed["signature"]),
+        ] {
+            assert_eq!(&file[ours], recorded, "{name}: {ours}");
+        }
+        for field in ["offset", "bytes", "checksum", "rejected", "tail"] {
+            assert_eq!(file["header"][field], parsed["header"][field], "{name}: header {field}");
+        }
+        assert_eq!(file["error"].is_null(), parsed["error"].is_null(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_told_in_lines_that_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let wrong = dir.path().join("9fc623f8178b1907d8922afdd34debf1.view");
+    fs::copy(path("dmg_view_wrong_sig.view"), &wrong).unwrap();
+    let names = [
+        "updates.couch",
+        "dmg_corrupt_last_header.couch",
+        "dmg_no_header.couch",
+        "syn_v7.couch",
+        "syn_v9.couch",
+        "run.couch.compact.data",
+        "run.couch.compact.meta",
+        "view_multi.view",
+        "view_empty.view",
+        "view_reset.view",
+    ];
+    let mut paths: Vec<String> = names.iter().map(|name| path(name)).collect();
+    paths.push(wrong.display().to_string());
+    let words: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let ran = inspect(&words, "80").await;
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{ran:?}");
+    let data = data().display().to_string();
+    let told = ran.out.replace(&data, "DIR").replace(&*dir.path().to_string_lossy(), "DIR");
+    insta::assert_snapshot!(told);
+    let lines: Vec<&str> = ran.out.lines().filter(|line| line.starts_with(' ')).collect();
+    assert!(lines.len() > 100 && widest(&lines.join("\n")) <= 80, "{}", ran.out);
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_read_costs_the_others_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().display().to_string();
+    let (none, good) = (path("none.couch"), path("empty.couch"));
+    let ran = inspect(&[&none, &directory, &good], "80").await;
+    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{ran:?}");
+    for says in ["cannot be opened: No such file", "is a directory: name the", "opens it as it is"]
+    {
+        assert!(ran.out.contains(says), "{says}: {}", ran.out);
+    }
+    let ran = inspect(&["--format", "json", &directory, &good], "80").await;
+    let answer = ran.json();
+    assert_eq!(answer["files"][0]["error"]["is"], "read_failed");
+    assert_eq!(answer["files"][0]["file_bytes"], Value::Null);
+    assert_eq!(answer["files"][1]["file_bytes"], 8348);
+    assert_eq!(inspect(&[&good], "80").await.code, 0);
+    assert_eq!(inspect(&[], "80").await.code, 64);
+}
+
+/// What CouchDB may write next to is neither created nor changed.
+#[tokio::test]
+async fn nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("zero.couch");
+    fs::copy(path("dmg_zero_length.couch"), &copy).unwrap();
+    let ran = inspect(&[&copy.display().to_string()], "80").await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(fs::metadata(copy).unwrap().len(), 0);
+}
