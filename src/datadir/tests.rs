@@ -200,13 +200,13 @@ fn what_may_not_be_read_is_said_and_the_rest_goes_on() {
     let root = tree();
     let closed = root.path().join("shards/closed");
     fs::create_dir(&closed).unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read_dir(&closed).is_ok() {
         println!("skipped: this user may read everything");
         return;
     }
     let file = root.path().join(format!("{SHARD}.couch"));
-    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     let (walked, found) = walked(&roots(&root), &Known::default());
     assert!(!walked.whole);
     assert!(found.contains_key("shards/closed/ permission"), "{found:?}");

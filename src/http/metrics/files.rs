@@ -1,6 +1,6 @@
 //! What lies in nodes' directories beside targets, where this process reads them.
 
-use super::present::places;
+use super::present::{Rows, places};
 use crate::{
     exposition::{Writer, families as f},
     plan::Plan,
@@ -13,7 +13,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         let walked = |node: &'_ Node| Some((node.name.clone(), node.disk?));
         places(plan).filter_map(move |(_, node)| walked(node))
     };
-    let sums: [(_, fn(&OnDisk) -> Option<u64>); 4] = [
+    let sums: Rows<&OnDisk, Option<u64>, 1, 4> = [
         (&f::STALE_INDEX_BYTES, |disk| Some(disk.stale_index)),
         (&f::LEFTOVER_BYTES, |disk| Some(disk.leftover)),
         (&f::TRASH_BYTES, |disk| Some(disk.trash)),

@@ -19,7 +19,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use std::{collections::BTreeMap, hash::BuildHasher as _, sync::Arc};
 
 /// Families with the same labels, each with where its value comes from.
-type Rows<S, V, const LABELS: usize, const ROWS: usize> =
+pub(super) type Rows<S, V, const LABELS: usize, const ROWS: usize> =
     [(&'static Family<LABELS>, fn(S) -> V); ROWS];
 
 /// Letters of a target's labels: of node, database, range, document and signature, with

@@ -220,8 +220,9 @@ async fn parts_count_instead_of_the_clusters_sum_as_long_as_their_sidecar_is_the
 
 #[tokio::test(start_paused = true)]
 async fn what_a_compaction_wrote_is_left_over_once_nothing_runs_and_it_rested() {
+    // The second sweep begins 300 seconds after the clock's 1,000.
     let compaction = |shard: &str, age: u64| {
-        let changed = Moment::from_unix(1_000_000 - age);
+        let changed = Moment::from_unix(1_300_u64.saturating_sub(age));
         FileSeen::Compaction(CompactionFile { shard: shard.into(), bytes: age, changed })
     };
     let files = vec![
@@ -244,18 +245,6 @@ async fn what_a_compaction_wrote_is_left_over_once_nothing_runs_and_it_rested() 
             left
         }
     };
-    // The harness's clock begins at 1,000 seconds: the files change in its future else.
-    let files: Vec<FileSeen> = files
-        .into_iter()
-        .map(|file| match file {
-            FileSeen::Compaction(file) => {
-                let age = file.bytes;
-                let changed = Moment::from_unix(1_300_u64.saturating_sub(age));
-                FileSeen::Compaction(CompactionFile { changed, ..file })
-            }
-            other => other,
-        })
-        .collect();
     assert_eq!(left(walked(NODES[0], files.clone(), true), false).await, Some(601 + 90_000));
     assert_eq!(left(walked(NODES[0], files, true), true).await, Some(0), "nobody says what runs");
 }
