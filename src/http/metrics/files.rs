@@ -13,7 +13,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         let walked = |node: &'_ Node| Some((node.name.clone(), node.disk?));
         places(plan).filter_map(move |(_, node)| walked(node))
     };
-    let sums: Rows<&OnDisk, Option<u64>, 1, 4> = [
+    let sums: Rows<OnDisk, Option<u64>, 1, 4> = [
         (&f::STALE_INDEX_BYTES, |disk| Some(disk.stale_index)),
         (&f::LEFTOVER_BYTES, |disk| Some(disk.leftover)),
         (&f::TRASH_BYTES, |disk| Some(disk.trash)),
@@ -22,7 +22,7 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     for (family, sum) in sums {
         let mut samples = writer.family(family);
         for (node, disk) in walked() {
-            if let Some(value) = sum(&disk) {
+            if let Some(value) = sum(disk) {
                 samples.sample(&[&node], value);
             }
         }
