@@ -179,7 +179,7 @@ impl Source for MadeUp {
                 }))
                 .boxed()
             }
-            Stage::Strays { .. } | Stage::Views { .. } | Stage::Poll { .. } => {
+            Stage::Strays { .. } | Stage::Disk | Stage::Views { .. } | Stage::Poll { .. } => {
                 stream::empty().boxed()
             }
         };
@@ -236,6 +236,7 @@ async fn main() -> std::io::Result<()> {
         poll: Duration::from_secs(5),
         nodes: settings::Nodes::All,
         views: true,
+        parts: true,
         top: 100,
     }));
     let (_plan, plan) = watch::channel(Arc::new(planner::Settings {

@@ -1,7 +1,12 @@
 //! What was measured of a target.
 //!
-//! Owns the fixed-size form in which a million targets' measurements are kept. Never
-//! knows who measured or why. Sources fill it, `score`, `estimate` and reports read it.
+//! Owns the fixed-size form in which a million targets' measurements are kept, and the rule by
+//! which those of two sources become one. Never measures. Sources fill it, `score`, `estimate`
+//! and reports read it.
+
+mod merge;
+
+pub use merge::{Verdict, merged};
 
 use crate::clock::Moment;
 
@@ -74,6 +79,74 @@ impl Source {
     }
 }
 
+/// One measurement, for what is said of each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fact {
+    /// [`Facts::file`].
+    File,
+    /// [`Facts::active`].
+    Active,
+    /// [`Facts::external`].
+    External,
+    /// [`Facts::update_seq`].
+    UpdateSeq,
+    /// [`Facts::compacted_seq`].
+    CompactedSeq,
+    /// [`Facts::docs`].
+    Docs,
+    /// [`Facts::deleted_docs`].
+    DeletedDocs,
+    /// [`Facts::updates_pending`].
+    UpdatesPending,
+}
+
+impl Fact {
+    /// Every measurement.
+    pub const ALL: [Self; 8] = [
+        Self::File,
+        Self::Active,
+        Self::External,
+        Self::UpdateSeq,
+        Self::CompactedSeq,
+        Self::Docs,
+        Self::DeletedDocs,
+        Self::UpdatesPending,
+    ];
+}
+
+/// Some of the measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FactSet(u8);
+
+impl FactSet {
+    /// The set with these bits, as [`FactSet::bits`] gave them.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// One bit each.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether it has this one.
+    #[must_use]
+    pub const fn has(self, fact: Fact) -> bool {
+        self.0 & (1 << fact as u8) != 0
+    }
+
+    /// Puts one in, or takes it out.
+    pub const fn set(&mut self, fact: Fact, has: bool) {
+        if has {
+            self.0 |= 1 << fact as u8;
+        } else {
+            self.0 &= !(1 << fact as u8);
+        }
+    }
+}
+
 /// How far a target's active size may be trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
@@ -136,6 +209,8 @@ pub struct Facts {
     pub updates_pending: Known,
     /// When it was measured.
     pub measured_at: Option<Measured>,
+    /// What of it a file's header said; CouchDB said the rest.
+    pub by_files: FactSet,
     /// Booleans.
     pub flags: Flags,
     /// Whether active may be trusted.
@@ -145,13 +220,65 @@ pub struct Facts {
 /// When and by whom something was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// When the answer came.
+    /// When the last of it came.
     pub at: Moment,
-    /// Who answered.
+    /// Who said that.
     pub by: Source,
 }
 
 impl Facts {
+    /// One measurement.
+    #[must_use]
+    pub const fn get(&self, fact: Fact) -> Known {
+        match fact {
+            Fact::File => self.file,
+            Fact::Active => self.active,
+            Fact::External => self.external,
+            Fact::UpdateSeq => self.update_seq,
+            Fact::CompactedSeq => self.compacted_seq,
+            Fact::Docs => self.docs,
+            Fact::DeletedDocs => self.deleted_docs,
+            Fact::UpdatesPending => self.updates_pending,
+        }
+    }
+
+    const fn get_mut(&mut self, fact: Fact) -> &mut Known {
+        match fact {
+            Fact::File => &mut self.file,
+            Fact::Active => &mut self.active,
+            Fact::External => &mut self.external,
+            Fact::UpdateSeq => &mut self.update_seq,
+            Fact::CompactedSeq => &mut self.compacted_seq,
+            Fact::Docs => &mut self.docs,
+            Fact::DeletedDocs => &mut self.deleted_docs,
+            Fact::UpdatesPending => &mut self.updates_pending,
+        }
+    }
+
+    /// Who said this, where it is known.
+    #[must_use]
+    pub fn source_of(&self, fact: Fact) -> Option<Source> {
+        self.get(fact).get()?;
+        self.measured_at?;
+        Some(if self.by_files.has(fact) { Source::Files } else { Source::Http })
+    }
+
+    /// Whether CouchDB said any of it.
+    #[must_use]
+    pub fn said_by_couchdb(&self) -> bool {
+        self.measured_at.is_some_and(|measured| measured.by == Source::Http)
+            || Fact::ALL.into_iter().any(|fact| self.source_of(fact) == Some(Source::Http))
+    }
+
+    /// These facts, all of them said by files' headers.
+    #[must_use]
+    pub fn all_by_files(mut self) -> Self {
+        for fact in Fact::ALL {
+            self.by_files.set(fact, self.get(fact).get().is_some());
+        }
+        self
+    }
+
     /// Changes since the last compaction, when both sequences are known.
     ///
     /// Negative for a file that was restored from before its last compaction; smoosh takes

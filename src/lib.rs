@@ -64,7 +64,7 @@
 //!  job       journal
 //!  queue     inventory    memory
 //!  settings  score        snapshot
-//!  channel   exposition   estimate
+//!  channel   exposition   estimate    datadir
 //!  facts     pattern      window      couch     couchfile
 //!  clock     log          size        target     version
 //! ```
@@ -122,6 +122,7 @@ pub mod clock;
 pub mod config;
 pub mod couch;
 pub mod couchfile;
+pub mod datadir;
 pub mod disk;
 pub mod enforcer;
 pub mod estimate;

@@ -16,10 +16,10 @@ pub use why::why;
 
 use crate::{
     clock::Moment,
-    facts::Facts,
+    facts::{Fact, Facts},
     plan::{Decision, Plan, Refusal},
     score::Miss,
-    snapshot::{Node, SmooshSeen, TargetRef},
+    snapshot::{Node, OnDisk, SmooshSeen, TargetRef},
     target::{Kind, State},
 };
 use serde::Serialize;
@@ -164,6 +164,54 @@ pub struct NodeLine {
     pub last_success: Option<String>,
     /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
     pub smoosh: &'static str,
+    /// What lies in its directories beside targets, where they are read.
+    pub disk: Option<DiskLine>,
+}
+
+/// What lies in a node's directories beside targets, in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskLine {
+    /// Files that were met.
+    pub files: u64,
+    /// View index files that nothing uses.
+    pub stale_index_bytes: u64,
+    /// Whether design documents were known: without them, only index files that lost their
+    /// shard count as stale.
+    pub designs_known: bool,
+    /// What compactions left behind.
+    pub leftover_bytes: u64,
+    /// Deleted by CouchDB and still there.
+    pub trash_bytes: u64,
+    /// Nouveau's indexes, where they lie inside.
+    pub nouveau_bytes: u64,
+    /// Clouseau's indexes, where they lie inside.
+    pub clouseau_bytes: u64,
+    /// Whatever is no file of CouchDB's.
+    pub other_bytes: u64,
+    /// Targets of which CouchDB and the file's header say different things.
+    pub source_disagreements: Option<u64>,
+    /// How long the last walk took.
+    pub duration_seconds: f64,
+    /// When a walk last read everything.
+    pub last_success: Option<String>,
+}
+
+impl From<OnDisk> for DiskLine {
+    fn from(disk: OnDisk) -> Self {
+        Self {
+            files: disk.files,
+            stale_index_bytes: disk.stale_index,
+            designs_known: disk.designs_known,
+            leftover_bytes: disk.leftover,
+            trash_bytes: disk.trash,
+            nouveau_bytes: disk.nouveau,
+            clouseau_bytes: disk.clouseau,
+            other_bytes: disk.other,
+            source_disagreements: disk.disagreements,
+            duration_seconds: disk.took_ms as f64 / 1e3,
+            last_success: disk.last_success.map(Moment::rfc3339),
+        }
+    }
 }
 
 impl Target {
@@ -191,10 +239,10 @@ impl Target {
                 .map(|view| view.signature.to_string()),
             state: target.state().label(),
             copies: target.copies(),
-            estimated: facts.flags.estimated,
-            file_bytes: target.on_disk(facts.file.get()),
-            active_bytes: target.on_disk(facts.active.get()),
-            external_bytes: target.on_disk(facts.external.get()),
+            estimated: target.estimated(),
+            file_bytes: target.on_disk(Fact::File),
+            active_bytes: target.on_disk(Fact::Active),
+            external_bytes: target.on_disk(Fact::External),
             predicted_bytes: target.predicted(),
             reclaimable_bytes: target.reclaimable(),
             confidence: facts.confidence.label(),
@@ -205,7 +253,8 @@ impl Target {
             collator_versions: view
                 .filter(|_| facts.measured_at.is_some())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
-            compact_running: facts.measured_at.map(|_| facts.flags.compact_running),
+            // A header does not tell what runs.
+            compact_running: facts.said_by_couchdb().then_some(facts.flags.compact_running),
             sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
@@ -223,18 +272,16 @@ impl Target {
 }
 
 fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
-    let Some(measured) = facts.measured_at else { return BTreeMap::new() };
     [
-        ("file_bytes", facts.file),
-        ("active_bytes", facts.active),
-        ("external_bytes", facts.external),
-        ("update_seq", facts.update_seq),
-        ("compacted_seq", facts.compacted_seq),
-        ("updates_pending", facts.updates_pending),
+        ("file_bytes", Fact::File),
+        ("active_bytes", Fact::Active),
+        ("external_bytes", Fact::External),
+        ("update_seq", Fact::UpdateSeq),
+        ("compacted_seq", Fact::CompactedSeq),
+        ("updates_pending", Fact::UpdatesPending),
     ]
     .into_iter()
-    .filter(|(_, value)| value.get().is_some())
-    .map(|(fact, _)| (fact, measured.by.label()))
+    .filter_map(|(name, fact)| Some((name, facts.source_of(fact)?.label())))
     .collect()
 }
 
@@ -278,6 +325,7 @@ impl From<&Node> for NodeLine {
                 SmooshSeen::Failed => "failed",
                 SmooshSeen::Channels(_) => "up",
             },
+            disk: node.disk.map(DiskLine::from),
         }
     }
 }

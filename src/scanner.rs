@@ -78,6 +78,8 @@ pub struct Settings {
     pub nodes: Nodes,
     /// Whether this process reads the cluster's views and cleanups.
     pub views: bool,
+    /// Whether it reads the parts of views that it can see in files.
+    pub parts: bool,
     /// How many targets of each kind are exported by name.
     pub top: usize,
 }
@@ -430,7 +432,10 @@ impl Readings {
     /// Whether the sweep knows which files there are.
     fn listed(&self) -> bool {
         let stage = self.sweep.as_ref().map(|reading| &reading.stage);
-        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. } | Stage::Views { .. }))
+        matches!(
+            stage,
+            Some(Stage::Strays { .. } | Stage::Disk | Stage::Shards { .. } | Stage::Views { .. })
+        )
     }
 
     const fn slot(&self, slot: Slot) -> Option<&Reading> {

@@ -133,9 +133,13 @@ impl Service {
         });
         let around = |client: &Client| {
             let (before, measured_before) = oneshot::channel();
+            let whose = match watch::only_node(&settings) {
+                Some(node) => memory::Whose::Node(node),
+                None => memory::Whose::Cluster(client.clone()),
+            };
             Surroundings {
                 keeper: Arc::new(journal.clone()),
-                recovering: memory::recover(journal.clone(), client.clone(), before).boxed(),
+                recovering: memory::recover(journal.clone(), whose, before).boxed(),
                 measured_before: measured_before.map(Result::unwrap_or_default).boxed(),
                 meter: Some(meter),
             }

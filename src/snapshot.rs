@@ -22,11 +22,11 @@ mod view;
 pub use draft::{DbIx, Draft, Ix};
 pub use kept::{Block, Damaged, Loose};
 pub use names::DbName;
-pub use node::{Node, NodeIx, SmooshChannel, SmooshSeen, WaitingPriority};
+pub use node::{Node, NodeIx, OnDisk, SmooshChannel, SmooshSeen, WaitingPriority};
 pub use target_ref::TargetRef;
 pub use top::Top;
 pub use totals::{Sum, Sums, Totals};
-pub use view::{Query, View};
+pub use view::{PartSums, Query, View};
 
 pub(crate) use chunked::Chunked;
 

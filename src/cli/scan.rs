@@ -39,7 +39,7 @@ pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
             let width = table::width();
             let parts = [
                 table::headline(plan, false),
-                table::nodes(plan, width),
+                table::nodes(plan, width) + &table::disks(plan, width),
                 table::queues(plan, width),
                 table::targets(plan, width),
             ];

@@ -11,6 +11,7 @@ pub(super) use planned::planned;
 use super::printable;
 use crate::{
     clock::Moment,
+    facts::Fact,
     plan::Plan,
     report, size,
     snapshot::{NodeIx, TargetRef},
@@ -62,6 +63,27 @@ pub(super) fn nodes(plan: &Plan, width: u16) -> String {
         ]);
     }
     lines(&table)
+}
+
+/// What lies in nodes' directories beside targets; nothing where none are read.
+pub(super) fn disks(plan: &Plan, width: u16) -> String {
+    let head = ["on disk", "files", "stale indexes", "leftovers", "trash", "search", "other"];
+    let mut table = table(width, &head, &[1, 2, 3, 4, 5, 6]);
+    let mut any = false;
+    for (node, disk) in report::nodes(plan).filter_map(|line| Some((line.node, line.disk?))) {
+        any = true;
+        let searched = disk.nouveau_bytes.saturating_add(disk.clouseau_bytes);
+        table.add_row([
+            printable(&node),
+            disk.files.to_string(),
+            bytes(Some(disk.stale_index_bytes)),
+            bytes(Some(disk.leftover_bytes)),
+            bytes(Some(disk.trash_bytes)),
+            bytes(Some(searched)),
+            bytes(Some(disk.other_bytes)),
+        ]);
+    }
+    if any { format!("{}\n", lines(&table)) } else { String::new() }
 }
 
 /// The queues in which something waits or runs.
@@ -119,7 +141,7 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
         table.add_row([
             shortened(&printable(&what)),
             printable(&place),
-            bytes(target.on_disk(target.facts().file.get())),
+            bytes(target.on_disk(Fact::File)),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
             bytes(target.reclaimable()),
             channel.unwrap_or_else(|| "-".to_owned()),
@@ -163,15 +185,20 @@ fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
 fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
-        (Kind::View, Some(design)) => {
+        (Kind::View, Some(design)) if !target.is_part() => {
             (format!("{db}/{design}"), format!("{} copies", target.copies()))
         }
-        _ => {
+        (kind, design) => {
             let range = target
                 .range()
                 .map(|range| format!("{:02x}-{:02x} ", range.from >> 24, range.to >> 24));
             let node = short_node(plan, target.node());
-            (db.to_owned(), format!("{}{node}", range.unwrap_or_default()))
+            let what = match (kind, design, target.view()) {
+                (Kind::View, Some(design), _) => format!("{db}/{design}"),
+                (Kind::View, None, Some(view)) => format!("{db} view {}", view.signature),
+                _ => db.to_owned(),
+            };
+            (what, format!("{}{node}", range.unwrap_or_default()))
         }
     }
 }

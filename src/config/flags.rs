@@ -137,6 +137,10 @@ impl Flags {
         });
         settings.mode =
             flagged.or_else(|| file.mode.as_ref().map(|found| found.value)).unwrap_or_default();
+        if settings.mode == Mode::Enforce && settings.couchdb.urls.is_empty() && files_alone {
+            let says = "no CouchDB is named, and compactions are started through it; give --couchdb.url, or leave the mode at advise";
+            report.refuse_flag("--mode", says);
+        }
         if let Some(path) = storage_path {
             settings.storage_path.clone_from(path);
         }

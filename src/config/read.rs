@@ -21,12 +21,9 @@ use crate::{
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 /// Keys that are checked completely and do nothing in this version.
-const NOT_IN_FORCE: [&str; 3] = ["peers", "files", "follow"];
+const NOT_IN_FORCE: [&str; 1] = ["follow"];
 
 pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";
-
-const SPACE_ONLY: &str =
-    "checked, but not in force, save for the free space there: nothing else is read of the files";
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -56,11 +53,7 @@ pub(super) fn document(report: &mut Report, node: &Node) -> FromFile {
     let (mut root, is_mapping) = Section::open(report, node, "");
     for key in NOT_IN_FORCE {
         if let Some(at) = root.key_at(key) {
-            let says = match key {
-                "files" => SPACE_ONLY,
-                _ => NOT_YET,
-            };
-            root.report.note(at, key, FindingKind::NotInForce, says);
+            root.report.note(at, key, FindingKind::NotInForce, NOT_YET);
         }
     }
     root.section("couchdb", |section| couchdb::read(section, &mut found));

@@ -42,9 +42,6 @@ struct Shared {
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// No address is given.
-    #[error("no CouchDB URL is given: set couchdb.urls or --couchdb.url")]
-    NoUrl,
     /// TLS or the HTTP library refused its settings.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -98,18 +95,15 @@ const LOOKS: u32 = 3;
 
 impl Client {
     /// A client and the task that has to run beside it. Nothing is sent before the task
-    /// runs.
+    /// runs. Without a URL nothing is sent at all: every request ends with [`Error::Stopped`].
     ///
     /// # Errors
-    /// When there is no URL.
+    /// When TLS or the HTTP library refuses its settings.
     pub fn connect(
         settings: Settings,
         transport: Transport,
         metrics: Metrics,
     ) -> Result<(Self, Task), ConnectError> {
-        if settings.urls.is_empty() {
-            return Err(ConnectError::NoUrl);
-        }
         let directory = Arc::new(Directory::new(&settings));
         let sender = Sender { transport, metrics, timeout: settings.timeout };
         let (gate, orders) = Gate::new();
@@ -165,6 +159,9 @@ impl Client {
         check: impl Fn(&T) -> Result<(), String>,
     ) -> Result<(T, Duration), Error> {
         let path = route.path()?;
+        if self.shared.directory.entries.is_empty() {
+            return Err(Error::Stopped);
+        }
         let mut tried = Vec::new();
         loop {
             let error = match self.ask(route, &path, whom, cold, &mut tried).await {

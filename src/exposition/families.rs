@@ -167,6 +167,15 @@ families! {
     DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
         "Bytes that running compactions may still take on the volume, whoever started them.";
 
+    STALE_INDEX_BYTES: Gauge Bytes "recliner_stale_index_bytes" ["node"]
+        "Bytes of view index files on the node that no design document and no shard uses.";
+    LEFTOVER_BYTES: Gauge Bytes "recliner_leftover_bytes" ["node"]
+        "Bytes that compactions wrote on the node and left behind.";
+    TRASH_BYTES: Gauge Bytes "recliner_trash_bytes" ["node"]
+        "Bytes of files on the node that CouchDB deleted or set aside and that are still there.";
+    SOURCE_DISAGREEMENTS: Gauge None "recliner_source_disagreements" ["node"]
+        "Targets of which CouchDB and the header of the file say different things.";
+
     JOBS_RUNNING: Gauge None "recliner_jobs_running" ["node", "kind", "owner"]
         "Compactions that run or are being started on the node, by who started them.";
     JOB_PROGRESS_RATIO: Gauge Ratio "recliner_job_progress_ratio"

@@ -2,6 +2,7 @@
 
 mod builds;
 mod disks;
+mod files;
 mod jobs;
 mod journal;
 mod plan;
@@ -69,6 +70,7 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     takeovers::write(&mut writer, &state.takeovers.borrow());
     builds::write(&mut writer, &state.builds.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
+    files::write(&mut writer, &plan);
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);
     }

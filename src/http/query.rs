@@ -2,6 +2,7 @@
 
 use crate::{
     clock::Moment,
+    facts::Fact,
     journal::{EventsQuery, HistoryQuery, Type},
     memory::Ending,
     plan::Plan,
@@ -230,7 +231,7 @@ fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
     let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
     let key = match sort {
         Sort::Reclaimable => bytes(target.reclaimable()),
-        Sort::File => bytes(target.on_disk(target.facts().file.get())),
+        Sort::File => bytes(target.on_disk(Fact::File)),
         Sort::Ratio => target.facts().ratio(),
         Sort::Priority => plan.placement(target.ix()).map(|(_, placement)| placement.priority),
     };

@@ -96,7 +96,7 @@ fn snapshot() -> Arc<Snapshot> {
             language: "javascript".into(),
             collators: ["153.120".into()].into(),
             exact_range: true,
-            built_by: None,
+            ..View::default()
         };
         let ix = draft.add_view(db, view);
         draft.set_map(db, DbMap { copies: 3, ranges: 1 }, &[ix]);

@@ -240,6 +240,7 @@ impl Source for HttpSource {
             Stage::Shards { snapshot, lanes } => this.shards(snapshot, lanes),
             Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
             Stage::Poll { nodes } => this.poll(nodes),
+            Stage::Disk => stream::empty().boxed(),
         };
         observations.chain(stream::once(std::future::ready(Observation::StageEnded))).boxed()
     }

@@ -2,12 +2,15 @@
 
 use super::{MapEntry, Reshard};
 use crate::{
+    clock::Moment,
     couch::{Address, wire::Names},
+    datadir::Sums,
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
     target::Signature,
     version::Version,
 };
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Why something could not be read: a closed word for metrics, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +28,10 @@ impl Observation {
     /// Whether it tells of many databases or files at once.
     #[must_use]
     pub const fn is_large(&self) -> bool {
-        matches!(self, Self::MapPage(_) | Self::Files { .. })
+        matches!(
+            self,
+            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Parts { .. }
+        )
     }
 }
 
@@ -36,6 +42,8 @@ pub enum MapRead {
     Whole,
     /// The databases that the login may read, each asked by itself.
     Readable,
+    /// None: nobody is there to ask. What lies on a disk is taken as it lies.
+    None,
 }
 
 /// One thing that was seen, or could not be.
@@ -82,6 +90,9 @@ pub enum Observation {
         suffix: String,
         /// The indexes that were read, each with what could not be.
         views: Result<Vec<ViewSeen>, Unread>,
+        /// What may name an index file of any of its design documents, in whatever language;
+        /// `None` where one of them could not be read.
+        signatures: Option<Vec<Signature>>,
     },
     /// The compactions and index builds a node runs.
     Tasks {
@@ -90,8 +101,89 @@ pub enum Observation {
         /// What runs.
         tasks: Result<Vec<TaskSeen>, Unread>,
     },
+    /// Some of the files in a node's directories.
+    Disk {
+        /// The node.
+        node: Arc<str>,
+        /// The files.
+        files: Vec<FileSeen>,
+    },
+    /// All of a node's directories were walked, or they could not be.
+    DiskEnd {
+        /// The node.
+        node: Arc<str>,
+        /// What lies there beside targets.
+        disk: Result<DiskSeen, Unread>,
+    },
+    /// Parts of views on a node whose files another process reads.
+    Parts {
+        /// The node.
+        node: Arc<str>,
+        /// All of the parts there.
+        parts: Vec<PartSeen>,
+    },
+    /// Such a process told all it knows, or could not be asked.
+    PartsEnd {
+        /// Where it is asked.
+        peer: Arc<str>,
+        /// The nodes it told of.
+        nodes: Result<BTreeSet<Arc<str>>, Unread>,
+    },
     /// Everything of this stage was read.
     StageEnded,
+}
+
+/// One file in a node's directories.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileSeen {
+    /// A database file.
+    Db {
+        /// CouchDB's name for it.
+        shard: Box<str>,
+        /// What its header says.
+        facts: Facts,
+    },
+    /// The view index of one shard.
+    View(PartSeen),
+    /// What a compaction writes, or left behind.
+    Compaction(CompactionFile),
+    /// Something that could not be read.
+    Unread(Unread),
+}
+
+/// The part of a view that is the index of one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartSeen {
+    /// The shard.
+    pub shard: Box<str>,
+    /// What names the index.
+    pub signature: Signature,
+    /// What its header says.
+    pub facts: Facts,
+    /// The collator versions it names.
+    pub collators: Arc<[Arc<str>]>,
+}
+
+/// What a compaction writes, or left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionFile {
+    /// The shard that is compacted, or whose index is.
+    pub shard: Box<str>,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// When it last changed.
+    pub changed: Moment,
+}
+
+/// What lies in a node's directories beside targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSeen {
+    /// In bytes.
+    pub sums: Sums,
+    /// Whether every directory was read, so that what was not met is gone.
+    pub whole: bool,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// The cluster's nodes.

@@ -29,6 +29,8 @@ pub enum Stage {
         /// The databases.
         dbs: Vec<String>,
     },
+    /// The files in those nodes' directories that this process can read itself.
+    Disk,
     /// Shard copies, node by node.
     Shards {
         /// What the targets' places mean.

@@ -61,7 +61,8 @@ impl Placement {
 /// (`smoosh_server:find_channel/3`).
 #[must_use]
 pub fn first_channel(channels: &Channels, target: TargetRef<'_>) -> Option<(usize, f64)> {
-    if !waits_at_all(target.state()) || ignored(channels, target) {
+    // Nothing can start a view's part alone: the view waits for all of them.
+    if target.is_part() || !waits_at_all(target.state()) || ignored(channels, target) {
         return None;
     }
     channels.list.iter().enumerate().find_map(|(at, channel)| {
@@ -84,7 +85,8 @@ pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) ->
     }
     match score(channel, target.kind(), &target.facts()) {
         Err(miss) => Some(miss),
-        Ok(_) => (!waits_at_all(target.state())).then_some(Miss::plain(MissReason::Excluded)),
+        Ok(_) => (target.is_part() || !waits_at_all(target.state()))
+            .then_some(Miss::plain(MissReason::Excluded)),
     }
 }
 

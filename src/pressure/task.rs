@@ -122,7 +122,7 @@ impl Task {
         let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
         let mut old = std::mem::take(&mut self.nodes);
         for (at, node) in snapshot.nodes().iter().enumerate() {
-            let asked = node.served && node.member && node.up != Some(false);
+            let asked = node.served && node.member && !node.files_alone && node.up != Some(false);
             let Some(ix) = NodeIx::from_usize(at).filter(|ix| asked && *ix != NodeIx::CLUSTER)
             else {
                 continue;

@@ -33,7 +33,7 @@ fn plan() -> (Plan, Vec<Ix>) {
         language: "javascript".into(),
         collators: ["153.120".into()].into(),
         exact_range: true,
-        built_by: None,
+        ..View::default()
     };
     let view = draft.add_view(orders, view);
     draft.set_map(orders, DbMap { copies: 3, ranges: 1 }, &[view]);

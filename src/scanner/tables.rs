@@ -3,6 +3,7 @@
 //! No I/O; `now` comes with each observation. The task beside it does the reading. Sweeps
 //! go through fixed stages, each built from what the one before found.
 
+mod disk;
 mod listing;
 mod rounds;
 mod tasks;
@@ -12,12 +13,13 @@ mod wanted;
 use super::{Settings, Status, status::Progress};
 use crate::{
     clock::Moment,
-    facts::Facts,
+    facts::{Facts, Source},
     inventory::{MapRead, Members, NodeSeen, Observation, Stage, Unread},
     job,
     snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot},
     target::Kind,
 };
+use disk::{Disk, Peers};
 use listing::Listing;
 use rounds::Rounds;
 use std::{
@@ -26,7 +28,7 @@ use std::{
 };
 use tasks::Running;
 use tokio::time::Instant;
-use views::Views;
+use views::{Seen, Views};
 
 /// Everything the scanner knows.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(super) struct Tables {
     listing: Listing,
     pub(super) views: Views,
     running: Running,
+    disk: Disk,
+    peers: Peers,
     rounds: Rounds,
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
@@ -56,6 +60,8 @@ impl Tables {
             listing: Listing::default(),
             views: Views::default(),
             running: Running::default(),
+            disk: Disk::default(),
+            peers: Peers::default(),
             rounds: Rounds::default(),
             incomplete: BTreeSet::new(),
             rights: BTreeSet::new(),
@@ -87,6 +93,7 @@ impl Tables {
         self.incomplete.clear();
         self.rights.clear();
         self.listing.begin();
+        self.disk.begin();
         self.rounds = Rounds::default();
         self.status.progress = Some(Progress { since: now, done: 0, total: None });
         Stage::Nodes
@@ -121,6 +128,7 @@ impl Tables {
             Observation::MapEnd(ended) => match ended {
                 Ok(MapRead::Whole) => self.listing.map_whole = true,
                 Ok(MapRead::Readable) => self.readable(),
+                Ok(MapRead::None) => self.listing.alone = true,
                 Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
             },
             Observation::Unread(unread) => self.unread(NodeIx::CLUSTER, &unread),
@@ -141,10 +149,15 @@ impl Tables {
                 Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
             },
             Observation::Shard { ix, facts } => self.shard(ix, facts),
-            Observation::Views { db, suffix, views } => {
+            Observation::Views { db, suffix, views, signatures } => {
                 if let Some(db) = self.draft.find_db(DbName { db: &db, suffix: &suffix }) {
-                    let clean = self.cleans_itself();
-                    for unread in self.views.seen(&mut self.draft, db, views, clean, now) {
+                    let seen = Seen {
+                        views,
+                        signatures,
+                        has_parts: self.disk.has_parts(db),
+                        cleans_itself: self.cleans_itself(),
+                    };
+                    for unread in self.views.seen(&mut self.draft, db, seen, now) {
                         self.unread(NodeIx::CLUSTER, &unread);
                     }
                 }
@@ -163,6 +176,10 @@ impl Tables {
                     }
                 }
             }
+            Observation::Disk { node, files } => self.files(&node, files, settings),
+            Observation::DiskEnd { node, disk } => self.disk_ended(&node, disk),
+            Observation::Parts { node, parts } => self.parts(&node, parts, settings),
+            Observation::PartsEnd { peer, nodes } => self.parts_ended(&peer, nodes),
             Observation::StageEnded => return self.next(stage, settings, now),
         }
         None
@@ -181,11 +198,10 @@ impl Tables {
                 } else if self.rounds.is_first() && (map_whole || self.listing.readable) {
                     self.views.forget_gone(&mut self.draft);
                 }
-                let lanes = self.lanes();
-                let total: usize = lanes.iter().map(|lane| lane.targets.len()).sum();
-                self.expect(total);
-                Some(Stage::Shards { snapshot: Arc::new(self.draft.now().without_facts()), lanes })
+                // One walk a sweep: it waits for no node.
+                if self.rounds.is_first() { Some(Stage::Disk) } else { Some(self.shards()) }
             }
+            Stage::Disk => Some(self.shards()),
             Stage::Shards { .. } => self.round_ended(settings, now),
             Stage::Views { .. } => {
                 self.finish(now);
@@ -193,6 +209,13 @@ impl Tables {
             }
             Stage::Poll { .. } => None,
         }
+    }
+
+    /// Reads the shards of this round.
+    fn shards(&mut self) -> Stage {
+        let lanes = self.lanes();
+        self.expect(lanes.iter().map(|lane| lane.targets.len()).sum());
+        Stage::Shards { snapshot: Arc::new(self.draft.now().without_facts()), lanes }
     }
 
     /// Whether a sweep has enough to go on with, though some node has not answered.
@@ -241,6 +264,7 @@ impl Tables {
 
     /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
     fn finish(&mut self, now: Moment) {
+        self.judge_disk(now);
         self.note_ages();
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
@@ -252,7 +276,8 @@ impl Tables {
             }
         }
         let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
-        let answered = answered || self.listing.readable;
+        let answered =
+            answered || self.listing.readable || (self.listing.alone && self.disk.walked());
         self.status.ready |= answered;
         self.status.sweeps += 1;
         let took = self.began_at.elapsed();
@@ -268,16 +293,21 @@ impl Tables {
 
     /// Notes of each node when the oldest of its facts was measured.
     fn note_ages(&mut self) {
-        let mut oldest: BTreeMap<NodeIx, Moment> = BTreeMap::new();
+        let mut oldest: BTreeMap<(NodeIx, Source), Moment> = BTreeMap::new();
         for target in self.draft.now().targets() {
             if let Some(measured) = target.facts().measured_at {
-                let first = oldest.entry(target.node_ix()).or_insert(measured.at);
+                let first = oldest.entry((target.node_ix(), measured.by)).or_insert(measured.at);
                 *first = measured.at.min(*first);
             }
         }
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
-            self.draft.change_node(at, |node| node.oldest_fact = oldest.get(&at).copied());
+            self.draft.change_node(at, |node| {
+                node.oldest_fact = oldest.get(&(at, Source::Http)).copied();
+                if let Some(disk) = &mut node.disk {
+                    disk.oldest_fact = oldest.get(&(at, Source::Files)).copied();
+                }
+            });
         }
     }
 
@@ -288,7 +318,11 @@ impl Tables {
                 let expected: BTreeSet<&String> = members.expected.iter().collect();
                 for name in &members.expected {
                     let at = self.draft.node(name);
-                    self.draft.change_node(at, |node| node.member = true);
+                    self.draft.change_node(at, |node| {
+                        node.member = true;
+                        // A cluster that answers has a node that is connected.
+                        node.files_alone = members.connected.is_empty();
+                    });
                 }
                 let nodes = self.draft.now().nodes().len();
                 for at in (1..nodes).filter_map(NodeIx::from_usize) {
@@ -359,7 +393,7 @@ impl Tables {
     fn shard(&mut self, ix: Ix, facts: Result<Option<Facts>, Unread>) {
         self.progressed();
         match facts {
-            Ok(Some(facts)) => self.draft.set_facts(ix, facts),
+            Ok(Some(facts)) => self.measured(ix, facts),
             // Deleted since the files were listed: the next sweep takes it out.
             Ok(None) => {}
             Err(unread) => {

@@ -1,5 +1,6 @@
 //! The task on paused time, over a scripted cluster.
 
+mod disk;
 mod restored;
 
 use super::*;
@@ -35,6 +36,12 @@ struct Cluster {
     compacting: Vec<&'static str>,
     /// Whether the second node does not say what it runs.
     tasks_fail: bool,
+    /// What is seen in directories.
+    disk: Vec<Observation>,
+    /// Every name that an index file may have.
+    signatures: Option<Vec<Signature>>,
+    /// Whether nobody answers but the directory.
+    alone: bool,
 }
 
 const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
@@ -53,6 +60,9 @@ impl Default for Cluster {
             views_fail: false,
             compacting: vec![],
             tasks_fail: false,
+            disk: vec![],
+            signatures: None,
+            alone: false,
         }
     }
 }
@@ -108,6 +118,11 @@ impl Cluster {
         let up =
             |node: &str| if self.down[Self::at(node)] { Err(unread("node_down")) } else { Ok(()) };
         match stage {
+            Stage::Nodes if self.alone => {
+                let expected = vec![NODES[0].to_owned()];
+                vec![Observation::Members(Ok(Members { connected: vec![], expected }))]
+            }
+            Stage::Map if self.alone => vec![Observation::MapEnd(Ok(MapRead::None))],
             Stage::Nodes => {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
                 let members = Members { connected: expected.clone(), expected };
@@ -149,12 +164,14 @@ impl Cluster {
                     Observation::Shard { ix, facts: Ok(Some(facts)) }
                 })
                 .collect(),
+            Stage::Disk => self.disk.clone(),
             Stage::Views { snapshot, dbs } => (0..dbs.len())
                 .filter_map(|at| snapshot.target(*dbs.copies(at).first()?))
                 .map(|target| Observation::Views {
                     db: target.db_name().db.into(),
                     suffix: target.db_name().suffix.into(),
                     views: self.views(),
+                    signatures: self.signatures.clone(),
                 })
                 .collect(),
             Stage::Poll { nodes } => nodes
@@ -212,6 +229,7 @@ impl Harness {
             poll: Duration::from_secs(5),
             nodes: Nodes::All,
             views: true,
+            parts: true,
             top: 10,
         }));
         let clock = Clock::anchored(Moment::from_unix(1_000));
@@ -250,7 +268,7 @@ fn shown(snapshot: &Snapshot) -> Vec<String> {
     let mut lines: Vec<String> = snapshot
         .targets()
         .map(|target| {
-            let file = target.on_disk(target.facts().file.get());
+            let file = target.on_disk(crate::facts::Fact::File);
             let file = file.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
             format!("{} {} {file}", target.id(), target.state().label())
         })

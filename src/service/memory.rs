@@ -21,12 +21,12 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// waits has to end.
 pub(super) async fn recover(
     journal: Journal,
-    client: Client,
+    whose: Whose,
     before: oneshot::Sender<Vec<Block>>,
 ) -> Option<Recovered> {
     let mut said = None;
     loop {
-        let claimed = match identity(&client).await {
+        let claimed = match whose.identity().await {
             Ok(identity) => journal.claim(identity).await.map_err(Some),
             // The scanner says what is wrong with CouchDB.
             Err(_) => Err(None),
@@ -52,6 +52,26 @@ pub(super) async fn recover(
             Err(_) => {}
         }
         time::sleep(AGAIN).await;
+    }
+}
+
+/// Who says whose journal it is.
+#[derive(Debug)]
+pub(super) enum Whose {
+    /// The cluster itself.
+    Cluster(Client),
+    /// Nobody but the settings: this node's, read from its files.
+    Node(String),
+}
+
+impl Whose {
+    async fn identity(&self) -> Result<Identity, Error> {
+        match self {
+            Self::Cluster(client) => identity(client).await,
+            Self::Node(node) => {
+                Ok(Identity { uuids: BTreeSet::new(), nodes: BTreeSet::from([node.clone()]) })
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The service from start to end, over the simulated cluster.
 
+mod sidecar;
+
 use super::*;
 use crate::{
     config::{File, Flags},

@@ -8,10 +8,11 @@ use crate::{
     channel::Mode,
     clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
+    datadir::{self, Roots},
     disk,
     enforcer::{self, Hands},
     follower,
-    inventory::{HttpSettings, HttpSource, Source},
+    inventory::{FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources},
     journal::Journal,
     memory::{Fleeting, Keeper, Recovered},
     plan::Rules,
@@ -21,9 +22,11 @@ use crate::{
     takeover, warmer,
 };
 use futures::{FutureExt as _, future::BoxFuture};
+use secrecy::SecretString;
 use std::{
     collections::BTreeSet,
     future::{Future, ready},
+    path::Path,
     sync::Arc,
 };
 use tokio::{
@@ -400,13 +403,44 @@ fn spawn_client(
     });
 }
 
+/// What is asked: CouchDB where it is named, the node's own files where they are.
 fn source_of(client: &Client, settings: &Settings, clock: Clock) -> Arc<dyn Source> {
     let http = HttpSettings {
         requests_in_flight: settings.couchdb.requests_in_flight,
         languages: settings.warmer.languages.clone(),
         named: named(settings),
     };
-    Arc::new(HttpSource::new(client.clone(), clock, http))
+    let http = HttpSource::new(client.clone(), clock, http);
+    let files = settings.files.data_dir.clone().map(|data| {
+        let node = node_of(settings, &data);
+        let views = settings.files.view_index_dir.clone();
+        FilesSource::new(&node, Roots { data, views }, clock)
+    });
+    let peers = PeersSource::new(&settings.peers, peers_login()).unwrap_or_else(|why| {
+        tracing::error!(%why, "sidecars cannot be asked");
+        None
+    });
+    let has_couchdb = !settings.couchdb.urls.is_empty();
+    Arc::new(Sources { http: has_couchdb.then_some(http), files, peers })
+}
+
+/// Who asks sidecars, where they have users: the same as commands ask a recliner as.
+fn peers_login() -> Option<(String, SecretString)> {
+    let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
+}
+
+/// The node whose directories are read: the one that is served, else the one that the files
+/// themselves name, else what CouchDB calls a node without a name.
+fn node_of(settings: &Settings, data: &Path) -> String {
+    let only = settings.nodes.only().map(ToOwned::to_owned);
+    only.or_else(|| datadir::owner(data)).unwrap_or_else(|| "nonode@nohost".to_owned())
+}
+
+/// The node whose files are all that is read; none where CouchDB is asked.
+pub(super) fn only_node(settings: &Settings) -> Option<String> {
+    let data = settings.files.data_dir.as_ref().filter(|_| settings.couchdb.urls.is_empty())?;
+    Some(node_of(settings, data))
 }
 
 /// Databases that some channel names in full.
@@ -438,7 +472,10 @@ fn scan_settings(settings: &Settings) -> scanner::Settings {
         interval: settings.scan.interval,
         poll: settings.poll,
         nodes: settings.nodes.clone(),
-        views: settings.cluster_targets && settings.scan.views == ScanViews::Auto,
+        views: settings.cluster_targets
+            && settings.scan.views == ScanViews::Auto
+            && !settings.couchdb.urls.is_empty(),
+        parts: settings.scan.views == ScanViews::Auto,
         top: settings.scan.top,
     }
 }

@@ -1,7 +1,8 @@
 //! The one copy of the tables that changes.
 
 use super::{
-    Chunked, DbMap, DbName, Node, NodeIx, Packed, Row, Snapshot, View, top::Keeper, totals::Totals,
+    Chunked, DbMap, DbName, Node, NodeIx, Packed, PartSums, Row, Snapshot, TargetRef, View,
+    top::Keeper, totals::Totals,
 };
 use crate::{
     clock::Moment,
@@ -55,6 +56,10 @@ pub struct Draft {
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
     by_key: HashTable<u32>,
+    /// Parts of views, by what makes each the one it is.
+    by_part: HashTable<u32>,
+    /// What a part is made from, so that all share their empty attributes.
+    blank: View,
     /// Targets each database has, to give its name's place to another when the last goes.
     uses: Vec<u32>,
     free_rows: Vec<u32>,
@@ -75,6 +80,8 @@ impl Draft {
             hasher: DefaultHashBuilder::default(),
             by_name: HashTable::new(),
             by_key: HashTable::new(),
+            by_part: HashTable::new(),
+            blank: View { exact_range: true, ..View::default() },
             uses: Vec::new(),
             free_rows: Vec::new(),
             free_dbs: Vec::new(),
@@ -203,8 +210,35 @@ impl Draft {
     /// Views are few; whoever reads a database's design documents knows which of its
     /// signatures have a place already.
     pub fn add_view(&mut self, db: DbIx, view: View) -> Ix {
+        let at = self.view_place(view);
+        self.row((Some(Kind::View), NodeIx::CLUSTER, db.0, at))
+    }
+
+    /// The part of a view that is the index of one shard on one node, made on first sight.
+    pub fn part(
+        &mut self,
+        node: NodeIx,
+        db: DbIx,
+        range: Option<Range>,
+        signature: Signature,
+    ) -> Ix {
+        let wanted = (node, db.0, range, signature);
+        let hash = self.hasher.hash_one(wanted);
+        let now = &self.now;
+        let found = self.by_part.find(hash, |at| part_at(now, *at) == Some(wanted));
+        if let Some(at) = found {
+            return Ix(*at);
+        }
+        let at = self.view_place(View { signature, range, ..self.blank.clone() });
+        let ix = self.row((Some(Kind::View), node, db.0, at));
+        let (now, hasher) = (&self.now, &self.hasher);
+        self.by_part.insert_unique(hash, ix.0, |at| hasher.hash_one(part_at(now, *at)));
+        ix
+    }
+
+    fn view_place(&mut self, view: View) -> u32 {
         let view = Arc::new(view);
-        let at = match self.free_views.pop() {
+        match self.free_views.pop() {
             Some(free) => {
                 if let Some(row) = self.now.views.get_mut(free as usize) {
                     *row = view;
@@ -212,12 +246,25 @@ impl Draft {
                 free
             }
             None => place(self.now.views.push(view)),
-        };
-        self.row((Some(Kind::View), NodeIx::CLUSTER, db.0, at))
+        }
     }
 
-    /// Changes a view's attributes.
+    /// Changes a view's attributes; what is known of its parts stays.
     pub fn set_view(&mut self, ix: Ix, view: View) {
+        let parts = self.now.target(ix).and_then(TargetRef::view).map(|view| view.parts);
+        self.put_view(ix, View { parts: parts.unwrap_or_default(), ..view });
+    }
+
+    /// Sets what is known of a view's parts.
+    pub fn set_parts(&mut self, ix: Ix, parts: PartSums) {
+        let Some(view) = self.now.target(ix).and_then(TargetRef::view) else { return };
+        if view.parts != parts {
+            let view = View { parts, ..view.clone() };
+            self.put_view(ix, view);
+        }
+    }
+
+    fn put_view(&mut self, ix: Ix, view: View) {
         let Some(row) = self.now.rows.get(ix.as_usize()) else { return };
         if row.kind != Some(Kind::View) {
             return;
@@ -226,15 +273,18 @@ impl Draft {
         if self.now.views.get(at).is_some_and(|known| **known == view) {
             return;
         }
+        // What its parts come to counts in the totals.
+        self.uncount(ix);
         if let Some(known) = self.now.views.get_mut(at) {
             *known = Arc::new(view);
         }
+        self.count(ix);
         self.mark(ix);
     }
 
     /// Sets a target's facts.
     pub fn set_facts(&mut self, ix: Ix, facts: Facts) {
-        let Some(kind) = self.now.target(ix).map(super::TargetRef::kind) else { return };
+        let Some(kind) = self.now.target(ix).map(TargetRef::kind) else { return };
         self.uncount(ix);
         if let Some(known) = self.now.facts.get_mut(ix.as_usize()) {
             *known = Packed::of(kind, &facts);
@@ -263,6 +313,11 @@ impl Draft {
             return;
         }
         self.uncount(ix);
+        if let Some(part) = part_at(&self.now, ix.0)
+            && let Ok(entry) = self.by_part.find_entry(self.hasher.hash_one(part), |at| *at == ix.0)
+        {
+            entry.remove();
+        }
         let hash = self.hasher.hash_one(key(&row));
         if let Ok(entry) = self.by_key.find_entry(hash, |at| *at == ix.0) {
             entry.remove();
@@ -366,8 +421,9 @@ impl Draft {
     ) {
         let Some(target) = self.now.target(ix) else { return };
         let contribution = target.contribution();
-        if target.state() == State::Ok {
-            keeper(&mut self.keeper, contribution.kind, contribution.reclaimable(), ix);
+        let (state, reclaimable) = (target.state(), target.reclaimable());
+        if state == State::Ok {
+            keeper(&mut self.keeper, contribution.kind, reclaimable, ix);
         }
         totals(Arc::make_mut(&mut self.now.totals), &contribution);
     }
@@ -407,10 +463,19 @@ impl Snapshot {
     pub fn find_view(&self, views: &[Ix], signature: Signature) -> Option<Ix> {
         views.iter().copied().find(|ix| {
             self.target(*ix)
-                .and_then(super::TargetRef::view)
+                .and_then(TargetRef::view)
                 .is_some_and(|view| view.signature == signature)
         })
     }
+}
+
+/// What makes a part the one it is.
+type Part = (NodeIx, u32, Option<Range>, Signature);
+
+fn part_at(tables: &Snapshot, at: u32) -> Option<Part> {
+    let row = tables.rows.get(at as usize).filter(|row| row.node != NodeIx::CLUSTER)?;
+    let view = (row.kind == Some(Kind::View)).then(|| tables.views.get(row.extra as usize))??;
+    Some((row.node, row.db, view.range, view.signature))
 }
 
 fn key(row: &Row) -> Key {

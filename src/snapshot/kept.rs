@@ -26,7 +26,7 @@ use std::{
 const PLACES: usize = 256;
 
 /// The form of a block; another number is another version's.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 
 /// What was measured longer than this before the newest of its block has a moment of its own.
 const TOGETHER: Duration = Duration::from_secs(3_600);
@@ -82,7 +82,7 @@ struct KeptTarget<'a> {
     state: u8,
     #[serde(borrow)]
     what: What<'a>,
-    bits: u8,
+    bits: [u8; 2],
     numbers: [Option<u64>; Packed::NUMBERS],
     /// In seconds since 1970, where that is not the block's moment.
     at: Option<u32>,
@@ -114,7 +114,9 @@ impl Snapshot {
     pub fn block(&self, number: u32) -> Loose {
         let from = (number as usize).saturating_mul(PLACES);
         let places = (from..from.saturating_add(PLACES)).filter_map(Ix::from_usize);
-        let targets: Vec<_> = places.filter_map(|ix| self.target(ix)).collect();
+        // Parts are read from files at once after a start.
+        let kept = places.filter_map(|ix| self.target(ix)).filter(|target| !target.is_part());
+        let targets: Vec<_> = kept.collect();
         let moments = || targets.iter().filter_map(|it| it.facts().measured_at).map(|it| it.at);
         let newest = moments().max().unwrap_or_default();
         let together = |at: Moment| at.age(newest) <= TOGETHER;
@@ -243,7 +245,7 @@ impl Draft {
                     collators: collators.iter().map(|version| (*version).into()).collect(),
                     exact_range: *exact_range,
                     // Design documents are read anew before anything is built.
-                    built_by: None,
+                    ..View::default()
                 };
                 (Kind::View, self.add_view(db, view))
             }

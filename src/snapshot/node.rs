@@ -36,6 +36,8 @@ pub struct Node {
     /// Whether its targets belong to this process's share: of what other processes serve,
     /// nothing is known here, not even zero.
     pub served: bool,
+    /// Whether nothing is asked about it but its files.
+    pub files_alone: bool,
     /// Its CouchDB version, where its own address is known.
     pub version: Option<Version>,
     /// Where it listens itself; it is asked there rather than through another node.
@@ -46,6 +48,43 @@ pub struct Node {
     pub oldest_fact: Option<Moment>,
     /// What its own daemon says.
     pub smoosh: SmooshSeen,
+    /// What was read of its directories, where this process can.
+    pub disk: Option<OnDisk>,
+}
+
+/// What lies in a node's directories, as of the last walk. Bytes; unknown is not zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnDisk {
+    /// When a walk last read every directory.
+    pub last_success: Option<Moment>,
+    /// When what is known longest of its targets' files was read.
+    pub oldest_fact: Option<Moment>,
+    /// How long the last walk took, in milliseconds.
+    pub took_ms: u64,
+    /// Files it met.
+    pub files: u64,
+    /// View index files that nothing uses: of a signature that no design document has, or of a
+    /// shard that is gone; of those that can be judged.
+    pub stale_index: u64,
+    /// Such files.
+    pub stale_index_files: u64,
+    /// Whether design documents were known, so that signatures could be judged.
+    pub designs_known: bool,
+    /// What compactions left behind.
+    pub leftover: u64,
+    /// Such files.
+    pub leftover_files: u64,
+    /// Deleted by CouchDB and still there.
+    pub trash: u64,
+    /// Nouveau's indexes, where they lie inside.
+    pub nouveau: u64,
+    /// Clouseau's indexes, where they lie inside.
+    pub clouseau: u64,
+    /// Whatever is no file of CouchDB's.
+    pub other: u64,
+    /// Targets of which CouchDB and the file's header say different things, where both were
+    /// asked.
+    pub disagreements: Option<u64>,
 }
 
 /// What is known of smoosh on a node.

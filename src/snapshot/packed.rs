@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Moment,
-    facts::{Confidence, Facts, Flags, Known, Measured, Source},
+    facts::{Confidence, FactSet, Facts, Flags, Known, Measured, Source},
     target::Kind,
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Packed {
     deleted_docs: Known,
     at: Moment,
     bits: u8,
+    by_files: FactSet,
 }
 
 impl Packed {
@@ -44,21 +45,28 @@ impl Packed {
         deleted_docs: Known::UNKNOWN,
         at: Moment::from_unix(0),
         bits: 0,
+        by_files: FactSet::from_bits(0),
     };
 
     /// How many numbers there are.
     pub(super) const NUMBERS: usize = 7;
 
     /// The bits and the numbers; the moment stands beside them.
-    pub(super) const fn parts(&self) -> (u8, [Known; Self::NUMBERS]) {
+    pub(super) const fn parts(&self) -> ([u8; 2], [Known; Self::NUMBERS]) {
         let Self { file, active, external, update_seq, third, docs, deleted_docs, .. } = *self;
-        (self.bits, [file, active, external, update_seq, third, docs, deleted_docs])
+        let bits = [self.bits, self.by_files.bits()];
+        (bits, [file, active, external, update_seq, third, docs, deleted_docs])
     }
 
     /// The same put together again.
-    pub(super) const fn from_parts(bits: u8, numbers: [Known; Self::NUMBERS], at: Moment) -> Self {
+    pub(super) const fn from_parts(
+        [bits, by_files]: [u8; 2],
+        numbers: [Known; Self::NUMBERS],
+        at: Moment,
+    ) -> Self {
         let [file, active, external, update_seq, third, docs, deleted_docs] = numbers;
-        Self { file, active, external, update_seq, third, docs, deleted_docs, at, bits }
+        let by_files = FactSet::from_bits(by_files);
+        Self { file, active, external, update_seq, third, docs, deleted_docs, at, bits, by_files }
     }
 
     /// Facts of a target of this kind; what it cannot have is dropped.
@@ -86,6 +94,7 @@ impl Packed {
             deleted_docs: facts.deleted_docs,
             at: facts.measured_at.map_or_else(Moment::default, |measured| measured.at),
             bits: flags.iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit),
+            by_files: facts.by_files,
         }
     }
 
@@ -111,6 +120,7 @@ impl Packed {
             deleted_docs: self.deleted_docs,
             updates_pending,
             measured_at: by.map(|by| Measured { at: self.at, by }),
+            by_files: self.by_files,
             flags: Flags {
                 compact_running: has(COMPACT_RUNNING),
                 updater_running: has(UPDATER_RUNNING),
@@ -147,6 +157,7 @@ mod tests {
             flags in any::<[bool; 5]>(),
             low in any::<bool>(),
             measured in proptest::option::of((any::<u32>(), any::<bool>())),
+            by_files in any::<u8>(),
         ) {
             let [file, active, external, update_seq, third, docs, deleted_docs] = numbers;
             for kind in Kind::ALL {
@@ -164,6 +175,7 @@ mod tests {
                         at: Moment::from_unix(u64::from(at)),
                         by: if http { Source::Http } else { Source::Files },
                     }),
+                    by_files: FactSet::from_bits(by_files),
                     flags: Flags {
                         compact_running: flags[0],
                         updater_running: flags[1],

@@ -1,9 +1,11 @@
 //! One target as readers see it.
 
-use super::{DbIx, DbMap, DbName, Ix, NodeIx, Packed, Row, Snapshot, View, totals::Contribution};
+use super::{
+    DbIx, DbMap, DbName, Ix, NodeIx, Packed, PartSums, Row, Snapshot, View, totals::Contribution,
+};
 use crate::{
     estimate,
-    facts::Facts,
+    facts::{Fact, Facts},
     target::{CLUSTER, Kind, Range, State, TargetId},
 };
 
@@ -78,24 +80,35 @@ impl<'a> TargetRef<'a> {
         self.snapshot.maps.get(self.db().as_usize()).copied().unwrap_or_default()
     }
 
-    /// A db target's shard range; none for node-local databases and stray files.
+    /// Whether it is the part of a view that is the index of one shard.
+    #[must_use]
+    pub fn is_part(self) -> bool {
+        self.kind == Kind::View && self.row.node != NodeIx::CLUSTER
+    }
+
+    /// The shard range of a db target, or of a view's part; none for node-local databases and
+    /// stray files.
     #[must_use]
     pub fn range(self) -> Option<Range> {
+        if self.kind == Kind::View {
+            return self.view()?.range;
+        }
         let at = (self.kind == Kind::Db).then_some(self.row.extra)?.checked_sub(1)?;
         self.snapshot.ranges.get(at as usize).copied()
     }
 
-    /// A db target's file, as CouchDB names the shard: `shards/<range>/<db><suffix>`.
+    /// The shard that a db target or a view's part belongs to, as CouchDB names it:
+    /// `shards/<range>/<db><suffix>`.
     #[must_use]
     pub fn shard_name(self) -> Option<String> {
-        let name = self.db_name();
-        match (self.kind, self.range()) {
-            (Kind::Db, Some(range)) => {
-                Some(["shards/", range.text().as_str(), "/", name.db, name.suffix].concat())
-            }
-            (Kind::Db, None) => Some(name.to_string()),
-            (Kind::View | Kind::Cleanup, _) => None,
+        if self.kind != Kind::Db && !self.is_part() {
+            return None;
         }
+        let name = self.db_name();
+        Some(match self.range() {
+            Some(range) => ["shards/", range.text().as_str(), "/", name.db, name.suffix].concat(),
+            None => name.to_string(),
+        })
     }
 
     /// A view's attributes.
@@ -111,7 +124,7 @@ impl<'a> TargetRef<'a> {
         match (self.kind, self.view()) {
             (Kind::View, Some(view)) => TargetId::View {
                 node: self.node().to_owned(),
-                db: self.db_name().to_string(),
+                db: self.shard_name().unwrap_or_else(|| self.db_name().to_string()),
                 signature: view.signature,
             },
             (Kind::Cleanup, _) => TargetId::Cleanup { db: self.db_name().db.to_owned() },
@@ -132,22 +145,53 @@ impl<'a> TargetRef<'a> {
         }
     }
 
-    /// Bytes on disk of a fact kept per file.
+    /// Bytes on disk of a fact that counts bytes: of a view what is known of its parts, and
+    /// for each other copy what one file has.
     #[must_use]
-    pub fn on_disk(self, per_file: Option<u64>) -> Option<u64> {
-        per_file.map(|bytes| bytes.saturating_mul(u64::from(self.copies())))
+    pub fn on_disk(self, fact: Fact) -> Option<u64> {
+        let parts = self.parts();
+        let of_parts = match fact {
+            Fact::File => parts.file,
+            Fact::Active => parts.active,
+            Fact::External => parts.external,
+            Fact::UpdateSeq
+            | Fact::CompactedSeq
+            | Fact::Docs
+            | Fact::DeletedDocs
+            | Fact::UpdatesPending => 0,
+        };
+        self.beside(of_parts, self.facts().get(fact).get())
     }
 
     /// Bytes on disk after a compaction, as the estimator predicts.
     #[must_use]
     pub fn predicted(self) -> Option<u64> {
-        self.on_disk(estimate::predicted(self.kind, &self.facts()))
+        self.beside(self.parts().predicted, estimate::predicted(self.kind, &self.facts()))
     }
 
     /// Bytes on disk a compaction would free, as the estimator predicts.
     #[must_use]
     pub fn reclaimable(self) -> Option<u64> {
-        self.contribution().reclaimable()
+        self.beside(self.parts().reclaimable, estimate::reclaimable(self.kind, &self.facts()))
+    }
+
+    /// Whether its sizes on disk are one copy's times their number.
+    #[must_use]
+    pub fn estimated(self) -> bool {
+        self.facts().flags.estimated && self.copies() > self.parts().count
+    }
+
+    fn parts(self) -> PartSums {
+        let view = self.view().filter(|_| !self.is_part());
+        view.map_or_else(PartSums::default, |view| view.parts)
+    }
+
+    fn beside(self, parts: u64, per_file: Option<u64>) -> Option<u64> {
+        let (copies, known) = (self.copies(), self.parts().count);
+        if known >= copies {
+            return Some(parts);
+        }
+        Some(parts.saturating_add(per_file?.saturating_mul(u64::from(copies - known))))
     }
 
     pub(super) fn contribution(self) -> Contribution {
@@ -156,7 +200,7 @@ impl<'a> TargetRef<'a> {
             kind: self.kind,
             state: self.row.state,
             facts: self.facts(),
-            copies: self.copies(),
+            copies: self.copies().saturating_sub(self.parts().count),
         }
     }
 }

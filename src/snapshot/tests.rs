@@ -69,14 +69,14 @@ fn a_view_counts_all_its_copies_on_disk() {
         language: "javascript".into(),
         collators: [].into(),
         exact_range: true,
-        built_by: None,
+        ..View::default()
     };
     let ix = draft.add_view(db, view);
     draft.set_facts(ix, Facts { flags: Flags::default(), ..facts(100, 40) });
     draft.set_map(db, DbMap { copies: 6, ranges: 2 }, &[ix]);
     let snapshot = draft.publish(Moment::default());
     let target = snapshot.target(ix).unwrap();
-    assert_eq!(target.on_disk(target.facts().file.get()), Some(600));
+    assert_eq!(target.on_disk(crate::facts::Fact::File), Some(600));
     assert_eq!(snapshot.totals().of(NodeIx::CLUSTER, Kind::View).file.get(), Some(600.0));
     assert_eq!(
         target.id(),

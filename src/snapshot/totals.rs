@@ -68,15 +68,8 @@ pub(super) struct Contribution {
     pub(super) kind: Kind,
     pub(super) state: State,
     pub(super) facts: Facts,
+    /// Files that no other target counts: parts of a view are targets of their own.
     pub(super) copies: u32,
-}
-
-impl Contribution {
-    /// Bytes on disk a compaction would free.
-    pub(super) fn reclaimable(&self) -> Option<u64> {
-        estimate::reclaimable(self.kind, &self.facts)
-            .map(|bytes| bytes.saturating_mul(u64::from(self.copies)))
-    }
 }
 
 /// Counts and bytes by node and kind.

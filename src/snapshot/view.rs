@@ -1,13 +1,18 @@
 //! What a view index is, beside its measurements.
 
-use crate::target::Signature;
+use crate::target::{Range, Signature};
 use std::sync::Arc;
 
-/// A view index of the cluster: known by database and signature; the rest are attributes.
+/// A view index of the cluster, known by database and signature, or the part of one that lies
+/// in one file, known by its shard and signature; the rest are attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// The MD5 that names its files.
     pub signature: Signature,
+    /// Of a part its shard's range; none for a node-local database's.
+    pub range: Option<Range>,
+    /// Of a view of the cluster what is known of its parts.
+    pub parts: PartSums,
     /// The design documents that share it, by id (`_design/x`), sorted.
     pub designs: Arc<[Arc<str>]>,
     /// The language its functions are written in.
@@ -29,4 +34,49 @@ pub struct Query {
     pub design: Arc<str>,
     /// The view's name.
     pub view: Arc<str>,
+}
+
+impl Default for View {
+    /// Nothing but a place.
+    fn default() -> Self {
+        Self {
+            signature: Signature([0; 16]),
+            range: None,
+            parts: PartSums::default(),
+            designs: Arc::new([]),
+            language: Arc::from(""),
+            collators: Arc::new([]),
+            exact_range: false,
+            built_by: None,
+        }
+    }
+}
+
+/// What the parts of a view come to, of which all sizes are known, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartSums {
+    /// How many there are.
+    pub count: u32,
+    /// Their sizes.
+    pub file: u64,
+    /// What of that is live.
+    pub active: u64,
+    /// The same uncompressed.
+    pub external: u64,
+    /// Their sizes after a compaction, as predicted.
+    pub predicted: u64,
+    /// What a compaction of each would free, as predicted.
+    pub reclaimable: u64,
+}
+
+impl PartSums {
+    /// Adds a part.
+    pub const fn add(&mut self, other: &Self) {
+        self.count += other.count;
+        self.file = self.file.saturating_add(other.file);
+        self.active = self.active.saturating_add(other.active);
+        self.external = self.external.saturating_add(other.external);
+        self.predicted = self.predicted.saturating_add(other.predicted);
+        self.reclaimable = self.reclaimable.saturating_add(other.reclaimable);
+    }
 }

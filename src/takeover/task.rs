@@ -257,7 +257,8 @@ impl Task {
 /// The nodes that are served and not known to be down.
 fn served(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.nodes().iter().skip(1);
-    let nodes = nodes.filter(|node| node.served && node.member && node.up != Some(false));
+    let nodes = nodes.filter(|node| node.served && node.member && !node.files_alone);
+    let nodes = nodes.filter(|node| node.up != Some(false));
     nodes.map(|node| node.name.to_string()).collect()
 }
 

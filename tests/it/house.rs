@@ -10,7 +10,7 @@ use std::{
 const FLOORS: &[&[&str]] = &[
     &["clock", "log", "size", "target", "version"],
     &["facts", "pattern", "window", "couch", "couchfile"],
-    &["channel", "exposition", "estimate"],
+    &["channel", "exposition", "estimate", "datadir"],
     &["settings", "score", "snapshot"],
     &["queue", "inventory", "memory"],
     &["job", "journal"],

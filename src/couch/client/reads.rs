@@ -227,7 +227,7 @@ impl Client {
             let full = rows.len() > limit;
             let last = rows.last().and_then(|row| row.id.clone());
             let fresh = rows.into_iter().filter(|row| row.id.is_none() || row.id != from);
-            docs.extend(fresh.filter_map(|row| row.doc));
+            docs.extend(fresh.filter_map(|row| row.doc()));
             match last {
                 Some(last) if full && Some(&last) != from.as_ref() => from = Some(last),
                 _ => return Ok(docs),

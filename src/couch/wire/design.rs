@@ -3,6 +3,7 @@
 use super::{Sizes, loose};
 use crate::target::Signature;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 /// A design document: what tells whether it has an index, who builds it, and which other
 /// documents share it.
@@ -26,9 +27,20 @@ pub struct DesignDoc {
     /// Options that change the index.
     #[serde(deserialize_with = "loose::loose")]
     pub options: DesignOptions,
+    /// The document as CouchDB sent it: the order of its keys decides about the signature.
+    #[serde(skip)]
+    pub text: String,
 }
 
 impl DesignDoc {
+    /// Reads the document from its own text; of one that is no object nothing is known.
+    fn of(text: &RawValue) -> Option<Self> {
+        let Self { id, rev, language, views, autoupdate, options, .. } =
+            serde_json::from_str(text.get()).ok()?;
+        let text = text.get().to_owned();
+        Some(Self { id, rev, language, views, autoupdate, options, text })
+    }
+
     /// Whether it has views; on one without, `_info` tells of an index that does not
     /// exist.
     #[must_use]
@@ -113,8 +125,14 @@ pub(crate) struct DesignRows {
 pub(crate) struct DesignRow {
     #[serde(deserialize_with = "loose::loose")]
     pub(crate) id: Option<String>,
-    #[serde(deserialize_with = "loose::loose")]
-    pub(crate) doc: Option<DesignDoc>,
+    doc: Option<Box<RawValue>>,
+}
+
+impl DesignRow {
+    /// The document, where it is one.
+    pub(crate) fn doc(&self) -> Option<DesignDoc> {
+        DesignDoc::of(self.doc.as_deref()?)
+    }
 }
 
 /// `_info` of a view index, of one copy or of the cluster.

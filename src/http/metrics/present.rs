@@ -7,8 +7,9 @@ use super::{State, plan};
 use crate::{
     channel::{Channel, Mode, Priority},
     couch,
+    datadir::Problem,
     exposition::{Family, LabelSet, LabelSets, Writer, families as f},
-    facts::Source,
+    facts::{Fact, Source},
     plan::{Plan, QueueView},
     scanner::Status,
     snapshot::{Ix, Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
@@ -18,7 +19,7 @@ use hashbrown::{DefaultHashBuilder, HashMap};
 use std::{collections::BTreeMap, hash::BuildHasher as _, sync::Arc};
 
 /// Families with the same labels, each with where its value comes from.
-type Rows<S, V, const LABELS: usize, const ROWS: usize> =
+pub(super) type Rows<S, V, const LABELS: usize, const ROWS: usize> =
     [(&'static Family<LABELS>, fn(S) -> V); ROWS];
 
 /// Letters of a target's labels: of node, database, range, document and signature, with
@@ -93,21 +94,34 @@ fn nodes(writer: &mut Writer, plan: &Plan) {
 }
 
 fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
-    let source = Source::Http.label();
+    let [http, files] = Source::ALL.map(Source::label);
     let mut samples = writer.family(&f::SCAN_LAST_SUCCESS_TIMESTAMP);
     for (_, node) in places(plan) {
-        if let Some(at) = node.last_success {
-            samples.sample(&[&node.name, source], at);
+        let of_files = node.disk.and_then(|disk| disk.last_success);
+        for (source, at) in [(http, node.last_success), (files, of_files)] {
+            if let Some(at) = at {
+                samples.sample(&[&node.name, source], at);
+            }
         }
     }
     let mut samples = writer.family(&f::SCAN_OLDEST_FACT_TIMESTAMP);
     for (_, node) in places(plan) {
-        if let Some(at) = node.oldest_fact {
-            samples.sample(&[&node.name, source], at);
+        let of_files = node.disk.and_then(|disk| disk.oldest_fact);
+        for (source, at) in [(http, node.oldest_fact), (files, of_files)] {
+            if let Some(at) = at {
+                samples.sample(&[&node.name, source], at);
+            }
         }
     }
-    if let Some(took) = status.last_duration {
-        writer.family(&f::SCAN_DURATION).sample(&[source], took.as_secs_f64());
+    let walks = members(plan).filter_map(|node| node.disk).map(|disk| disk.took_ms);
+    let walk = walks.max().map(|milliseconds| milliseconds as f64 / 1e3);
+    let asked = members(plan).any(|node| node.up.is_some()) || walk.is_none();
+    let sweep = status.last_duration.filter(|_| asked).map(|took| took.as_secs_f64());
+    let mut samples = writer.family(&f::SCAN_DURATION);
+    for (source, took) in [(http, sweep), (files, walk)] {
+        if let Some(took) = took {
+            samples.sample(&[source], took);
+        }
     }
     let fresh_for = plan.rules.fresh_for.as_secs_f64();
     writer.family(&f::SCAN_FRESH_FOR).sample(&[], fresh_for);
@@ -115,6 +129,9 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
         .flat_map(|node| couch::Kind::ALL.map(|kind| ((&*node.name, kind.label()), 0)))
         .collect();
+    for node in members(plan).filter(|node| node.disk.is_some()) {
+        errors.extend(Problem::ALL.map(|problem| ((&*node.name, problem.label()), 0)));
+    }
     errors.extend(status.errors.iter().map(|((node, reason), count)| ((&**node, *reason), *count)));
     let mut samples = writer.family(&f::SCAN_ERRORS);
     for ((node, reason), count) in errors {
@@ -124,16 +141,23 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
 
 fn sizes(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
-    // Databases live on nodes; views and cleanups on the pseudo node. Where nothing was
+    // Databases live on nodes, and where their directories are read parts of views; views and
+    // cleanups on the pseudo node. Where nothing was
     // found and no pass ever ended, nothing is known to be zero.
     let combinations: Vec<(&str, Kind, Sums)> = places(plan)
         .flat_map(|(at, node)| {
             Kind::ALL
                 .into_iter()
-                .filter(move |kind| (*kind == Kind::Db) != (at == NodeIx::CLUSTER))
+                .filter(move |kind| {
+                    let part = *kind == Kind::View && node.disk.is_some();
+                    part || (*kind == Kind::Db) != (at == NodeIx::CLUSTER)
+                })
                 .map(move |kind| (node, kind, totals.of(at, kind)))
         })
-        .filter(|(node, _, sums)| node.last_success.is_some() || *sums != Sums::default())
+        .filter(|(node, _, sums)| {
+            let walked = node.disk.is_some_and(|disk| disk.last_success.is_some());
+            node.last_success.is_some() || walked || *sums != Sums::default()
+        })
         .map(|(node, kind, sums)| (&*node.name, kind, sums))
         .collect();
     let mut samples = writer.family(&f::TARGETS);
@@ -241,11 +265,10 @@ struct Sizes {
 
 impl Sizes {
     fn of(target: TargetRef<'_>) -> Self {
-        let facts = target.facts();
         Self {
             kind: target.kind(),
-            file: target.on_disk(facts.file.get()),
-            active: target.on_disk(facts.active.get()),
+            file: target.on_disk(Fact::File),
+            active: target.on_disk(Fact::Active),
             reclaimable: target.reclaimable(),
         }
     }

@@ -91,13 +91,17 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
         names(answer.text()).into_iter().filter(|name| name.starts_with("recliner_")).collect();
     let table: BTreeSet<&str> = families::ALL.iter().map(|family| family.name).collect();
     // None has anything to show here: no request was sent, slack queues are empty, no node
-    // said what it runs, no volume is configured, smoosh is left alone, and no gate is shut since a moment.
+    // said what it runs, no volume is configured and no directory read, smoosh is left alone, and no gate is shut since a moment.
     let silent = BTreeSet::from([
         families::PRESSURE.name,
         families::SMOOSH_TAKEN_OVER.name,
         families::DISK_SIZE_BYTES.name,
         families::DISK_AVAILABLE_BYTES.name,
         families::DISK_RESERVED_BYTES.name,
+        families::STALE_INDEX_BYTES.name,
+        families::LEFTOVER_BYTES.name,
+        families::TRASH_BYTES.name,
+        families::SOURCE_DISAGREEMENTS.name,
         families::JOBS_RUNNING.name,
         families::JOB_PROGRESS_RATIO.name,
         families::JOB_LAST_PROGRESS_TIMESTAMP.name,
@@ -205,7 +209,7 @@ async fn of_two_live_instances_of_one_name_the_larger_shows() {
             language: "javascript".into(),
             collators: [].into(),
             exact_range: true,
-            built_by: None,
+            ..View::default()
         };
         let view = draft.add_view(db, view);
         draft.set_facts(view, facts(file * MIB, MIB));

@@ -3,12 +3,13 @@
 use super::{HttpSource, OPEN_AT_MOST, convert};
 use crate::{
     couch::{Kind as Failed, wire},
+    couchfile,
     facts::Facts,
     inventory::{
         Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
     },
     snapshot::{Ix, NodeIx, Snapshot, TargetRef},
-    target::{Kind, State},
+    target::{Kind, Signature, State},
 };
 use futures::{
     StreamExt,
@@ -45,8 +46,10 @@ impl HttpSource {
         // A sweep asks after it has read the shards: where all of them are kept open, they are.
         let cold = copies.iter().filter(|copy| reopens(snapshot, copy.node_ix()));
         let cold = cold.map(|copy| copy.node());
+        let mut signatures = None;
         let views = match self.client.design_docs(name.db, cold).await {
             Ok(docs) => {
+                signatures = all_signatures(&docs);
                 let designs = docs.iter().filter_map(design).collect();
                 let groups = groups(designs, &self.settings.languages);
                 let mut views = Vec::with_capacity(groups.len());
@@ -59,7 +62,8 @@ impl HttpSource {
             Err(error) if error.kind() == Failed::NotFound => return None,
             Err(error) => Err(Unread::from(error)),
         };
-        Some(Observation::Views { db: name.db.to_owned(), suffix: name.suffix.to_owned(), views })
+        let (db, suffix) = (name.db.to_owned(), name.suffix.to_owned());
+        Some(Observation::Views { db, suffix, views, signatures })
     }
 
     /// One index, asked for through the first of its documents that a request can carry.
@@ -156,6 +160,19 @@ fn design(doc: &wire::DesignDoc) -> Option<Design> {
         query: views.and_then(|views| views.first.clone()).filter(|_| doc.autoupdate.views),
         definition: format!("{:?}{}", doc.options, views.map_or("", |views| &views.text)),
     })
+}
+
+/// Every name that an index file of one of these documents may have: that of CouchDB 3, and the
+/// one before, which stays until the file is first opened.
+fn all_signatures(docs: &[wire::DesignDoc]) -> Option<Vec<Signature>> {
+    let mut all = Vec::with_capacity(2 * docs.len());
+    for doc in docs {
+        let design = couchfile::Design::parse(&doc.text).ok()?;
+        all.extend([design.signature, design.signature_2x]);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
 }
 
 /// Definitions that differ in form may still share a signature: one target each.

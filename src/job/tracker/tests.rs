@@ -79,7 +79,7 @@ impl Line {
                 language: "javascript".into(),
                 collators: [].into(),
                 exact_range: true,
-                built_by: None,
+                ..View::default()
             },
         );
         draft.set_facts(view, facts(0, 600, 60, 50, 0));

@@ -204,7 +204,7 @@ impl Spec {
                     language: "javascript".into(),
                     collators: [].into(),
                     exact_range: true,
-                    built_by: None,
+                    ..View::default()
                 };
                 let ix = draft.add_view(db, view);
                 draft.set_facts(

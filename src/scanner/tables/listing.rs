@@ -25,6 +25,8 @@ pub(super) struct Listing {
     pub(super) map_whole: bool,
     /// Whether the map is what the login may read, database by database.
     pub(super) readable: bool,
+    /// Whether there is no map to be had: what lies on the disk is taken as it lies.
+    pub(super) alone: bool,
     /// Databases the map has.
     pub(super) databases: usize,
     /// Nodes that hold copies by the map.

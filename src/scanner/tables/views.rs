@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Moment,
-    facts::{Facts, Measured, Source},
+    facts::{Facts, Known as KnownNumber, Measured, Source},
     inventory::{Unread, ViewSeen, doc_hash},
     snapshot::{DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
     target::{Kind, Signature, State},
@@ -18,6 +18,19 @@ pub(in super::super) struct Views {
     asked: Vec<u32>,
 }
 
+/// What was read of one database's views.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The indexes.
+    pub(super) views: Result<Vec<ViewSeen>, Unread>,
+    /// What may name an index file, where all design documents were read.
+    pub(super) signatures: Option<Vec<Signature>>,
+    /// Whether index files of it were met on some disk.
+    pub(super) has_parts: bool,
+    /// Whether the servers clean up by themselves.
+    pub(super) cleans_itself: bool,
+}
+
 /// What is known of one database's views.
 #[derive(Debug, Default)]
 struct Known {
@@ -25,12 +38,31 @@ struct Known {
     cleanup: Option<Ix>,
     /// Whether the map had the database in this sweep.
     mapped: bool,
+    /// Every signature that some design document of the database has, where all are known.
+    designed: Option<Vec<Signature>>,
 }
 
 impl Views {
     /// The views of a database instance.
     pub(super) fn of(&self, db: DbIx) -> &[Ix] {
         self.dbs.get(&db).map_or(&[], |known| &known.views)
+    }
+
+    /// Whether some design document of a database has this signature; `None` where they are
+    /// not all known.
+    pub(super) fn designed(&self, db: DbIx, signature: Signature) -> Option<bool> {
+        let designed = self.dbs.get(&db)?.designed.as_ref()?;
+        Some(designed.contains(&signature))
+    }
+
+    /// So many bytes of a database's index files are of no use: its cleanup has evidence.
+    pub(super) fn stale(&mut self, draft: &mut Draft, db: DbIx, bytes: u64, now: Moment) {
+        let Some(cleanup) = self.dbs.get(&db).and_then(|known| known.cleanup) else { return };
+        let mut facts = draft.now().target(cleanup).map_or_else(Facts::default, TargetRef::facts);
+        facts.flags.evidence |= bytes > 0;
+        facts.file = KnownNumber::new(bytes);
+        facts.measured_at = Some(Measured { at: now, by: Source::Files });
+        draft.set_facts(cleanup, facts.all_by_files());
     }
 
     /// Finds what an earlier process left in the tables.
@@ -134,10 +166,10 @@ impl Views {
         &mut self,
         draft: &mut Draft,
         db: DbIx,
-        views: Result<Vec<ViewSeen>, Unread>,
-        cleans_itself: bool,
+        seen: Seen,
         now: Moment,
     ) -> Vec<Unread> {
+        let Seen { views, signatures, has_parts, cleans_itself } = seen;
         let views = match views {
             Ok(views) => views,
             Err(unread) => {
@@ -145,10 +177,11 @@ impl Views {
                 return vec![unread];
             }
         };
-        if views.is_empty() && !self.dbs.contains_key(&db) {
+        if views.is_empty() && !has_parts && !self.dbs.contains_key(&db) {
             return Vec::new();
         }
         let known = self.dbs.entry(db).or_default();
+        known.designed = signatures.filter(|_| has_parts);
         let mut unread = Vec::new();
         let mut current = Vec::new();
         for view in views {
@@ -197,6 +230,7 @@ impl Known {
             collators: collators.iter().map(|version| Arc::from(&**version)).collect(),
             exact_range,
             built_by: seen.built_by.clone(),
+            ..View::default()
         };
         let place = |draft: &mut Draft, view: View| match draft
             .now()

@@ -39,7 +39,7 @@ fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
                 language: "javascript".into(),
                 collators: [Arc::from("153.1")].into(),
                 exact_range: true,
-                built_by: None,
+                ..View::default()
             };
             let ix = draft.add_view(db, view);
             draft.set_facts(ix, facts(at, ago(at)));

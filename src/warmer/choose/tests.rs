@@ -57,6 +57,7 @@ impl World {
                     collators: [].into(),
                     exact_range: true,
                     built_by: Some(query),
+                    ..View::default()
                 };
                 let ix = draft.add_view(db, view);
                 let facts = Facts {

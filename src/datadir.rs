@@ -1,0 +1,101 @@
+//! A node's own directories, read without asking CouchDB.
+//!
+//! Owns the walk over data and view directory, what each path means and what was read of each
+//! file before. Never writes, deletes, follows a link or goes where another file system's path
+//! leads out of the two directories; never decides what is stale: it says what lies there. The
+//! `files` source calls [`walk`] once a sweep, on threads that may block.
+
+mod known;
+mod meaning;
+mod read;
+mod walk;
+
+pub use known::Known;
+pub use meaning::{Meaning, meaning};
+pub use read::{Numbers, Problem, owner};
+pub use walk::{Walked, walk};
+
+use crate::{clock::Moment, target::Signature};
+use std::{path::PathBuf, sync::Arc};
+
+/// The directories of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    /// `[couchdb] database_dir`.
+    pub data: PathBuf,
+    /// `[couchdb] view_index_dir`, where it is another.
+    pub views: Option<PathBuf>,
+}
+
+/// One thing that lies there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// A database file.
+    Db {
+        /// CouchDB's name for it.
+        shard: Box<str>,
+        /// What its header says.
+        numbers: Numbers,
+    },
+    /// A view index of one shard.
+    View {
+        /// The shard.
+        shard: Box<str>,
+        /// What names it.
+        signature: Signature,
+        /// What its header says.
+        numbers: Numbers,
+        /// Versions of ICU's collation that its rows were sorted by.
+        collators: Arc<[Arc<str>]>,
+    },
+    /// What a compaction writes, or left.
+    Compaction {
+        /// The shard that is compacted, or whose index is.
+        shard: Box<str>,
+        /// The index, where it is one's.
+        signature: Option<Signature>,
+        /// Its size.
+        bytes: u64,
+        /// When it last changed, by the file system.
+        changed: Moment,
+    },
+    /// Something that could not be read.
+    Unread {
+        /// Where, relative to the directory, as far as it is text.
+        path: String,
+        /// Why.
+        problem: Problem,
+    },
+}
+
+/// What else lies there, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Files that were looked at.
+    pub files: u64,
+    /// Deleted by CouchDB and still there.
+    pub trash: u64,
+    /// Nouveau's indexes, where they lie inside.
+    pub nouveau: u64,
+    /// Clouseau's indexes, where they lie inside.
+    pub clouseau: u64,
+    /// View indexes in a directory where CouchDB does not look for them.
+    pub misplaced: u64,
+    /// Whatever is no file of CouchDB's.
+    pub other: u64,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        let Self { files, trash, nouveau, clouseau, misplaced, other: foreign } = other;
+        self.files += files;
+        self.trash = self.trash.saturating_add(*trash);
+        self.nouveau = self.nouveau.saturating_add(*nouveau);
+        self.clouseau = self.clouseau.saturating_add(*clouseau);
+        self.misplaced = self.misplaced.saturating_add(*misplaced);
+        self.other = self.other.saturating_add(*foreign);
+    }
+}
+
+#[cfg(test)]
+mod tests;

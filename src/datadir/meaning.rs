@@ -1,0 +1,230 @@
+//! From a path in CouchDB's data directory to what the file is.
+//!
+//! Owns where CouchDB puts which file (`couch_server`, `couch_file:delete`,
+//! `couch_mrview_util:index_file`, `couch_bt_engine_compactor`). Pure: it looks at names alone,
+//! never at a disk.
+
+use crate::target::{ShardName, Signature};
+
+/// What a file is, by its path below the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning<'a> {
+    /// A database file: a shard's, or that of a node-local database such as `_dbs`.
+    Db {
+        /// The name CouchDB has for it: the path without `.couch`.
+        shard: &'a str,
+    },
+    /// A view index of one shard.
+    View {
+        /// The shard it indexes, as for [`Meaning::Db`].
+        shard: &'a str,
+        /// What names it.
+        signature: Signature,
+    },
+    /// What the compaction of a shard writes: `.compact`, `.compact.data`, `.compact.meta`.
+    Compaction {
+        /// The shard.
+        shard: &'a str,
+    },
+    /// What the compaction of a view index writes; such a one is never resumed.
+    ViewCompaction {
+        /// The shard whose index it is.
+        shard: &'a str,
+        /// What names the index.
+        signature: Signature,
+    },
+    /// Deleted and still there: what lies in `.delete`, and databases kept by
+    /// `enable_database_recovery` with their indexes.
+    Trash,
+    /// A Nouveau index's.
+    Nouveau,
+    /// A Clouseau index's.
+    Clouseau,
+    /// Nothing of CouchDB's that is known here.
+    Other,
+}
+
+/// What the file at `path` is; `path` is relative to the data or view directory.
+#[must_use]
+pub fn meaning(path: &[u8]) -> Meaning<'_> {
+    if path.starts_with(b".delete/") {
+        return Meaning::Trash;
+    }
+    if path.starts_with(b"nouveau/") {
+        return Meaning::Nouveau;
+    }
+    // CouchDB's names are ASCII; what is no text has none of them.
+    let Ok(path) = std::str::from_utf8(path) else { return Meaning::Other };
+    if let Some(index) = path.strip_prefix('.') {
+        return of_index(index).unwrap_or(Meaning::Other);
+    }
+    if is_clouseau(path) { Meaning::Clouseau } else { of_db(path).unwrap_or(Meaning::Other) }
+}
+
+/// `<shard>.couch` and what stands beside it.
+fn of_db(path: &str) -> Option<Meaning<'_>> {
+    for ending in [".couch.compact.data", ".couch.compact.meta", ".couch.compact"] {
+        if let Some(shard) = path.strip_suffix(ending) {
+            return is_shard(shard).then_some(Meaning::Compaction { shard });
+        }
+    }
+    let shard = path.strip_suffix(".couch")?;
+    if shard.strip_suffix(".deleted").is_some_and(|before| stamped(before).is_some()) {
+        return Some(Meaning::Trash);
+    }
+    is_shard(shard).then_some(Meaning::Db { shard })
+}
+
+/// `<shard>_design/mrview/<signature>.view`, the leading dot taken off.
+fn of_index(path: &str) -> Option<Meaning<'_>> {
+    let (directory, file) = path.rsplit_once('/')?;
+    let owner = directory.strip_suffix("/mrview")?;
+    // A node-local database's index directory ends in `_design.<date>.<time>.deleted`, a
+    // shard's keeps its extension: `.<date>.<time>.deleted.<suffix>_design`.
+    if owner.strip_suffix(".deleted").is_some_and(|before| stamped(before).is_some()) {
+        return Some(Meaning::Trash);
+    }
+    let shard = owner.strip_suffix("_design")?;
+    let before = shard.rsplit_once('.').and_then(|(before, _)| before.strip_suffix(".deleted"));
+    if before.is_some_and(|before| stamped(before).is_some()) {
+        return Some(Meaning::Trash);
+    }
+    if !is_shard(shard) {
+        return None;
+    }
+    if let Some(name) = file.strip_suffix(".compact.view") {
+        return Some(Meaning::ViewCompaction { shard, signature: signature(name)? });
+    }
+    Some(Meaning::View { shard, signature: signature(file.strip_suffix(".view")?)? })
+}
+
+/// CouchDB writes lower case alone; another case is another file, and none of CouchDB's.
+fn signature(name: &str) -> Option<Signature> {
+    name.parse().ok().filter(|_| !name.bytes().any(|byte| byte.is_ascii_uppercase()))
+}
+
+/// Whether CouchDB could have a database of this name: below `shards` one with range and
+/// suffix, else one without a dot.
+fn is_shard(name: &str) -> bool {
+    if name.starts_with("shards/") {
+        return ShardName::split(name).is_some_and(|split| {
+            let digits = split.suffix.get(1..).unwrap_or_default();
+            digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+    }
+    !name.is_empty() && !name.contains('.') && !name.starts_with('/')
+}
+
+/// What stands before `.<YYYYMMDD>.<HHMMSS>`.
+fn stamped(name: &str) -> Option<&str> {
+    let (before, time) = name.rsplit_once('.')?;
+    let (before, date) = before.rsplit_once('.')?;
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|it| it.is_ascii_digit());
+    (digits(time, 6) && digits(date, 8)).then_some(before)
+}
+
+/// `<directory>/shards/<range>/<db>.<suffix>/<signature>/...`, wherever `clouseau.ini` puts it.
+fn is_clouseau(path: &str) -> bool {
+    let Some(at) = path.find("/shards/") else { return false };
+    let Some(shards) = path.get(at + 1..) else { return false };
+    let mut parts = shards.split('/');
+    let range = parts.nth(1).is_some_and(|range| range.parse::<crate::target::Range>().is_ok());
+    range && parts.skip(1).any(|part| signature(part).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIGNATURE: &str = "0f045e3b41d71d93aaa32f23021ba536";
+    const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
+
+    #[test]
+    fn a_path_tells_what_a_file_is() {
+        let named: Signature = SIGNATURE.parse().unwrap();
+        let db = |shard| Meaning::Db { shard };
+        let view = |shard| Meaning::View { shard, signature: named };
+        let compaction = |shard| Meaning::Compaction { shard };
+        for (path, expected) in [
+            ("_dbs.couch", db("_dbs")),
+            ("_users.couch", db("_users")),
+            (&format!("{SHARD}.couch"), db(SHARD)),
+            (&format!("{SHARD}.couch.compact"), compaction(SHARD)),
+            (&format!("{SHARD}.couch.compact.data"), compaction(SHARD)),
+            (&format!("{SHARD}.couch.compact.meta"), compaction(SHARD)),
+            ("_nodes.couch.compact.data", compaction("_nodes")),
+            (&format!(".{SHARD}_design/mrview/{SIGNATURE}.view"), view(SHARD)),
+            (&format!("._users_design/mrview/{SIGNATURE}.view"), view("_users")),
+            (
+                &format!(".{SHARD}_design/mrview/{SIGNATURE}.compact.view"),
+                Meaning::ViewCompaction { shard: SHARD, signature: named },
+            ),
+            // A database may be called like an index directory.
+            (
+                &format!(
+                    ".shards/00000000-ffffffff/a_design/mrview.1_design/mrview/{SIGNATURE}.view"
+                ),
+                view("shards/00000000-ffffffff/a_design/mrview.1"),
+            ),
+            (".delete/0123456789abcdef0123456789abcdef", Meaning::Trash),
+            (".delete/deep/file", Meaning::Trash),
+            (&format!("{SHARD}.20261122.010203.deleted.couch"), Meaning::Trash),
+            ("local.20261122.010203.deleted.couch", Meaning::Trash),
+            (
+                &format!(
+                    ".shards/00000000-7fffffff/app/orders.20261122.010203.deleted.1795222434_design/mrview/{SIGNATURE}.view"
+                ),
+                Meaning::Trash,
+            ),
+            (
+                &format!(".local_design.20261122.010203.deleted/mrview/{SIGNATURE}.view"),
+                Meaning::Trash,
+            ),
+            (&format!("nouveau/couchdb@a/{SHARD}/{SIGNATURE}/index/_0.cfs"), Meaning::Nouveau),
+            (&format!("clouseau/{SHARD}/{SIGNATURE}/_0.cfs"), Meaning::Clouseau),
+            (&format!("search_index/deep/{SHARD}/{SIGNATURE}/segments_1"), Meaning::Clouseau),
+            ("lost+found/x", Meaning::Other),
+            ("notes.txt", Meaning::Other),
+            (".couch", Meaning::Other),
+            ("a.b.couch", Meaning::Other),
+            ("shards/00000000-7fffffff/x.couch", Meaning::Other),
+            ("shards/00000000-7fffffff/x.17a.couch", Meaning::Other),
+            ("shards/oops/x.17.couch", Meaning::Other),
+            (
+                &format!(".{SHARD}_design/mrview/0F045E3B41D71D93AAA32F23021BA536.view"),
+                Meaning::Other,
+            ),
+            (&format!(".{SHARD}_design/mrview/short.view"), Meaning::Other),
+            (&format!(".{SHARD}_design/other/{SIGNATURE}.view"), Meaning::Other),
+            (&format!(".{SHARD}/mrview/{SIGNATURE}.view"), Meaning::Other),
+            (".hidden", Meaning::Other),
+        ] {
+            assert_eq!(meaning(path.as_bytes()), expected, "{path}");
+        }
+        assert_eq!(meaning(b"shards/00000000-7fffffff/\xff.17.couch"), Meaning::Other);
+        assert_eq!(meaning(b".delete/\xff"), Meaning::Trash);
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_is_too_odd(path in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let again = path.clone();
+            prop_assert_eq!(meaning(&path), meaning(&again));
+        }
+
+        #[test]
+        fn a_shard_is_told_by_its_files(
+            db in "[a-z][a-z0-9_$()+/-]{0,40}", seconds in any::<u32>(), from in any::<u32>(),
+            signature: [u8; 16],
+        ) {
+            let shard = format!("shards/{from:08x}-ffffffff/{db}.{seconds:010}");
+            let file = format!("{shard}.couch");
+            prop_assert_eq!(meaning(file.as_bytes()), Meaning::Db { shard: &shard });
+            let signature = Signature(signature);
+            let file = format!(".{shard}_design/mrview/{signature}.view");
+            prop_assert_eq!(meaning(file.as_bytes()), Meaning::View { shard: &shard, signature });
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! One file: opened once, measured, and read by its last header.
+
+use crate::{
+    couchfile::{self, Bytes, Header, Unreadable},
+    facts::Known,
+    target::Signature,
+};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{AtFlags, Mode, OFlags, Stat, fstat, openat, statat},
+    io::{Errno, pread},
+};
+use std::{
+    ffi::CStr,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io,
+    path::Path,
+    sync::Arc,
+};
+
+/// What a header says, as far as facts go. Unknown is not zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// The file's size in bytes.
+    pub file: u64,
+    /// Live bytes.
+    pub active: Known,
+    /// Bytes uncompressed.
+    pub external: Known,
+    /// The last sequence committed, or indexed.
+    pub update_seq: Known,
+    /// The sequence at the last compaction; dbs only.
+    pub compacted_seq: Known,
+    /// Documents that are not deleted; dbs only.
+    pub docs: Known,
+    /// Deleted documents; dbs only.
+    pub deleted_docs: Known,
+    /// Whether a compaction would write a newer format, or end a mix of collations.
+    pub needs_upgrade: bool,
+}
+
+/// Why something could not be read: a closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Problem {
+    /// The system does not let this process read it.
+    Permission,
+    /// The system could not read it.
+    Io,
+    /// It lies deeper than CouchDB's names can reach.
+    TooDeep,
+    /// No block of it is a valid header.
+    NoValidHeader,
+    /// Its last header holds what no CouchDB writes.
+    Undecodable,
+    /// Its format is of a version that is not known here.
+    UnknownVersion,
+    /// A database file with a view's header, or the other way round.
+    WrongKind,
+    /// An index whose header names another signature than its file: CouchDB would empty it.
+    WrongSignature,
+}
+
+impl Problem {
+    /// Every problem.
+    pub const ALL: [Self; 8] = [
+        Self::Permission,
+        Self::Io,
+        Self::TooDeep,
+        Self::NoValidHeader,
+        Self::Undecodable,
+        Self::UnknownVersion,
+        Self::WrongKind,
+        Self::WrongSignature,
+    ];
+
+    /// The word in JSON and metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Permission => "permission",
+            Self::Io => "read_failed",
+            Self::TooDeep => "too_deep",
+            Self::NoValidHeader => "no_valid_header",
+            Self::Undecodable => "undecodable_header",
+            Self::UnknownVersion => "unknown_disk_version",
+            Self::WrongKind => "wrong_kind",
+            Self::WrongSignature => "wrong_signature",
+        }
+    }
+}
+
+impl From<Errno> for Problem {
+    fn from(why: Errno) -> Self {
+        if matches!(why, Errno::ACCESS | Errno::PERM) { Self::Permission } else { Self::Io }
+    }
+}
+
+impl From<&Unreadable> for Problem {
+    fn from(why: &Unreadable) -> Self {
+        match why {
+            Unreadable::Read { .. } => Self::Io,
+            Unreadable::NoValidHeader { .. } | Unreadable::TooManyFalseHeaders { .. } => {
+                Self::NoValidHeader
+            }
+            Unreadable::UndecodableHeader { .. } => Self::Undecodable,
+            Unreadable::UnknownDiskVersion { .. } => Self::UnknownVersion,
+        }
+    }
+}
+
+/// What was read of one file, and the state in which it was.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct File {
+    /// Of device, inode, size and time of the last change.
+    pub(super) stamp: u64,
+    pub(super) numbers: Numbers,
+    pub(super) problem: Option<Problem>,
+    /// Of an index with a header, its collations.
+    pub(super) collators: Option<Arc<[Arc<str>]>>,
+}
+
+/// What a file should be, by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    Db,
+    View(Signature),
+}
+
+/// The newest format a 3.x server writes.
+const LATEST_FORMAT: u8 = 8;
+
+/// Bytes that are read at once from the end of a file: its last block, most often with the
+/// whole of its last header.
+const TAIL: usize = 4096;
+
+/// What a walk needs again and again.
+#[derive(Debug)]
+pub(super) struct Reader {
+    tail: Box<[u8; TAIL]>,
+    /// The collations met last: most indexes share theirs.
+    collators: Arc<[Arc<str>]>,
+    none: Arc<[Arc<str>]>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        let none: Arc<[Arc<str>]> = Arc::new([]);
+        Self { tail: Box::new([0; TAIL]), collators: Arc::clone(&none), none }
+    }
+
+    /// Collations of an index whose header names none.
+    pub(super) fn no_collators(&self) -> Arc<[Arc<str>]> {
+        Arc::clone(&self.none)
+    }
+
+    /// Reads the file called `name` in `dir`, unless it is as it was `before`. `None` where
+    /// it is gone.
+    ///
+    /// What changes, vanishes or is swapped meanwhile is tried once more: a compaction puts
+    /// another file in its place, and the next look finds that.
+    pub(super) fn file(
+        &mut self,
+        dir: impl AsFd,
+        name: &CStr,
+        expected: Expected,
+        before: Option<&File>,
+    ) -> Option<File> {
+        if let Some(before) = before
+            && let Ok(stat) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
+            && stamp(&stat) == before.stamp
+        {
+            return Some(before.clone());
+        }
+        let first = self.once(&dir, name, expected);
+        if first.as_ref().is_ok_and(|file| file.problem.is_none()) {
+            return first.ok();
+        }
+        match self.once(&dir, name, expected) {
+            Ok(file) => Some(file),
+            Err(Errno::NOENT) => None,
+            Err(why) => {
+                let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                let numbers = Numbers { file: size(&stat), ..Numbers::default() };
+                // Rights may change without the file: nothing of it is remembered as read.
+                Some(File { stamp: 0, numbers, problem: Some(why.into()), collators: None })
+            }
+        }
+    }
+
+    fn once(&mut self, dir: impl AsFd, name: &CStr, expected: Expected) -> Result<File, Errno> {
+        // What is no regular file by now must not block.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let fd = openat(dir, name, flags, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        let size = size(&stat);
+        let begin = size.saturating_sub(1) / TAIL as u64 * TAIL as u64;
+        let length = fill(&fd, self.tail.as_mut_slice(), begin)?;
+        let tail = self.tail.get(..length).unwrap_or_default();
+        let read = couchfile::read(&Opened { fd: &fd, size, tail, begin });
+        let mut file = File {
+            stamp: stamp(&stat),
+            numbers: Numbers { file: size, ..Numbers::default() },
+            problem: None,
+            collators: None,
+        };
+        match (read.map(|headed| headed.header), expected) {
+            (Ok(Header::Db(header)), Expected::Db) => {
+                file.numbers = Numbers {
+                    file: size,
+                    active: header.active.into(),
+                    external: header.external.into(),
+                    update_seq: Known::new(header.update_seq),
+                    compacted_seq: Known::new(header.compacted_seq),
+                    docs: header.docs.into(),
+                    deleted_docs: header.deleted_docs.into(),
+                    needs_upgrade: header.disk_version < LATEST_FORMAT,
+                };
+            }
+            (Ok(Header::View(header)), Expected::View(signature)) => {
+                if header.signature != signature {
+                    file.problem = Some(Problem::WrongSignature);
+                } else if let Some(index) = header.committed {
+                    file.numbers.active = index.active.into();
+                    file.numbers.external = index.external.into();
+                    file.numbers.update_seq = Known::new(index.update_seq);
+                    file.numbers.needs_upgrade = index.collators.len() >= 2;
+                    file.collators = Some(self.shared(&index.collators));
+                } else {
+                    // Opened or reset, and nothing committed: CouchDB reports zeros.
+                    file.numbers.active = Known::new(0);
+                    file.numbers.external = Known::new(0);
+                    file.numbers.update_seq = Known::new(0);
+                }
+            }
+            (Ok(_), _) => file.problem = Some(Problem::WrongKind),
+            (Err(why), _) => file.problem = Some((&why).into()),
+        }
+        Ok(file)
+    }
+
+    fn shared(&mut self, collators: &[String]) -> Arc<[Arc<str>]> {
+        if !self.collators.iter().map(|known| &**known).eq(collators.iter().map(String::as_str)) {
+            self.collators = collators.iter().map(|version| Arc::from(&**version)).collect();
+        }
+        Arc::clone(&self.collators)
+    }
+}
+
+/// An open file whose end is in memory.
+#[derive(Debug)]
+struct Opened<'a> {
+    fd: &'a OwnedFd,
+    size: u64,
+    tail: &'a [u8],
+    begin: u64,
+}
+
+impl Bytes for Opened<'_> {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let held = offset.checked_sub(self.begin).and_then(|at| usize::try_from(at).ok());
+        if let Some(from) = held.and_then(|at| self.tail.get(at..)) {
+            let length = from.len().min(buf.len());
+            if let (Some(from), Some(to)) = (from.get(..length), buf.get_mut(..length)) {
+                to.copy_from_slice(from);
+                return Ok(length);
+            }
+        }
+        Ok(fill(self.fd, buf, offset)?)
+    }
+}
+
+/// The node that a data directory belongs to, as the headers of its node-local databases name
+/// it; of one that was restored elsewhere, the last that wrote there.
+#[must_use]
+pub fn owner(data: &Path) -> Option<String> {
+    ["_dbs.couch", "_nodes.couch", "_users.couch"].into_iter().find_map(|name| {
+        let bytes = Whole::open(&data.join(name))?;
+        let Ok(Header::Db(header)) = couchfile::read(&bytes).map(|headed| headed.header) else {
+            return None;
+        };
+        header.epochs.into_iter().next().map(|epoch| epoch.node)
+    })
+}
+
+/// A file that is read here and there.
+#[derive(Debug)]
+struct Whole {
+    fd: OwnedFd,
+    size: u64,
+}
+
+impl Whole {
+    fn open(path: &Path) -> Option<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let size = size(&fstat(&fd).ok()?);
+        Some(Self { fd, size })
+    }
+}
+
+impl Bytes for Whole {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(fill(&self.fd, buf, offset)?)
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(fd: &OwnedFd, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut done = 0;
+    while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match pread(fd, rest, offset + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(done)
+}
+
+/// A file's size; the kernel never says less than zero.
+pub(super) fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or_default()
+}
+
+/// What changes with every change of a file.
+pub(super) fn stamp(stat: &Stat) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec).hash(&mut hasher);
+    // Zero stands for what was never read.
+    hasher.finish().max(1)
+}

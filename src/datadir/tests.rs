@@ -1,0 +1,296 @@
+use super::*;
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write as _,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _, fs::symlink},
+    path::Path,
+    sync::mpsc,
+};
+use tempfile::TempDir;
+
+const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
+
+/// A file of the set of real ones.
+fn real(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/couchfiles").join(name);
+    fs::read(path).unwrap()
+}
+
+/// What the set says a file should read as.
+fn expected(name: &str) -> Value {
+    let all: Value = serde_json::from_slice(&real("expected.json")).unwrap();
+    all[name]["parsed"].clone()
+}
+
+fn put(root: &Path, path: &str, bytes: &[u8]) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+fn index_of(name: &str) -> String {
+    expected(name)["signature"].as_str().unwrap().to_owned()
+}
+
+/// A data directory with one of each kind of thing.
+fn tree() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let at = root.path();
+    put(at, "_dbs.couch", &real("deletes.couch"));
+    put(at, &format!("{SHARD}.couch"), &real("updates.couch"));
+    put(at, &format!("{SHARD}.couch.compact.data"), &real("run.couch.compact.data"));
+    let index = index_of("view_multi.view");
+    put(at, &format!(".{SHARD}_design/mrview/{index}.view"), &real("view_multi.view"));
+    put(at, &format!(".{SHARD}_design/mrview/{index}.compact.view"), b"12345");
+    put(at, ".delete/0123456789abcdef0123456789abcdef", &[7; 1000]);
+    put(at, &format!("{SHARD}.20261122.010203.deleted.couch"), &[7; 500]);
+    put(at, &format!("nouveau/couchdb@a/{SHARD}/{index}/index/_0.cfs"), &[7; 200]);
+    put(at, &format!("clouseau/{SHARD}/{index}/_0.cfs"), &[7; 100]);
+    put(at, "README", b"ours");
+    root
+}
+
+fn roots(root: &TempDir) -> Roots {
+    Roots { data: root.path().to_owned(), views: None }
+}
+
+/// One walk on two threads, and what it found by a name.
+fn walked(roots: &Roots, before: &Known) -> (Walked, BTreeMap<String, Found>) {
+    let (sender, found) = mpsc::channel::<Vec<Found>>();
+    let walked = walk(roots, before, 2, &|found| sender.send(found).is_ok()).unwrap();
+    drop(sender);
+    let name = |found: &Found| match found {
+        Found::Db { shard, .. } => shard.to_string(),
+        Found::View { shard, signature, .. } => format!("{shard} {signature}"),
+        Found::Compaction { shard, signature, .. } => {
+            format!("{shard} compaction{}", if signature.is_some() { " of a view" } else { "" })
+        }
+        Found::Unread { path, problem } => format!("{path} {}", problem.label()),
+    };
+    (walked, found.into_iter().flatten().map(|found| (name(&found), found)).collect())
+}
+
+fn numbers(found: &Found) -> Numbers {
+    match found {
+        Found::Db { numbers, .. } | Found::View { numbers, .. } => *numbers,
+        Found::Compaction { .. } | Found::Unread { .. } => panic!("{found:?} has no numbers"),
+    }
+}
+
+#[test]
+fn a_walk_finds_everything_once_with_the_numbers_of_its_header() {
+    let root = tree();
+    let (walked, found) = walked(&roots(&root), &Known::default());
+    let index = index_of("view_multi.view");
+    let view = format!("{SHARD} {index}");
+    let names: Vec<&str> = found.keys().map(String::as_str).collect();
+    let compaction = format!("{SHARD} compaction");
+    let of_view = format!("{SHARD} compaction of a view");
+    assert_eq!(names, ["_dbs", SHARD, &view, &compaction, &of_view]);
+    assert!(walked.whole);
+    let sums = Sums { files: 10, trash: 1500, nouveau: 200, clouseau: 100, misplaced: 0, other: 4 };
+    assert_eq!((walked.sums, walked.known.len()), (sums, 3));
+    for (name, file) in [(SHARD, "updates.couch"), (&view, "view_multi.view")] {
+        let (read, expected) = (numbers(&found[name]), expected(file));
+        let sizes = &expected["sizes"];
+        assert_eq!(Some(read.file), sizes["file"].as_u64(), "{file}");
+        assert_eq!(read.active.get(), sizes["active"].as_u64(), "{file}");
+        assert_eq!(read.external.get(), sizes["external"].as_u64(), "{file}");
+        assert_eq!(read.update_seq.get(), expected["update_seq"].as_u64(), "{file}");
+        assert_eq!(read.docs.get(), expected["doc_count"].as_u64(), "{file}");
+    }
+    let Found::View { collators, .. } = &found[&view] else { panic!("an index") };
+    assert_eq!(collators.len(), 1);
+    assert_eq!(owner(root.path()).as_deref(), expected("deletes.couch")["epochs"][0][0].as_str());
+}
+
+#[test]
+fn every_real_file_gives_its_numbers_and_damage_costs_itself() {
+    let all: Value = serde_json::from_slice(&real("expected.json")).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let mut shards = BTreeMap::new();
+    for (at, name) in
+        all.as_object().unwrap().keys().filter(|name| name.ends_with(".couch")).enumerate()
+    {
+        let shard = format!("shards/00000000-ffffffff/file.{at}");
+        put(root.path(), &format!("{shard}.couch"), &real(name));
+        shards.insert(shard, name.clone());
+    }
+    let (walked, found) = walked(&roots(&root), &Known::default());
+    assert!(walked.whole, "a damaged file is no unread directory");
+    let mut unreadable = 0;
+    for (shard, name) in shards {
+        let (read, expected) = (numbers(&found[&shard]), expected(&name));
+        let sizes = &expected["sizes"];
+        assert_eq!(read.file, real(&name).len() as u64, "{name}");
+        if expected["error"].is_string() {
+            unreadable += 1;
+            let said =
+                found.keys().filter(|key| key.starts_with(&format!("{shard}.couch "))).count();
+            assert_eq!((read.active.get(), said), (None, 1), "{name}");
+        } else {
+            assert_eq!(read.active.get(), sizes["active"].as_u64(), "{name}");
+            assert_eq!(read.compacted_seq.get(), expected["compacted_seq"].as_u64(), "{name}");
+        }
+    }
+    assert!(unreadable >= 2, "the set has files without a header");
+}
+
+#[test]
+fn a_second_walk_reads_only_what_changed() {
+    let root = tree();
+    let roots = roots(&root);
+    let (first, before) = walked(&roots, &Known::default());
+    // Content that changed without a trace, which no CouchDB does, tells who was read again.
+    let shard = root.path().join(format!("{SHARD}.couch"));
+    let modified = fs::metadata(&shard).unwrap().modified().unwrap();
+    let mut bytes = fs::read(&shard).unwrap();
+    let length = bytes.len();
+    bytes[length - 4096..].fill(0);
+    fs::write(&shard, &bytes).unwrap();
+    fs::File::options().write(true).open(&shard).unwrap().set_modified(modified).unwrap();
+    let (second, same) = walked(&roots, &first.known);
+    assert_eq!(same, before);
+    fs::OpenOptions::new().append(true).open(&shard).unwrap().write_all(&[0; 10]).unwrap();
+    let (_, changed) = walked(&roots, &second.known);
+    assert_ne!(changed[SHARD], before[SHARD]);
+    // A compaction put another file there.
+    put(root.path(), "new", &real("deletes.couch"));
+    fs::rename(root.path().join("new"), &shard).unwrap();
+    let (third, swapped) = walked(&roots, &second.known);
+    assert_eq!(
+        numbers(&swapped[SHARD]).update_seq.get(),
+        expected("deletes.couch")["update_seq"].as_u64()
+    );
+    fs::remove_file(&shard).unwrap();
+    let (fourth, gone) = walked(&roots, &third.known);
+    assert!(!gone.contains_key(SHARD) && fourth.whole);
+    assert_eq!(fourth.known.len(), third.known.len() - 1);
+}
+
+#[test]
+fn links_odd_names_and_depth_lead_nowhere() {
+    let root = tree();
+    let outside = tempfile::tempdir().unwrap();
+    put(outside.path(), "shards/00000000-7fffffff/x.1.couch", &real("updates.couch"));
+    symlink(outside.path().join("shards"), root.path().join("linked")).unwrap();
+    symlink(root.path(), root.path().join("shards/round")).unwrap();
+    let file = outside.path().join("shards/00000000-7fffffff/x.1.couch");
+    symlink(file, root.path().join("shards/00000000-7fffffff/linked.1.couch")).unwrap();
+    let odd = std::ffi::OsStr::from_bytes(b"shards/\xff\xfe.couch");
+    fs::write(root.path().join(odd), b"123").unwrap();
+    let (plain, _) = walked(&roots(&tree()), &Known::default());
+    let (odd, found) = walked(&roots(&root), &Known::default());
+    assert_eq!(odd.sums, Sums { files: 11, other: 7, ..plain.sums });
+    assert!(odd.whole && found.len() == 5);
+
+    let mut deep = root.path().join("shards/00000000-7fffffff");
+    for _ in 0..200 {
+        deep.push("a");
+    }
+    fs::create_dir_all(&deep).unwrap();
+    let (deep, found) = walked(&roots(&root), &Known::default());
+    assert!(!deep.whole && found.keys().any(|name| name.ends_with("too_deep")), "{found:?}");
+}
+
+#[test]
+fn what_may_not_be_read_is_said_and_the_rest_goes_on() {
+    let root = tree();
+    let closed = root.path().join("shards/closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read_dir(&closed).is_ok() {
+        println!("skipped: this user may read everything");
+        return;
+    }
+    let file = root.path().join(format!("{SHARD}.couch"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let (walked, found) = walked(&roots(&root), &Known::default());
+    assert!(!walked.whole);
+    assert!(found.contains_key("shards/closed/ permission"), "{found:?}");
+    assert!(found.contains_key(&format!("{SHARD}.couch permission")), "{found:?}");
+    let read = numbers(&found[SHARD]);
+    assert_eq!((read.file, read.active.get()), (real("updates.couch").len() as u64, None));
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn two_directories_are_two_trees_even_one_in_the_other() {
+    let root = tree();
+    let index = index_of("view_multi.view");
+    let inside = root.path().join("views");
+    put(&inside, &format!(".{SHARD}_design/mrview/{index}.view"), &real("view_multi.view"));
+    let both = Roots { data: root.path().to_owned(), views: Some(inside) };
+    let (walked_both, found) = walked(&both, &Known::default());
+    assert!(found.contains_key(&format!("{SHARD} {index}")));
+    let old = real("view_multi.view").len() as u64 + 5;
+    assert_eq!(walked_both.sums.misplaced, old, "indexes from before the directory was set");
+    // The same directory twice is one.
+    let same = Roots { data: root.path().to_owned(), views: Some(root.path().join(".")) };
+    let (one, _) = walked(&same, &Known::default());
+    assert_eq!((one.sums.files, one.sums.misplaced), (11, 0));
+    let gone = Roots { data: root.path().to_owned(), views: Some(root.path().join("gone")) };
+    assert!(!walked(&gone, &Known::default()).0.whole);
+    let gone = Roots { data: root.path().join("gone"), views: None };
+    assert_eq!(walk(&gone, &Known::default(), 2, &|_| true).unwrap_err(), Problem::Io);
+}
+
+#[test]
+fn whoever_takes_no_more_ends_the_walk_and_what_was_read_is_no_whole() {
+    let root = tempfile::tempdir().unwrap();
+    for at in 0..2000 {
+        put(root.path(), &format!("shards/00000000-ffffffff/db.{at}.couch"), b"x");
+    }
+    let walked = walk(&roots(&root), &Known::default(), 2, &|_| false).unwrap();
+    assert!(!walked.whole && walked.sums.files < 2000, "{:?}", walked.sums);
+}
+
+#[test]
+fn files_that_change_under_the_reader_give_one_state_or_another() {
+    let root = tree();
+    let roots = roots(&root);
+    let shard = root.path().join(format!("{SHARD}.couch"));
+    let states = ["updates.couch", "deletes.couch"]
+        .map(|name| (real(name), expected(name)["update_seq"].as_u64()));
+    std::thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let (states, root) = (&states, root.path());
+        scope.spawn(move || {
+            let mut at = 0;
+            while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                let (bytes, _) = &states[at % 2];
+                match at % 3 {
+                    // Swapped, as a compaction does.
+                    0 => {
+                        put(root, "swap", bytes);
+                        fs::rename(root.join("swap"), &shard).unwrap();
+                    }
+                    // Grown, with nothing committed.
+                    1 => {
+                        let mut file = fs::File::options().append(true).open(&shard).unwrap();
+                        file.write_all(&[0; 5000]).unwrap();
+                    }
+                    _ => {
+                        fs::remove_file(&shard).unwrap();
+                        put(root, "swap", bytes);
+                        fs::rename(root.join("swap"), &shard).unwrap();
+                    }
+                }
+                at += 1;
+            }
+        });
+        let mut known = Known::default();
+        for _ in 0..200 {
+            let (next, found) = walked(&roots, &known);
+            known = next.known;
+            assert!(next.whole);
+            if let Some(found) = found.get(SHARD) {
+                let seq = numbers(found).update_seq.get();
+                assert!(states.iter().any(|(_, state)| *state == seq), "{found:?}");
+            }
+        }
+        stop.send(()).unwrap();
+    });
+}

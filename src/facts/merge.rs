@@ -1,0 +1,182 @@
+//! Facts of one target from two sources, one by one.
+//!
+//! Where CouchDB and a file's header legitimately differ, the rule is written here; all other
+//! differences between readings of the same state are disagreement.
+
+use super::{Fact, Facts, Known, Source};
+
+/// What two readings of one target say of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are not of the same state, or of one source: nothing follows.
+    None,
+    /// The same state, and the same numbers.
+    Agree,
+    /// The same state, and numbers that no rule explains.
+    Differ,
+}
+
+/// What is known once `seen` came to what was `known`, and whether the two agree.
+///
+/// The reading that came last wins, fact by fact; what it does not know stays, from whoever
+/// said it. Two rules beside that:
+///
+/// * What runs, and how far active may be trusted, only CouchDB knows: a header leaves it.
+/// * Of a shard without `_local` documents the header keeps the old compacted sequence until
+///   the next commit, so the larger of the two is the truth, unless the file went back in time.
+#[must_use]
+pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
+    let (Some(before), Some(now)) = (known.measured_at, seen.measured_at) else {
+        return (if seen.measured_at.is_some() { *seen } else { *known }, Verdict::None);
+    };
+    let verdict = verdict(known, seen, now.by);
+    let mut all = *seen;
+    for fact in Fact::ALL {
+        let kept =
+            seen.get(fact).get().is_none() || (fact == Fact::CompactedSeq && ahead(known, seen));
+        if kept && let Some(value) = known.get(fact).get() {
+            *all.get_mut(fact) = Known::new(value);
+            all.by_files.set(fact, known.by_files.has(fact));
+        }
+    }
+    if now.by == Source::Files {
+        all.flags.compact_running = known.flags.compact_running;
+        all.flags.updater_running = known.flags.updater_running;
+        all.flags.evidence = known.flags.evidence;
+        all.confidence = known.confidence;
+    }
+    if before.at > now.at {
+        all.measured_at = Some(before);
+    }
+    (all, verdict)
+}
+
+/// Whether what was known of the last compaction is newer than what is seen, by another source.
+fn ahead(known: &Facts, seen: &Facts) -> bool {
+    let other = known.by_files.has(Fact::CompactedSeq) != seen.by_files.has(Fact::CompactedSeq);
+    other
+        && known.compacted_seq.get() > seen.compacted_seq.get()
+        && known.update_seq.get() <= seen.update_seq.get()
+}
+
+/// Held against each other are readings of the same state alone: a file only grows at its end,
+/// so one of the same size and the same sequence is the same.
+fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
+    let other = |fact| known.source_of(fact).is_some_and(|source| source != by);
+    let both = |fact| Some((known.get(fact).get()?, seen.get(fact).get()?));
+    let same = |fact| other(fact) && both(fact).is_some_and(|(one, two)| one == two);
+    if !same(Fact::File) || !same(Fact::UpdateSeq) {
+        return Verdict::None;
+    }
+    let differ = [Fact::Active, Fact::External, Fact::Docs, Fact::DeletedDocs]
+        .into_iter()
+        .any(|fact| other(fact) && both(fact).is_some_and(|(one, two)| one != two));
+    let (header, couchdb) = if by == Source::Files { (seen, known) } else { (known, seen) };
+    let compacted = other(Fact::CompactedSeq)
+        && header
+            .compacted_seq
+            .get()
+            .zip(couchdb.compacted_seq.get())
+            .is_some_and(|(header, said)| header > said);
+    if differ || compacted { Verdict::Differ } else { Verdict::Agree }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Moment,
+        facts::{Confidence, Flags, Measured},
+    };
+
+    fn facts(by: Source, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
+        let facts = Facts {
+            file: Known::new(file),
+            active: Known::new(active),
+            external: Known::new(7),
+            update_seq: Known::new(seq),
+            compacted_seq: Known::new(compacted),
+            docs: Known::new(3),
+            deleted_docs: Known::new(1),
+            measured_at: Some(Measured { at: Moment::from_unix(at), by }),
+            ..Facts::default()
+        };
+        if by == Source::Files { facts.all_by_files() } else { facts }
+    }
+
+    fn http(at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
+        facts(Source::Http, at, file, seq, active, compacted)
+    }
+
+    fn files(at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
+        facts(Source::Files, at, file, seq, active, compacted)
+    }
+
+    #[test]
+    fn readings_of_one_state_agree_or_differ() {
+        for (case, known, seen, expected) in [
+            ("the same", http(1, 90, 5, 40, 2), files(2, 90, 5, 40, 2), Verdict::Agree),
+            ("the other way round", files(1, 90, 5, 40, 2), http(2, 90, 5, 40, 2), Verdict::Agree),
+            ("it grew", http(1, 90, 5, 40, 2), files(2, 99, 6, 44, 2), Verdict::None),
+            ("a _local document", http(1, 90, 5, 40, 2), files(2, 99, 5, 44, 2), Verdict::None),
+            (
+                "a limit raised in memory",
+                http(1, 90, 6, 40, 2),
+                files(2, 90, 5, 40, 2),
+                Verdict::None,
+            ),
+            ("other live bytes", http(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::Differ),
+            (
+                "compacted, not committed",
+                http(1, 90, 5, 40, 5),
+                files(2, 90, 5, 40, 2),
+                Verdict::Agree,
+            ),
+            (
+                "compacted unknown to CouchDB",
+                http(1, 90, 5, 40, 2),
+                files(2, 90, 5, 40, 5),
+                Verdict::Differ,
+            ),
+            ("one source", files(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::None),
+        ] {
+            assert_eq!(merged(&known, &seen).1, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_last_reading_wins_fact_by_fact() {
+        let mut known = http(1, 90, 5, 40, 5);
+        known.updates_pending = Known::new(9);
+        known.flags = Flags { compact_running: true, ..Flags::default() };
+        known.confidence = Confidence::Low;
+        let (now, _) = merged(&known, &files(2, 99, 6, 44, 2));
+        assert_eq!(
+            (now.file.get(), now.active.get(), now.update_seq.get()),
+            (Some(99), Some(44), Some(6))
+        );
+        assert_eq!(now.source_of(Fact::File), Some(Source::Files));
+        assert_eq!(now.compacted_seq.get(), Some(5), "the header lags");
+        assert_eq!(now.source_of(Fact::CompactedSeq), Some(Source::Http));
+        assert_eq!(now.source_of(Fact::UpdatesPending), Some(Source::Http));
+        assert!(now.flags.compact_running && now.confidence == Confidence::Low);
+        // The next one of the file has caught up, and CouchDB's own takes all again.
+        let (now, _) = merged(&now, &files(3, 99, 6, 44, 6));
+        assert_eq!(
+            (now.compacted_seq.get(), now.source_of(Fact::CompactedSeq)),
+            (Some(6), Some(Source::Files))
+        );
+        let (now, _) = merged(&now, &http(4, 99, 6, 44, 6));
+        assert_eq!(now.by_files, crate::facts::FactSet::default());
+        // A file that was put back from an earlier day.
+        let (now, _) = merged(&now, &files(5, 50, 2, 20, 0));
+        assert_eq!(now.compacted_seq.get(), Some(0));
+    }
+
+    #[test]
+    fn what_was_never_measured_leaves_what_is_known() {
+        let known = http(1, 90, 5, 40, 5);
+        assert_eq!(merged(&known, &Facts::default()), (known, Verdict::None));
+        assert_eq!(merged(&Facts::default(), &known), (known, Verdict::None));
+    }
+}

@@ -1,0 +1,38 @@
+//! All that can be asked, as one source.
+
+use super::{FilesSource, HttpSource, Observation, PeersSource, Source, Stage};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use std::future::ready;
+
+/// CouchDB, the files of one node, or both.
+///
+/// CouchDB says who belongs to the cluster and where each copy should be; without it the node
+/// of the files stands alone. What the files say is read beside that, in a stage of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// CouchDB, where it is named.
+    pub http: Option<HttpSource>,
+    /// The node's own directories, where they are named.
+    pub files: Option<FilesSource>,
+    /// Sidecars that read other nodes' directories.
+    pub peers: Option<PeersSource>,
+}
+
+impl Source for Sources {
+    fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
+        let seen = match (&stage, &self.http, &self.files) {
+            (Stage::Disk, ..) => {
+                let files = self.files.clone().map(FilesSource::disk);
+                let peers = self.peers.clone().map(PeersSource::parts);
+                stream::select_all(files.into_iter().chain(peers)).boxed()
+            }
+            (_, None, None) => stream::empty().boxed(),
+            (_, Some(http), _) => return http.read(stage),
+            (_, None, Some(files)) => files.alone(&stage),
+        };
+        seen.chain(stream::once(ready(Observation::StageEnded))).boxed()
+    }
+}

@@ -1,0 +1,152 @@
+//! Observations from a node's own files.
+//!
+//! Reads on threads that may block, and holds what the last walk read, so that the next one
+//! opens only what changed.
+
+use super::{
+    CompactionFile, DiskSeen, FileSeen, MapRead, Members, Observation, PartSeen, Stage, Unread,
+};
+use crate::{
+    clock::{Clock, Moment},
+    datadir::{self, Found, Known, Numbers, Problem, Roots},
+    facts::{Facts, Flags, Known as Number, Measured, Source as MeasuredBy},
+};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use std::{num::NonZero, sync::Arc, thread};
+use tokio::{
+    sync::{mpsc, watch},
+    task,
+    time::Instant,
+};
+
+/// Threads that read at most; a disk that is asked by more is no faster, and CouchDB's own.
+const THREADS: usize = 4;
+
+/// Batches that wait to be taken: a walk that is further ahead waits itself.
+const BATCHES: usize = 4;
+
+/// Reads the directories of one node.
+#[derive(Clone, Debug)]
+pub struct FilesSource {
+    node: Arc<str>,
+    roots: Arc<Roots>,
+    clock: Clock,
+    /// What the walk before read.
+    known: watch::Sender<Arc<Known>>,
+}
+
+impl FilesSource {
+    /// A source over the directories of `node`.
+    #[must_use]
+    pub fn new(node: &str, roots: Roots, clock: Clock) -> Self {
+        let known = watch::channel(Arc::default()).0;
+        Self { node: node.into(), roots: Arc::new(roots), clock, known }
+    }
+
+    /// Walks the directories.
+    pub(super) fn disk(self) -> BoxStream<'static, Observation> {
+        let (batches, waiting) = mpsc::channel(BATCHES);
+        let node = Arc::clone(&self.node);
+        let walking = task::spawn_blocking(move || self.walk(&batches));
+        let found = stream::unfold(waiting, |mut waiting| async {
+            waiting.recv().await.map(|seen| (seen, waiting))
+        });
+        let ended = walking.map(move |ended| {
+            // Where the runtime ends, nobody takes the answer.
+            let disk = ended.unwrap_or_else(|_| Err(unread("", Problem::Io)));
+            Observation::DiskEnd { node, disk }
+        });
+        found.chain(stream::once(ended)).boxed()
+    }
+
+    fn walk(&self, batches: &mpsc::Sender<Observation>) -> Result<DiskSeen, Unread> {
+        let began = Instant::now();
+        let at = self.clock.now();
+        let before = Arc::clone(&self.known.borrow());
+        let take = |found: Vec<Found>| {
+            let files = found.into_iter().map(|found| seen(found, at)).collect();
+            let disk = Observation::Disk { node: Arc::clone(&self.node), files };
+            batches.blocking_send(disk).is_ok()
+        };
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).clamp(2, THREADS);
+        let walked = datadir::walk(&self.roots, &before, threads, &take)
+            .map_err(|problem| unread(&self.roots.data.display().to_string(), problem))?;
+        self.known.send_replace(Arc::new(walked.known));
+        Ok(DiskSeen { sums: walked.sums, whole: walked.whole, took: began.elapsed() })
+    }
+
+    /// What stands in for CouchDB's answers where there is none to ask: the one node, and no
+    /// map.
+    pub(super) fn alone(&self, stage: &Stage) -> BoxStream<'static, Observation> {
+        let node = || vec![self.node.to_string()];
+        let seen = match stage {
+            Stage::Nodes => {
+                let members = Members { expected: node(), connected: Vec::new() };
+                vec![
+                    Observation::Members(Ok(members)),
+                    Observation::Reshard(Ok(Default::default())),
+                ]
+            }
+            Stage::Map => vec![Observation::MapEnd(Ok(MapRead::None))],
+            Stage::Files { .. }
+            | Stage::Strays { .. }
+            | Stage::Disk
+            | Stage::Shards { .. }
+            | Stage::Views { .. }
+            | Stage::Poll { .. } => Vec::new(),
+        };
+        stream::iter(seen).boxed()
+    }
+}
+
+fn seen(found: Found, at: Moment) -> FileSeen {
+    match found {
+        Found::Db { shard, numbers } => FileSeen::Db { shard, facts: facts(&numbers, at) },
+        Found::View { shard, signature, numbers, collators } => {
+            FileSeen::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
+        }
+        Found::Compaction { shard, signature: _, bytes, changed } => {
+            FileSeen::Compaction(CompactionFile { shard, bytes, changed })
+        }
+        Found::Unread { path, problem } => FileSeen::Unread(unread(&path, problem)),
+    }
+}
+
+fn facts(numbers: &Numbers, at: Moment) -> Facts {
+    let Numbers { file, active, external, update_seq, compacted_seq, docs, deleted_docs, .. } =
+        *numbers;
+    let facts = Facts {
+        file: Number::new(file),
+        active,
+        external,
+        update_seq,
+        compacted_seq,
+        docs,
+        deleted_docs,
+        measured_at: Some(Measured { at, by: MeasuredBy::Files }),
+        flags: Flags { needs_upgrade: numbers.needs_upgrade, ..Flags::default() },
+        ..Facts::default()
+    };
+    facts.all_by_files()
+}
+
+fn unread(path: &str, problem: Problem) -> Unread {
+    let next = match problem {
+        Problem::Permission => "run recliner as CouchDB's user, or give it the right to read",
+        Problem::Io => "check the disk and the directory's name",
+        Problem::TooDeep => "no name of CouchDB's leads there: look what it is",
+        Problem::NoValidHeader
+        | Problem::Undecodable
+        | Problem::UnknownVersion
+        | Problem::WrongKind
+        | Problem::WrongSignature => "recliner inspect says more of it",
+    };
+    Unread {
+        reason: problem.label(),
+        message: format!("{path}: {}; {next}", problem.label().replace('_', " ")),
+        right: None,
+    }
+}

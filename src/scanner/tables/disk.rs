@@ -1,0 +1,389 @@
+//! What lies in nodes' own directories: facts of their files, parts of views, and what nothing
+//! uses any more.
+
+use super::Tables;
+use crate::{
+    clock::Moment,
+    facts::{Fact, Facts, Verdict, merged},
+    inventory::{CompactionFile, DiskSeen, FileSeen, PartSeen, Unread},
+    job,
+    scanner::{Settings, bits::Bits},
+    snapshot::{DbIx, DbName, Draft, Ix, NodeIx, OnDisk, PartSums, TargetRef, View},
+    target::{Kind, Range, ShardName, State},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How long what a compaction writes must have rested to be a leftover, where it is known what
+/// runs: a job that begins is seen with the next poll.
+const RESTED: Duration = Duration::from_secs(600);
+
+/// The same where nobody says what runs: smoosh stops a job outside its channel's window, for
+/// a day at most where windows are daily, and then it goes on.
+const RESTED_UNSEEN: Duration = Duration::from_secs(86_400);
+
+/// What the walks of one sweep met.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    nodes: BTreeMap<NodeIx, OnNode>,
+    /// Targets of which two sources said different things in this sweep.
+    differ: BTreeSet<Ix>,
+    /// Databases of which some part was met in this sweep.
+    with_parts: BTreeSet<DbIx>,
+    /// Whether anything was held against another source in this sweep.
+    compared: BTreeSet<NodeIx>,
+}
+
+/// The nodes that each sidecar told of last.
+#[derive(Debug, Default)]
+pub(super) struct Peers(BTreeMap<Arc<str>, BTreeSet<NodeIx>>);
+
+/// What one walk met.
+#[derive(Debug, Default)]
+struct OnNode {
+    /// Targets whose file is there.
+    seen: Bits,
+    /// Shards that are there and no target yet.
+    unlisted: BTreeSet<Box<str>>,
+    compactions: Vec<CompactionFile>,
+    /// Files that could not be read.
+    unread: u64,
+    ended: Option<DiskSeen>,
+}
+
+/// Sums over one node's files.
+#[derive(Debug, Default)]
+struct Judged {
+    stale_bytes: u64,
+    stale_files: u64,
+    designs_known: bool,
+}
+
+impl Disk {
+    pub(super) fn begin(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the directories of some node were walked in this sweep.
+    pub(super) fn walked(&self) -> bool {
+        self.nodes.values().any(|node| node.ended.is_some())
+    }
+
+    /// Whether some index file of this database was met in this sweep.
+    pub(super) fn has_parts(&self, db: DbIx) -> bool {
+        self.with_parts.contains(&db)
+    }
+
+    /// Notes what two readings of a target say of each other.
+    pub(super) fn compared(&mut self, node: NodeIx, ix: Ix, verdict: Verdict) {
+        match verdict {
+            Verdict::None => {}
+            Verdict::Agree => {
+                self.compared.insert(node);
+            }
+            Verdict::Differ => {
+                self.compared.insert(node);
+                self.differ.insert(ix);
+            }
+        }
+    }
+}
+
+impl Tables {
+    /// Takes in some of the files in a node's directories.
+    pub(super) fn files(&mut self, node: &str, files: Vec<FileSeen>, settings: &Settings) {
+        let at = self.draft.node(node);
+        for file in files {
+            match file {
+                FileSeen::Db { shard, facts } => self.db_file(at, &shard, facts),
+                FileSeen::View(part) => {
+                    if settings.parts {
+                        self.part(at, part);
+                    }
+                }
+                FileSeen::Compaction(file) => {
+                    self.disk.nodes.entry(at).or_default().compactions.push(file);
+                }
+                FileSeen::Unread(unread) => {
+                    self.disk.nodes.entry(at).or_default().unread += 1;
+                    self.count(at, &unread);
+                }
+            }
+        }
+    }
+
+    fn db_file(&mut self, node: NodeIx, shard: &str, seen: Facts) {
+        let on_node = self.disk.nodes.entry(node).or_default();
+        let (name, range) = named(shard);
+        let known =
+            self.draft.find_db(name).and_then(|db| self.draft.find_db_target(node, db, range));
+        let ix = match known {
+            Some(ix) => ix,
+            None if self.listing.alone => {
+                let db = self.draft.db(name);
+                self.draft.db_target(node, db, range)
+            }
+            None => {
+                on_node.unlisted.insert(shard.into());
+                return;
+            }
+        };
+        on_node.seen.set(ix.as_usize());
+        self.measured(ix, seen);
+    }
+
+    /// Takes in the parts of views on a node that another process reads.
+    pub(super) fn parts(&mut self, node: &str, parts: Vec<PartSeen>, settings: &Settings) {
+        // A node that the cluster does not have is another cluster's.
+        let Some(at) = self.draft.find_node(node).filter(|_| settings.views) else { return };
+        for part in parts {
+            self.part(at, part);
+        }
+    }
+
+    /// Such a process told all, or is away: then CouchDB's own numbers count again.
+    pub(super) fn parts_ended(
+        &mut self,
+        peer: &Arc<str>,
+        nodes: Result<BTreeSet<Arc<str>>, Unread>,
+    ) {
+        let now: BTreeSet<NodeIx> = match nodes {
+            Ok(nodes) => nodes.iter().filter_map(|node| self.draft.find_node(node)).collect(),
+            Err(unread) => {
+                self.count(NodeIx::CLUSTER, &unread);
+                BTreeSet::new()
+            }
+        };
+        let before = self.peers.0.insert(Arc::clone(peer), now.clone()).unwrap_or_default();
+        for at in before.union(&now) {
+            let on_node = self.disk.nodes.entry(*at).or_default();
+            // What this process reads itself, it takes out itself.
+            if on_node.ended.is_none() {
+                take_out_gone(&mut self.draft, *at, &on_node.seen, false);
+            }
+        }
+    }
+
+    fn part(&mut self, node: NodeIx, seen: PartSeen) {
+        let PartSeen { shard, signature, facts, collators } = seen;
+        let (name, range) = named(&shard);
+        let db = self.draft.db(name);
+        let ix = self.draft.part(node, db, range, signature);
+        self.disk.nodes.entry(node).or_default().seen.set(ix.as_usize());
+        self.disk.with_parts.insert(db);
+        if let Some(view) = self.draft.now().target(ix).and_then(TargetRef::view)
+            && view.collators != collators
+        {
+            let view = View { collators, ..view.clone() };
+            self.draft.set_view(ix, view);
+        }
+        self.measured(ix, facts);
+    }
+
+    /// Takes in what one source measured of a target, beside what is known of it.
+    pub(super) fn measured(&mut self, ix: Ix, seen: Facts) {
+        let Some(target) = self.draft.now().target(ix) else { return };
+        let node = target.node_ix();
+        let (facts, verdict) = merged(&target.facts(), &seen);
+        self.disk.compared(node, ix, verdict);
+        self.draft.set_facts(ix, facts);
+    }
+
+    /// A walk ended, or could not be made.
+    pub(super) fn disk_ended(&mut self, node: &str, disk: Result<DiskSeen, Unread>) {
+        let at = self.draft.node(node);
+        match disk {
+            Ok(disk) => {
+                let on_node = self.disk.nodes.entry(at).or_default();
+                on_node.ended = Some(disk);
+                if disk.whole {
+                    take_out_gone(&mut self.draft, at, &on_node.seen, self.listing.alone);
+                }
+            }
+            Err(unread) => {
+                if self.listing.alone {
+                    self.status.problem = Some(unread.message.clone());
+                }
+                self.count(at, &unread);
+            }
+        }
+    }
+
+    /// Says what of the files is of no use, once all is known that a sweep finds out.
+    pub(super) fn judge_disk(&mut self, now: Moment) {
+        let mut nodes: BTreeMap<NodeIx, Judged> = BTreeMap::new();
+        let mut stale_of: BTreeMap<DbIx, u64> = BTreeMap::new();
+        let mut parts_of: BTreeMap<Ix, PartSums> = BTreeMap::new();
+        let places = self.draft.now().capacity();
+        for ix in (0..places).filter_map(Ix::from_usize) {
+            let Some(part) = self.draft.now().target(ix).filter(|target| target.is_part()) else {
+                continue;
+            };
+            let (node, db, facts) = (part.node_ix(), part.db(), part.facts());
+            let Some(view) = part.view() else { continue };
+            let (signature, named) = (view.signature, !view.designs.is_empty());
+            let of = self.draft.now().find_view(self.views.of(db), signature);
+            let has_shard = self.has_shard(part);
+            let designed = self.views.designed(db, signature);
+            let judged = nodes.entry(node).or_default();
+            judged.designs_known |= designed.is_some();
+            let stale = has_shard == Some(false) || designed == Some(false);
+            if stale {
+                let bytes = facts.file.get().unwrap_or_default();
+                judged.stale_bytes = judged.stale_bytes.saturating_add(bytes);
+                judged.stale_files += 1;
+                // What has lost its shard no `_view_cleanup` removes.
+                if has_shard != Some(false) {
+                    *stale_of.entry(db).or_default() += bytes;
+                }
+            } else if let Some(of) = of
+                && let Some(sums) = sums(part)
+            {
+                parts_of.entry(of).or_default().add(&sums);
+            }
+            if stale || has_shard.is_some() || designed.is_some() {
+                self.draft.set_state(ix, if stale { State::Orphan } else { State::Ok });
+            }
+            match of {
+                Some(of) => attribute(&mut self.draft, ix, of),
+                None if named && designed == Some(false) => unattribute(&mut self.draft, ix),
+                None => {}
+            }
+        }
+        self.sum_up(&parts_of);
+        for (db, bytes) in stale_of {
+            self.views.stale(&mut self.draft, db, bytes, now);
+        }
+        let walked: Vec<NodeIx> = self.disk.nodes.keys().copied().collect();
+        for at in walked {
+            let judged = nodes.remove(&at).unwrap_or_default();
+            self.note_disk(at, &judged, now);
+        }
+    }
+
+    /// Whether the shard that a part indexes is there; `None` where nobody looked.
+    fn has_shard(&self, part: TargetRef<'_>) -> Option<bool> {
+        let on_node = self.disk.nodes.get(&part.node_ix())?;
+        on_node.ended.filter(|disk| disk.whole)?;
+        let shard = self.draft.find_db_target(part.node_ix(), part.db(), part.range());
+        if shard.is_some_and(|ix| on_node.seen.has(ix.as_usize())) {
+            return Some(true);
+        }
+        let name = part.shard_name()?;
+        Some(on_node.unlisted.contains(&*name))
+    }
+
+    fn sum_up(&mut self, parts_of: &BTreeMap<Ix, PartSums>) {
+        let views: Vec<Ix> = self
+            .draft
+            .now()
+            .targets()
+            .filter(|target| target.kind() == Kind::View && !target.is_part())
+            .map(TargetRef::ix)
+            .collect();
+        for ix in views {
+            let parts = parts_of.get(&ix).copied().unwrap_or_default();
+            self.draft.set_parts(ix, parts);
+        }
+    }
+
+    fn note_disk(&mut self, at: NodeIx, judged: &Judged, now: Moment) {
+        let Some(on_node) = self.disk.nodes.get(&at) else { return };
+        let Some(ended) = on_node.ended else { return };
+        let running = self.running.shown.nodes.get(&at).and_then(|polled| polled.tasks.as_deref());
+        let (leftover, leftover_files) = leftovers(&on_node.compactions, running, now);
+        let whole = ended.whole && on_node.unread == 0;
+        let differ = self.disk.differ.iter().filter_map(|ix| self.draft.now().target(*ix));
+        let differ = differ.filter(|target| target.node_ix() == at).count() as u64;
+        let disagreements = self.disk.compared.contains(&at).then_some(differ);
+        let sums = ended.sums;
+        self.draft.change_node(at, |node| {
+            let before = node.disk.unwrap_or_default();
+            node.disk = Some(OnDisk {
+                last_success: if whole { Some(now) } else { before.last_success },
+                oldest_fact: before.oldest_fact,
+                took_ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
+                files: sums.files,
+                stale_index: judged.stale_bytes.saturating_add(sums.misplaced),
+                stale_index_files: judged.stale_files,
+                designs_known: judged.designs_known,
+                leftover,
+                leftover_files,
+                trash: sums.trash,
+                nouveau: sums.nouveau,
+                clouseau: sums.clouseau,
+                other: sums.other,
+                disagreements: disagreements.or(before.disagreements),
+            });
+        });
+    }
+}
+
+/// A shard's name in two parts; a node-local database's has no range.
+fn named(shard: &str) -> (DbName<'_>, Option<Range>) {
+    match ShardName::split(shard) {
+        Some(split) => (DbName { db: split.db, suffix: split.suffix }, Some(split.range)),
+        None => (DbName { db: shard, suffix: "" }, None),
+    }
+}
+
+/// Takes out the parts of a node whose file is gone, and the databases where no list but the
+/// disk's own says which there are.
+fn take_out_gone(draft: &mut Draft, node: NodeIx, seen: &Bits, alone: bool) {
+    let places = draft.now().capacity();
+    for ix in (0..places).filter_map(Ix::from_usize) {
+        let gone = draft.now().target(ix).is_some_and(|target| {
+            let listed_here = target.is_part() || (alone && target.kind() == Kind::Db);
+            target.node_ix() == node && listed_here && !seen.has(ix.as_usize())
+        });
+        if gone {
+            draft.remove(ix);
+        }
+    }
+}
+
+/// What one part adds to its view, where its sizes are known.
+fn sums(part: TargetRef<'_>) -> Option<PartSums> {
+    Some(PartSums {
+        count: 1,
+        file: part.on_disk(Fact::File)?,
+        active: part.on_disk(Fact::Active)?,
+        external: part.on_disk(Fact::External).unwrap_or_default(),
+        predicted: part.predicted()?,
+        reclaimable: part.reclaimable()?,
+    })
+}
+
+/// Gives a part the design documents of its view.
+fn attribute(draft: &mut Draft, part: Ix, of: Ix) {
+    let view = |ix| draft.now().target(ix).and_then(TargetRef::view);
+    let (Some(view), Some(of)) = (view(part), view(of)) else { return };
+    if !Arc::ptr_eq(&view.designs, &of.designs) {
+        let (designs, language) = (Arc::clone(&of.designs), Arc::clone(&of.language));
+        let view = View { designs, language, ..view.clone() };
+        draft.set_view(part, view);
+    }
+}
+
+/// The design document that a part had is gone, or is another by now.
+fn unattribute(draft: &mut Draft, part: Ix) {
+    let Some(view) = draft.now().target(part).and_then(TargetRef::view) else { return };
+    let view = View { designs: Arc::new([]), language: Arc::from(""), ..view.clone() };
+    draft.set_view(part, view);
+}
+
+/// Bytes and number of files that compactions left, given what runs on the node, where that is
+/// known.
+fn leftovers(files: &[CompactionFile], running: Option<&[job::Task]>, now: Moment) -> (u64, u64) {
+    let left = files.iter().filter(|file| match running {
+        Some(tasks) => {
+            file.changed.age(now) >= RESTED
+                && !tasks.iter().any(|task| *task.key.shard == *file.shard)
+        }
+        None => file.changed.age(now) >= RESTED_UNSEEN,
+    });
+    left.fold((0, 0), |(bytes, count), file| (bytes + file.bytes, count + 1))
+}

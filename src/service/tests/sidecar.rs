@@ -1,0 +1,181 @@
+//! A sidecar over real files, and whoever uses its parts over real sockets.
+
+use super::*;
+use crate::{
+    facts::Fact,
+    inventory::{
+        CopyAt, IndexSeen, MapEntry, MapRead, Members, NodeSeen, Observation, PeersSource, Source,
+        Sources, Stage, ViewSeen,
+    },
+    scanner,
+    settings::Nodes,
+    snapshot::SmooshSeen,
+    target::{Kind, Range},
+};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use std::{collections::BTreeSet, fs};
+use tempfile::TempDir;
+
+const NODE: &str = "couchdb@a";
+const SHARD: &str = "shards/00000000-ffffffff/orders.1795222434";
+
+fn real(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/couchfiles").join(name);
+    fs::read(path).unwrap()
+}
+
+fn signature() -> String {
+    let all: serde_json::Value = serde_json::from_slice(&real("expected.json")).unwrap();
+    all["view_multi.view"]["parsed"]["signature"].as_str().unwrap().to_owned()
+}
+
+fn tree() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: String, bytes: &[u8]| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    put(format!("{SHARD}.couch"), &real("updates.couch"));
+    let view = format!(".{SHARD}_design/mrview/{}.view", signature());
+    put(view, &real("view_multi.view"));
+    put(".delete/0123456789abcdef0123456789abcdef".to_owned(), &[7; 1000]);
+    root
+}
+
+/// A cluster of one node and one database, with CouchDB's estimate of its view.
+#[derive(Debug)]
+struct Owner(Sources);
+
+impl Source for Owner {
+    fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
+        let range = Range { from: 0, to: u32::MAX };
+        let node = || NODE.to_owned();
+        let seen = match stage {
+            Stage::Disk => return self.0.read(stage),
+            Stage::Nodes => vec![
+                Observation::Members(Ok(Members {
+                    expected: vec![node()],
+                    connected: vec![node()],
+                })),
+                Observation::Reshard(Ok(Default::default())),
+                Observation::Node(NodeSeen {
+                    node: node(),
+                    up: Ok(()),
+                    version: None,
+                    own_address: None,
+                    smoosh: SmooshSeen::Unasked,
+                }),
+            ],
+            Stage::Map => vec![
+                Observation::MapPage(vec![MapEntry {
+                    db: "orders".to_owned(),
+                    suffix: ".1795222434".to_owned(),
+                    copies: BTreeSet::from([CopyAt { range, node: node() }]),
+                    ..MapEntry::default()
+                }]),
+                Observation::MapEnd(Ok(MapRead::Whole)),
+            ],
+            Stage::Files { .. } => {
+                vec![Observation::Files { node: node(), names: Ok([SHARD].into_iter().collect()) }]
+            }
+            Stage::Views { .. } => vec![Observation::Views {
+                db: "orders".to_owned(),
+                suffix: ".1795222434".to_owned(),
+                views: Ok(vec![ViewSeen {
+                    designs: vec!["_design/x".to_owned()],
+                    language: "javascript".to_owned(),
+                    built_by: None,
+                    index: Ok(IndexSeen {
+                        signature: signature().parse().unwrap(),
+                        facts: crate::facts::Facts::default(),
+                        collators: vec![],
+                        exact_range: false,
+                    }),
+                    unaddressable: false,
+                }]),
+                signatures: None,
+            }],
+            Stage::Strays { .. } | Stage::Shards { .. } | Stage::Poll { .. } => vec![],
+        };
+        let end = stream::once(std::future::ready(Observation::StageEnded));
+        stream::iter(seen).chain(end).boxed()
+    }
+}
+
+#[tokio::test]
+async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
+    let root = tree();
+    let flags = Flags {
+        couchdb_urls: vec![],
+        couchdb_username: None,
+        env_password: None,
+        data_dir: Some(root.path().to_owned()),
+        nodes: vec![NODE.to_owned()],
+        ..flags()
+    };
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let service = start(loaded(&flags, "scan: {interval: 1h}").unwrap().settings).await.unwrap();
+    let url = format!("http://{}", service.address());
+    let (mut status, mut plan) =
+        (service.watch().scanner.status.clone(), service.watch().planner.plan.clone());
+    let stop = service.stopper();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(service.run(Box::new(|| Err("no reload".to_owned()))));
+    let ready = status.wait_for(|status| status.ready);
+    drop(time::timeout(PATIENCE, ready).await.expect("the sweep ends").unwrap());
+    let planned = plan.wait_for(|plan| plan.snapshot.targets().count() == 2);
+    drop(time::timeout(PATIENCE, planned).await.expect("a plan follows").unwrap());
+
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+    let text = client.get(format!("{url}/metrics")).send().await.unwrap().text().await.unwrap();
+    let has = |line: &str| text.lines().any(|it| it == line);
+    let file = real("view_multi.view").len();
+    assert!(has(&format!("recliner_file_bytes{{node=\"{NODE}\",kind=\"view\"}} {file}")), "{text}");
+    assert!(has(&format!("recliner_trash_bytes{{node=\"{NODE}\"}} 1000")), "{text}");
+    assert!(has(&format!("recliner_leftover_bytes{{node=\"{NODE}\"}} 0")), "{text}");
+    // What only CouchDB could say is absent, not zero.
+    for absent in ["recliner_node_up", "recliner_source_disagreements", "recliner_jobs_running"] {
+        assert!(!text.lines().any(|line| line.starts_with(&format!("{absent}{{"))), "{absent}");
+    }
+    assert!(!text.contains("\"_cluster\""), "nothing is known of the cluster");
+
+    let address = url.parse().unwrap();
+    let peers = PeersSource::new(&[address], None).unwrap();
+    let owner: Arc<dyn Source> = Arc::new(Owner(Sources { peers, ..Sources::default() }));
+    let (_source, source) = latest::channel(owner);
+    let settings = scanner::Settings {
+        interval: Duration::from_millis(1),
+        poll: Duration::from_secs(3_600),
+        nodes: Nodes::Named(BTreeSet::new()),
+        views: true,
+        parts: true,
+        top: 10,
+    };
+    let (_scan, scan) = latest::channel(Arc::new(settings));
+    let (task, mut handle) = scanner::Task::new(Clock::System, source, scan);
+    let owner_stop = CancellationToken::new();
+    let mut owners = JoinSet::new();
+    owners.spawn(task.run(owner_stop.clone()));
+    let exact = |bytes: Option<u64>| {
+        move |snapshot: &Arc<crate::snapshot::Snapshot>| {
+            let mut views =
+                snapshot.targets().filter(|it| it.kind() == Kind::View && !it.is_part());
+            views.any(|view| view.on_disk(Fact::File) == bytes)
+        }
+    };
+    let known = handle.snapshots.wait_for(exact(Some(file as u64)));
+    drop(time::timeout(PATIENCE, known).await.expect("its parts are known").unwrap());
+    // The sidecar goes: CouchDB's own numbers count again, and here it said none.
+    stop.cancel();
+    let ended = time::timeout(PATIENCE, tasks.join_next()).await;
+    assert_eq!(ended.unwrap().unwrap().unwrap().unwrap(), Ended::Told);
+    let unknown = handle.snapshots.wait_for(exact(None));
+    drop(time::timeout(PATIENCE, unknown).await.expect("they are forgotten").unwrap());
+    let errors = handle.status.borrow().errors.clone();
+    assert!(errors.keys().any(|(node, reason)| &**node == "_cluster" && *reason == "peer"));
+    owner_stop.cancel();
+}
