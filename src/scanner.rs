@@ -15,7 +15,7 @@ pub use status::{Progress, Status};
 
 use crate::{
     clock::{Clock, Moment},
-    inventory::{Lane, Observation, Source, Stage},
+    inventory::{Lane, Observation, Reshard, Source, Stage},
     job::Running,
     settings::Nodes,
     snapshot::{Block, Ix, NodeIx, Snapshot},
@@ -89,6 +89,8 @@ pub enum Command {
     Sweep,
     /// Read these targets again, beside the sweep: something may have changed them.
     Reread(Vec<Ix>),
+    /// This is being split at the moment, which a sweep may not have seen yet.
+    Splitting(Arc<Reshard>),
     /// CouchDB was asked to clean up after this target: it has no evidence any more.
     Cleaned(Ix),
 }
@@ -255,6 +257,7 @@ impl Task {
                     self.tables.reread.extend(targets);
                     self.reread(&mut readings);
                 }
+                Event::Command(Command::Splitting(it)) => dirty |= self.tables.splitting(&it),
                 Event::Command(Command::Cleaned(ix)) => {
                     self.tables.cleaned(ix);
                     dirty = true;

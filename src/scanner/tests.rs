@@ -107,6 +107,7 @@ impl Cluster {
         let up =
             |node: &str| if self.down[Self::at(node)] { Err(unread("node_down")) } else { Ok(()) };
         match stage {
+            Stage::Splits => vec![],
             Stage::Nodes => {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
                 let members = Members { connected: expected.clone(), expected };

@@ -104,6 +104,19 @@ impl Naive<'_> {
         ever.then_some(Kept { ix, channel, files, closes })
     }
 
+    /// Whether every copy of a view is being compacted, or starts to be.
+    pub(super) fn a_whole_runs(&self) -> bool {
+        let ranges = |ix: Ix| {
+            let target = self.target(ix);
+            if target.kind() == Kind::View { target.map().ranges } else { 0 }
+        };
+        let ours =
+            self.world.conditions.jobs.compactions().any(|job| {
+                job.owner == Owner::Recliner && job.target.is_some_and(|ix| ranges(ix) > 1)
+            });
+        ours || self.chosen.iter().any(|chosen| ranges(chosen.ix) > 1)
+    }
+
     /// Why a target leaves what there is to the view for which it is kept.
     pub(super) fn yields(&self, channel: usize, ix: Ix, files: &[NodeIx]) -> Option<RefusalReason> {
         let kept = self.kept.as_ref()?;

@@ -4,7 +4,7 @@ use super::{claims::Kept, world::World, *};
 use crate::{
     channel::Mode,
     job::Work,
-    memory::{Owner, Rest, Scope},
+    memory::{Rest, Scope},
     settings::work::EnforceViews,
     window,
 };
@@ -491,17 +491,5 @@ impl Naive<'_> {
         let spent = before + starts;
         let after = spent + bytes(target.ix(), files.len());
         (spent > 0 && after > limits.bytes_per_hour).then_some(RefusalReason::Budget)
-    }
-
-    pub(super) fn a_whole_runs(&self) -> bool {
-        let ranges = |ix: Ix| {
-            let target = self.target(ix);
-            if target.kind() == Kind::View { target.map().ranges } else { 0 }
-        };
-        let ours =
-            self.world.conditions.jobs.compactions().any(|job| {
-                job.owner == Owner::Recliner && job.target.is_some_and(|ix| ranges(ix) > 1)
-            });
-        ours || self.chosen.iter().any(|chosen| ranges(chosen.ix) > 1)
     }
 }
