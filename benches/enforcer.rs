@@ -9,8 +9,8 @@
 //! every interval at its default; CPU time is that of the whole process, and CouchDB's tasks
 //! are counted as they were asked for. Then: one job a node, each over within seconds, and
 //! the time from the first look at a node's tasks after a job of it ended to the next start
-//! there. Everything that is read in between counts: the file whose job ended, and what a
-//! start depends on.
+//! there: apart, what passes until the next target is read again (the look's answer, the file
+//! whose job ended, the plan), and that reading itself, with the journal's entry.
 
 mod measured;
 
@@ -193,8 +193,16 @@ async fn cost() -> Result<(), Failure> {
     ))
 }
 
-/// Milliseconds from the first look after the end of a node's job to the next start there.
-fn reused(cluster: &Cluster) -> Vec<f64> {
+/// How a slot was used again, in milliseconds.
+struct Reused {
+    /// From the first look after the end of the node's job to the first request that reads
+    /// the next target again.
+    decides: f64,
+    /// From there to the request that starts it.
+    reads: f64,
+}
+
+fn reused(cluster: &Cluster) -> Vec<Reused> {
     let ended = cluster.world(|world| world.compactions());
     let wire = cluster.wire();
     let mut took = Vec::new();
@@ -206,9 +214,26 @@ fn reused(cluster: &Cluster) -> Vec<f64> {
         let starts = |it: &&Exchange| {
             it.method == http::Method::POST && it.at >= seen.at && it.path.starts_with(&prefix)
         };
-        took.extend(wire.iter().find(starts).map(|it| (it.at - seen.at).as_secs_f64() * 1e3));
+        let Some(start) = wire.iter().find(starts) else { continue };
+        let reads = |it: &&Exchange| {
+            let file = start.path.strip_suffix("/_compact");
+            it.at >= seen.at && it.at <= start.at && file == Some(it.path.as_str())
+        };
+        let Some(read) = wire.iter().find(reads) else { continue };
+        let ms = |from: &Exchange, to: &Exchange| (to.at - from.at).as_secs_f64() * 1e3;
+        took.push(Reused { decides: ms(seen, read), reads: ms(read, start) });
     }
     took
+}
+
+/// The middle, the 95th of a hundred and the largest.
+fn spread(mut all: Vec<f64>) -> String {
+    all.sort_by(f64::total_cmp);
+    let at = |percent: usize| {
+        all.get(all.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
+    };
+    let (median, most, longest) = (at(50), at(95), at(100));
+    format!("median {median:.1} ms, 95 of 100 within {most:.1} ms, longest {longest:.1} ms")
 }
 
 async fn slots() -> Result<(), Failure> {
@@ -216,18 +241,17 @@ async fn slots() -> Result<(), Failure> {
     let site = Site::open(world(150, 8_000_000)).await?;
     let _recliner = site.enforce(dir.path(), "limits: {per_node: 1, cluster: 3, wait: 0s}\n")?;
     time::sleep(WATCHED).await;
-    let mut took = reused(&site.cluster);
-    took.sort_by(f64::total_cmp);
-    let at = |percent: usize| {
-        took.get(took.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
-    };
+    let took = reused(&site.cluster);
+    let all = took.iter().map(|it| it.decides + it.reads).collect();
+    let decides = took.iter().map(|it| it.decides).collect();
+    let reads = took.iter().map(|it| it.reads).collect();
     say(&format!(
-        "from a slot seen free to the next request, {} times: median {:.1} ms, 95 of 100 within {:.1} ms, longest {:.1} ms",
+        "from a slot seen free to the next start, {} times: {}",
         took.len(),
-        at(50),
-        at(95),
-        at(100)
-    ))
+        spread(all)
+    ))?;
+    say(&format!("  of that, until the next target is read again: {}", spread(decides)))?;
+    say(&format!("  and from there, with what is read: {}", spread(reads)))
 }
 
 #[tokio::main]

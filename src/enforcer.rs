@@ -8,6 +8,7 @@
 mod attempt;
 mod check;
 mod hands;
+mod splits;
 
 pub use hands::{Hands, Order};
 
@@ -22,6 +23,7 @@ use crate::{
     snapshot::{Ix, NodeIx},
 };
 use attempt::{Decided, Tools};
+use splits::Splits;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -54,6 +56,8 @@ pub struct Inputs {
     pub follower: follower::Handle,
     /// Who reads again what turned out to have changed.
     pub scanner: scanner::Handle,
+    /// How often it asks.
+    pub settings: watch::Receiver<Arc<scanner::Settings>>,
 }
 
 /// Acts on the plan.
@@ -61,6 +65,8 @@ pub struct Inputs {
 pub struct Task {
     tools: Tools,
     plans: watch::Receiver<Arc<Plan>>,
+    settings: watch::Receiver<Arc<scanner::Settings>>,
+    splits: Splits,
     /// The plan whose starts are worked on.
     plan: Arc<Plan>,
     waiting: VecDeque<Start>,
@@ -79,11 +85,13 @@ impl Task {
     /// Makes the task.
     #[must_use]
     pub fn new(clock: Clock, inputs: Inputs) -> Self {
-        let Inputs { plans, source, hands, follower, scanner } = inputs;
+        let Inputs { plans, source, hands, follower, scanner, settings } = inputs;
         let tools = Tools { clock, source, hands, plans: plans.clone(), follower, scanner };
         Self {
             tools,
             plans,
+            settings,
+            splits: Splits::default(),
             plan: Arc::default(),
             waiting: VecDeque::new(),
             deciding: JoinSet::new(),
@@ -141,7 +149,9 @@ impl Task {
                 continue;
             }
             let place = (start.ix, start.node);
-            let decides = self.tools.clone().decide(Arc::clone(&self.plan), start);
+            let every = self.settings.borrow().poll;
+            let splits = self.splits.read(&self.tools.source.borrow(), every);
+            let decides = self.tools.clone().decide(Arc::clone(&self.plan), start, splits);
             self.deciding.spawn(async move { (place, decides.await) });
         }
     }

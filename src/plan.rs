@@ -9,6 +9,7 @@
 mod admission;
 mod brief;
 mod choose;
+mod claim;
 mod conditions;
 mod counts;
 mod gates;
@@ -24,6 +25,7 @@ mod sites;
 mod start;
 mod terms;
 
+pub use claim::Claim;
 pub use conditions::Conditions;
 pub use counts::Counts;
 pub use gates::{Gate, Opening};
@@ -44,6 +46,7 @@ use crate::{
 use admission::{Admission, Present};
 use brief::{Brief, Shape};
 use choose::{Ballot, Lane};
+use claim::Claimed;
 use gates::Doors;
 use queues::Waiting;
 use sites::Sites;
@@ -107,6 +110,8 @@ pub struct Plan {
     pub candidates: Arc<[Counts]>,
     /// Each channel's windows, in the channels' order.
     pub openings: Arc<[Opening]>,
+    /// For which view room is kept.
+    pub claim: Option<Claim>,
     /// When the clock alone changes the plan next, beside facts growing stale.
     pub next_change: Option<Moment>,
     placements: Chunked<Placement>,
@@ -128,11 +133,11 @@ impl Plan {
             channels.list.iter().map(|channel| Opening::of(&channel.windows, now)).collect();
         let orders = &conditions.history.orders;
         let first = ordered::first(snapshot, &channels, conditions, &placements);
-        let lanes: Vec<Lane<'_>> = queues
+        let mut lanes: Vec<Lane<'_>> = queues
             .iter()
             .map(|view| {
                 let own = first.iter().filter(|it| it.place == (view.node, view.channel));
-                Lane { view, first: own.map(|it| it.brief).collect() }
+                Lane { view, first: own.map(|it| it.brief).collect(), claimant: None }
             })
             .collect();
         let clustered = lanes.iter().filter(|lane| lane.view.node == NodeIx::CLUSTER);
@@ -152,15 +157,32 @@ impl Plan {
         };
         let mut admission = Admission::new(&present, active.into_iter());
         let rate = conditions.history.rate.filter(|rate| *rate > 0.0);
-        let ballot =
-            Ballot { snapshot, channels: &channels, placements: &placements, orders, now, rate };
+        let ballot = Ballot {
+            snapshot,
+            channels: &channels,
+            placements: &placements,
+            orders,
+            now,
+            wait: rules.limits.wait,
+            rate,
+        };
+        let Claimed { claim, next_change } = Claimed::of(&lanes, ballot, &admission);
+        if let Some(claim) = &claim {
+            admission.keep(claim);
+            let place = (NodeIx::CLUSTER, claim.channel);
+            let lane = lanes.iter_mut().find(|it| (it.view.node, it.view.channel) == place);
+            if let Some(lane) = lane {
+                lane.put_first(claim.ix, orders);
+            }
+        }
         let starts = choose::choose(&lanes, ballot, &mut admission);
         let counts =
             lanes.iter().map(|lane| choose::count(lane, &starts, orders, &admission)).collect();
         drop(lanes);
         let doors = Doors { rules, conditions, now, running: 0 };
         Self {
-            next_change: gates::next_change(&doors, &openings),
+            next_change: gates::next_change(&doors, &openings).into_iter().chain(next_change).min(),
+            claim,
             snapshot: Arc::clone(snapshot),
             conditions: conditions.clone(),
             rules: Arc::clone(rules),
@@ -239,6 +261,13 @@ impl Plan {
         }
         refusal.since = refusal.since.or(waits_since);
         Decision::Refused(refusal)
+    }
+
+    /// The view for which the room is kept whose want a refusal names.
+    #[must_use]
+    pub fn kept_for(&self, refusal: &Refusal) -> Option<(TargetRef<'_>, &Claim)> {
+        let claim = self.claim.as_ref().filter(|_| refusal.below_its_limit())?;
+        Some((self.snapshot.target(claim.ix)?, claim))
     }
 
     /// Numbers of a refusal that the choice has no use for.

@@ -8,6 +8,7 @@
 //! with their age.
 
 mod bits;
+mod readings;
 mod status;
 mod tables;
 
@@ -15,13 +16,13 @@ pub use status::{Progress, Status};
 
 use crate::{
     clock::{Clock, Moment},
-    inventory::{Lane, Observation, Source, Stage},
+    inventory::{Lane, Observation, Reshard, Source, Stage},
     job::Running,
     settings::Nodes,
     snapshot::{Block, Ix, NodeIx, Snapshot},
     target::Kind,
 };
-use futures::{StreamExt, stream::BoxStream};
+use readings::{Reading, Readings, Slot, next};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -30,7 +31,6 @@ use std::{
 use tables::Tables;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinSet,
     time::{self, Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
@@ -41,17 +41,6 @@ const COMMANDS: usize = 16;
 /// How often changed tables are published at most, so that a sweep of a million targets
 /// makes a thousand snapshots and not a million.
 const PUBLISH: Duration = Duration::from_secs(1);
-
-/// Observations handed over at once; a large one goes without waiting for others, because a
-/// few hundred pages of the shard map are more than all tables.
-const BATCH: usize = 256;
-
-/// Batches that wait to be applied; a reader that is further ahead waits itself.
-const BATCHES: usize = 4;
-
-/// How long an observation may wait for others. Waking a thread for each would cost as much
-/// as reading it.
-const LINGER: Duration = Duration::from_millis(100);
 
 /// How long a sweep waits for nodes that have not answered once others have: as soon as that
 /// begins to look as if they hang, the rest goes on. A slow one is read after the others.
@@ -91,6 +80,8 @@ pub enum Command {
     Sweep,
     /// Read these targets again, beside the sweep: something may have changed them.
     Reread(Vec<Ix>),
+    /// This is being split at the moment, which a sweep may not have seen yet.
+    Splitting(Arc<Reshard>),
     /// CouchDB was asked to clean up after this target: it has no evidence any more.
     Cleaned(Ix),
 }
@@ -126,34 +117,6 @@ pub struct Task {
     status: watch::Sender<Arc<Status>>,
     running: watch::Sender<Arc<Running>>,
     commands: mpsc::Receiver<Command>,
-}
-
-/// A stage that is being read.
-struct Reading {
-    stage: Stage,
-    batches: mpsc::Receiver<Vec<Observation>>,
-    /// Reads; ends when this goes.
-    _reader: JoinSet<()>,
-}
-
-/// What runs: one sweep at most, and what is read beside it.
-#[derive(Default)]
-struct Readings {
-    sweep: Option<Reading>,
-    /// What the sweep's first stage still waits for while others go on.
-    late: Option<Reading>,
-    poll: Option<Reading>,
-    shards: Option<Reading>,
-    views: Option<Reading>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
-    Sweep,
-    Late,
-    Poll,
-    Shards,
-    Views,
 }
 
 enum Event {
@@ -257,6 +220,7 @@ impl Task {
                     self.tables.reread.extend(targets);
                     self.reread(&mut readings);
                 }
+                Event::Command(Command::Splitting(it)) => dirty |= self.tables.splitting(&it),
                 Event::Command(Command::Cleaned(ix)) => {
                     self.tables.cleaned(ix);
                     dirty = true;
@@ -353,10 +317,7 @@ impl Task {
     }
 
     fn reading(&self, stage: Stage) -> Reading {
-        let (sender, batches) = mpsc::channel(BATCHES);
-        let mut reader = JoinSet::new();
-        reader.spawn(batch(self.source.borrow().read(stage.clone()), sender));
-        Reading { stage, batches, _reader: reader }
+        Reading::of(&**self.source.borrow(), stage)
     }
 
     fn publish(&mut self) {
@@ -415,85 +376,6 @@ impl Task {
             let dbs = self.tables.clustered_dbs(|db| views_of.contains(&db));
             readings.views = Some(self.reading(Stage::Views { snapshot, dbs }));
         }
-    }
-}
-
-impl Readings {
-    /// Whether a sweep runs.
-    const fn sweeps(&self) -> bool {
-        self.sweep.is_some() || self.late.is_some()
-    }
-
-    /// Whether it asks the nodes, and waits for all of them.
-    fn asks_nodes(&self) -> bool {
-        self.sweep.as_ref().is_some_and(|sweep| matches!(sweep.stage, Stage::Nodes))
-    }
-
-    /// Whether the sweep knows which files there are.
-    fn listed(&self) -> bool {
-        let stage = self.sweep.as_ref().map(|reading| &reading.stage);
-        matches!(
-            stage,
-            Some(Stage::Strays { .. } | Stage::Disk | Stage::Shards { .. } | Stage::Views { .. })
-        )
-    }
-
-    const fn slot(&self, slot: Slot) -> Option<&Reading> {
-        match slot {
-            Slot::Sweep => self.sweep.as_ref(),
-            Slot::Late => self.late.as_ref(),
-            Slot::Poll => self.poll.as_ref(),
-            Slot::Shards => self.shards.as_ref(),
-            Slot::Views => self.views.as_ref(),
-        }
-    }
-
-    const fn slot_mut(&mut self, slot: Slot) -> &mut Option<Reading> {
-        match slot {
-            Slot::Sweep => &mut self.sweep,
-            Slot::Late => &mut self.late,
-            Slot::Poll => &mut self.poll,
-            Slot::Shards => &mut self.shards,
-            Slot::Views => &mut self.views,
-        }
-    }
-}
-
-/// Hands over in batches what a source reads, as long as anyone takes it.
-async fn batch(
-    observations: BoxStream<'static, Observation>,
-    batches: mpsc::Sender<Vec<Observation>>,
-) {
-    let mut observations = observations.fuse();
-    while let Some(first) = observations.next().await {
-        let mut batch = vec![first];
-        let linger = time::sleep(LINGER);
-        tokio::pin!(linger);
-        while batch.len() < BATCH && !batch.last().is_some_and(Observation::is_large) {
-            // Both arms are cancel-safe.
-            tokio::select! {
-                biased;
-                next = observations.next() => match next {
-                    Some(next) => batch.push(next),
-                    None => break,
-                },
-                () = &mut linger => break,
-            }
-        }
-        if batches.send(batch).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// The next observations of a reading; waits for ever where nothing is read. A source that
-/// ends without saying so has ended its stage.
-async fn next(reading: &mut Option<Reading>) -> Vec<Observation> {
-    match reading {
-        Some(reading) => {
-            reading.batches.recv().await.unwrap_or_else(|| vec![Observation::StageEnded])
-        }
-        None => std::future::pending().await,
     }
 }
 

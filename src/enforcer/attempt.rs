@@ -3,12 +3,13 @@
 use super::{
     Hands, Order,
     check::{self, Fresh, Wanted},
+    splits::Read,
 };
 use crate::{
     clock::Clock,
     facts::Facts,
     follower,
-    inventory::{Databases, Lane, Observation, Source, Stage, TaskSeen},
+    inventory::{Copy, Databases, Lane, Observation, Source, Stage, TaskSeen},
     memory::{Intent, IntentKey},
     plan::{Plan, Start},
     scanner,
@@ -45,8 +46,8 @@ pub(super) enum Decided {
 
 impl Tools {
     /// Reads once more, checks, and has the start kept.
-    pub(super) async fn decide(self, plan: Arc<Plan>, start: Start) -> Decided {
-        match self.prepared(&plan, &start).await {
+    pub(super) async fn decide(self, plan: Arc<Plan>, start: Start, splits: Read) -> Decided {
+        match self.prepared(&plan, &start, splits).await {
             Ok((intent, order)) => {
                 let key = intent.key();
                 match self.follower.starting(intent).await {
@@ -69,12 +70,17 @@ impl Tools {
         self.follower.sent(key, sent).await;
     }
 
-    async fn prepared(&self, plan: &Plan, start: &Start) -> Result<(Intent, Order), String> {
+    async fn prepared(
+        &self,
+        plan: &Plan,
+        start: &Start,
+        splits: Read,
+    ) -> Result<(Intent, Order), String> {
         let target = plan.snapshot.target(start.ix).ok_or("it is there no more")?;
         let channel = plan.channels.list.get(start.channel).ok_or("its channel is gone")?;
         let planned = target.facts();
         let nodes = nodes_of(plan, start, target);
-        let reads = self.fresh(plan, start, target, &nodes);
+        let reads = self.fresh(plan, start, target, &nodes, splits);
         let fresh = time::timeout(READS, reads).await;
         let fresh = fresh.map_err(|_| format!("its nodes did not answer within {READS:?}"))??;
         let wanted = Wanted {
@@ -132,6 +138,7 @@ impl Tools {
         start: &Start,
         target: TargetRef<'_>,
         nodes: &BTreeSet<NodeIx>,
+        splits: Read,
     ) -> Result<Fresh, String> {
         let names: Vec<String> = nodes
             .iter()
@@ -142,9 +149,40 @@ impl Tools {
         let source = Arc::clone(&self.source.borrow());
         let tasks = tasks(&*source, names.clone());
         let facts = facts(&*source, &plan.snapshot, start, target);
-        let (serve, tasks, facts) = tokio::join!(serve, tasks, facts);
+        let splitting = self.splitting(plan, target, splits);
+        let (serve, tasks, facts, splitting) = tokio::join!(serve, tasks, facts, splitting);
         serve.into_iter().collect::<Result<Vec<()>, String>>()?;
-        Ok(Fresh { facts: facts?, tasks: tasks? })
+        Ok(Fresh { facts: facts?, tasks: tasks?, splitting: splitting? })
+    }
+
+    /// Whether what a start compacts is being split by now; then the scanner hears of it.
+    async fn splitting(
+        &self,
+        plan: &Plan,
+        target: TargetRef<'_>,
+        splits: Read,
+    ) -> Result<bool, String> {
+        let splits = match splits.await {
+            Ok(splits) => splits,
+            // Where nobody may ask, what is known without counts.
+            Err(unread) if matches!(unread.reason, "forbidden" | "not_found") => return Ok(false),
+            Err(unread) => return Err(unread.message),
+        };
+        let covered = |copy: TargetRef<'_>| {
+            let (db, node) = (copy.db_name().db, copy.node());
+            copy.range().is_some_and(|range| splits.covers(Copy { db, range, node }))
+        };
+        let found = !splits.is_empty()
+            && match target.kind() {
+                Kind::Cleanup => false,
+                Kind::Db => covered(target),
+                Kind::View => copies(&plan.snapshot, target).any(covered),
+            };
+        if found {
+            // What is full comes to it with the next sweep.
+            let _full = self.scanner.send(scanner::Command::Splitting(splits));
+        }
+        Ok(found)
     }
 }
 

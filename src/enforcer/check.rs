@@ -23,6 +23,8 @@ pub(super) struct Fresh {
     pub(super) facts: Option<Facts>,
     /// What runs on the nodes it works on.
     pub(super) tasks: Vec<TaskSeen>,
+    /// Whether a shard it compacts is being split.
+    pub(super) splitting: bool,
 }
 
 /// What a start is checked against.
@@ -48,6 +50,9 @@ pub(super) fn refusal(wanted: Wanted<'_>, fresh: &Fresh) -> Option<String> {
     let Some(facts) = &fresh.facts else {
         return Some("it is there no more".into());
     };
+    if fresh.splitting {
+        return Some("its shard is being split".into());
+    }
     if facts.flags.compact_running {
         return Some("CouchDB compacts it already".into());
     }

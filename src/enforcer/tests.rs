@@ -50,7 +50,7 @@ fn refused(
     let planned = bloated();
     let wanted =
         Wanted { start, kind, channel: &channel, planned: &planned, in_round, per_node: 2 };
-    refusal(wanted, &Fresh { facts, tasks }).unwrap_or_default()
+    refusal(wanted, &Fresh { facts, tasks, splitting: false }).unwrap_or_default()
 }
 
 #[test]

@@ -91,6 +91,7 @@ impl FilesSource {
                 ]
             }
             Stage::Map => vec![Observation::MapEnd(Ok(MapRead::None))],
+            Stage::Splits => vec![Observation::Reshard(Ok(Default::default()))],
             Stage::Files { .. }
             | Stage::Strays { .. }
             | Stage::Disk

@@ -239,6 +239,7 @@ impl Source for HttpSource {
             Stage::Strays { dbs } => this.strays(dbs),
             Stage::Shards { snapshot, lanes } => this.shards(snapshot, lanes),
             Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
+            Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),
             Stage::Poll { nodes } => this.poll(nodes),
             Stage::Disk => stream::empty().boxed(),
         };

@@ -45,6 +45,8 @@ pub enum Stage {
         /// The databases.
         dbs: Databases,
     },
+    /// What is being split.
+    Splits,
     /// What these nodes run.
     Poll {
         /// The nodes.

@@ -35,7 +35,8 @@ impl Reshard {
 
     /// Whether a copy is a source or a target of a running split: targets are the halves
     /// of a source's range.
-    fn covers(&self, copy: Copy<'_>) -> bool {
+    #[must_use]
+    pub fn covers(&self, copy: Copy<'_>) -> bool {
         let first = (copy.db.to_owned(), Range { from: 0, to: 0 });
         self.sources
             .range(first..)

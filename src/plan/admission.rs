@@ -4,11 +4,11 @@
 //! before stays refused: the state after the last start explains every target that waits.
 
 use super::{
-    Conditions, Placement, Refusal, RefusalReason, Rules,
+    Claim, Conditions, Placement, Refusal, RefusalReason, Rules,
     brief::{Brief, Own, Shape},
     gates::{Doors, Gates, Opening},
     ledger::{Ledger, Need},
-    room::Room,
+    room::{Asks, Room},
     running::Running,
     sites::{Site, Sited, Sites},
     terms::Terms,
@@ -68,6 +68,8 @@ pub(super) struct Admission {
     allowed: Option<usize>,
     /// Predicted peak of a db job, as a multiple of active bytes.
     factor: f64,
+    /// For what room is kept.
+    claimant: Option<Ix>,
 }
 
 /// What an admission is made from.
@@ -114,6 +116,7 @@ impl Admission {
             strict: strict.collect(),
             allowed: acting_since.and_then(|since| rules.allowed_after(since, now)),
             factor: factor(rules, conditions),
+            claimant: None,
             snapshot: Arc::clone(snapshot),
             rules: Arc::clone(rules),
             conditions: conditions.clone(),
@@ -126,7 +129,6 @@ impl Admission {
 
     /// What holds for every shard of a queue alike.
     pub(super) fn terms(&self, node: NodeIx, channel: usize) -> Terms {
-        let (limit, budget) = self.room.terms(node, channel);
         let strict = self.strict.get(channel).copied().flatten();
         Terms {
             now: self.now,
@@ -135,8 +137,8 @@ impl Admission {
             gate: self.gates.shut(node, channel).map(|refusal| refusal.reason),
             window: strict.map(|strict| strict.largest()),
             space: self.ledger.terms(node),
-            limit,
-            budget,
+            limits: self.room.terms(node, channel),
+            beside_kept: self.room.terms_beside_kept(node, channel),
             spread: self.spread(node).err().map(|refusal| refusal.reason),
         }
     }
@@ -221,12 +223,41 @@ impl Admission {
         let sites = self.started_sites(node, brief);
         let file = if brief.shape == Shape::Cleanup { 0 } else { brief.file.get().unwrap_or(0) };
         self.room.start(&sites, channel, brief.shape == Shape::Whole, file);
+        if self.claimant == Some(brief.ix) {
+            self.room.release();
+        }
         if brief.shape != Shape::Cleanup {
             self.ledger.reserve(&sites, self.need(brief).peak.unwrap_or(0));
         }
         if brief.shape == Shape::Shard {
             self.running.take_range(&self.snapshot, brief.ix);
         }
+    }
+
+    /// Where the copies of a view lie that is compacted as a whole and that nothing keeps from
+    /// starting but what runs or was started not long ago; and whether it waits for the latter
+    /// alone.
+    pub(super) fn waits_for_room(&self, channel: usize, brief: &Brief) -> Option<(&[Site], bool)> {
+        self.own(brief).ok()?;
+        let sites = &self.sited(brief).ok()?.sites;
+        // That a start was not long ago passes, where there is none meanwhile. What a node
+        // runs that did not say so does not.
+        let passes = |shut: Refusal| shut.reason == RefusalReason::Ramp && shut.limit.is_some();
+        let shut = |site: &Site| self.gates.shut(site.node, channel);
+        let need = self.need(brief);
+        let waits = sites.iter().filter_map(shut).all(passes)
+            && self.fits_window(channel, brief).is_ok()
+            && self.ledger.beside_what_runs(sites, need).is_ok()
+            && self.room.could_admit(sites, channel);
+        let file = brief.file.get().unwrap_or(0);
+        let has_room = self.room.admits(Asks { sites, channel, whole: true, file }).is_ok();
+        waits.then(|| (&sites[..], has_room && self.at(sites, channel, brief).is_err()))
+    }
+
+    /// Keeps room for a claim.
+    pub(super) fn keep(&mut self, claim: &Claim) {
+        self.claimant = Some(claim.ix);
+        self.room.keep(claim);
     }
 
     /// The files that a start compacts: where, and one shard of each place.
@@ -385,9 +416,13 @@ impl Admission {
             let refusal = Refusal::plain(RefusalReason::OtherCopyRunning);
             return Err((Stage::OtherCopy, refusal));
         }
-        let whole = brief.shape == Shape::Whole;
-        let limits = self.room.admits(sites, channel, whole, brief.file.get().unwrap_or(0));
-        limits.map_err(|refusal| (Stage::Limits, refusal))?;
+        let (whole, file) = (brief.shape == Shape::Whole, brief.file.get().unwrap_or(0));
+        let asks = Asks { sites, channel, whole, file };
+        self.room.admits(asks).map_err(|refusal| (Stage::Limits, refusal))?;
+        if !self.goes_before_the_kept(brief.ix) {
+            let limits = self.room.admits_beside_kept(asks);
+            limits.map_err(|refusal| (Stage::Limits, refusal))?;
+        }
         let space = self.ledger.beside_what_starts(sites, need);
         space.map_err(|refusal| (Stage::SpaceBesideStarts, refusal))?;
         for site in sites {
@@ -406,6 +441,11 @@ impl Admission {
         }
         let takes = bytes as f64 / strict.rate;
         Err(Refusal::compared(RefusalReason::WouldNotFitWindow, takes, strict.left))
+    }
+
+    /// Whether a target takes also what is kept for another.
+    fn goes_before_the_kept(&self, ix: Ix) -> bool {
+        self.claimant == Some(ix) || self.running.known(ix).is_some_and(|known| known.ordered)
     }
 
     /// Whether another copy of a shard's range is being compacted, and only one may be.

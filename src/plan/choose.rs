@@ -2,7 +2,8 @@
 //!
 //! Within a queue the order is the queue's. Between queues that compete it is bytes freed
 //! for each byte rewritten, doubled for every six hours the candidate has waited, so that
-//! nothing waits for ever. What an operator ordered comes before all of that.
+//! nothing waits for ever. What an operator ordered comes before all of that, then the view
+//! for which room is kept.
 
 use super::{
     Counts, Placement, QueueView, RefusalReason, Start, admission::Admission, brief::Brief,
@@ -16,7 +17,7 @@ use crate::{
     target::Kind,
 };
 use ordered_float::OrderedFloat;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Hours of waiting that double a candidate's worth.
 const DOUBLES_IN: f64 = 6.0;
@@ -29,8 +30,11 @@ const LEAST_WORTH: f64 = 0.01;
 pub(super) struct Lane<'a> {
     pub(super) view: &'a QueueView,
     /// Candidates that come before the queue: what was ordered, whether or not it waits
-    /// there too, then views of which some copies are compacted and others are not yet.
+    /// there too, then the view for which room is kept, then views of which some copies are
+    /// compacted and others are not yet.
     pub(super) first: Vec<Brief>,
+    /// The view for which room is kept, where it waits here.
+    pub(super) claimant: Option<Ix>,
 }
 
 /// What an operator ordered.
@@ -44,13 +48,31 @@ impl Lane<'_> {
 
     /// Each candidate once.
     pub(super) fn briefs<'a>(&'a self, orders: &'a Orders) -> impl Iterator<Item = &'a Brief> {
-        let waiting = self.view.briefs.iter().filter(|brief| !orders.contains_key(&brief.ix));
-        self.first.iter().chain(waiting)
+        let again = |brief: &&Brief| !self.goes_first(brief, orders);
+        self.first.iter().chain(self.view.briefs.iter().filter(again))
     }
 
-    /// Whether the candidate at a place was ordered, and came first already.
+    /// Puts the view for which room is kept before its queue, behind what was ordered.
+    pub(super) fn put_first(&mut self, claimant: Ix, orders: &Orders) {
+        if self.claimant.is_some() || orders.contains_key(&claimant) {
+            return;
+        }
+        let Some(brief) = self.view.briefs.iter().find(|brief| brief.ix == claimant) else {
+            return;
+        };
+        let ordered = self.first.iter().take_while(|brief| orders.contains_key(&brief.ix)).count();
+        self.first.insert(ordered, *brief);
+        self.claimant = Some(claimant);
+    }
+
+    /// Whether a candidate that waits is among those that come before.
+    fn goes_first(&self, brief: &Brief, orders: &Orders) -> bool {
+        self.claimant == Some(brief.ix) || orders.contains_key(&brief.ix)
+    }
+
+    /// Whether the candidate at a place came first already.
     fn came_first(&self, at: usize, brief: &Brief, orders: &Orders) -> bool {
-        at >= self.first.len() && orders.contains_key(&brief.ix)
+        at >= self.first.len() && self.goes_first(brief, orders)
     }
 }
 
@@ -62,6 +84,8 @@ pub(super) struct Ballot<'a> {
     pub(super) placements: &'a Chunked<Placement>,
     pub(super) orders: &'a Orders,
     pub(super) now: Moment,
+    /// From one start on a node to the next.
+    pub(super) wait: Duration,
     pub(super) rate: Option<f64>,
 }
 
@@ -142,12 +166,16 @@ fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission)
     if admission.nothing_more(channel, kind) || (kind == Kind::Db && terms.shut()) {
         return None;
     }
+    // Beside what is kept, at most what comes before the queue.
+    let until = if kind == Kind::Db && terms.kept() { lane.first.len() } else { usize::MAX };
     let mut at = from;
-    while let Some(brief) = lane.get(at) {
+    while at < until
+        && let Some(brief) = lane.get(at)
+    {
         let worth_asking = !lane.came_first(at, brief, ballot.orders)
             && (kind != Kind::Db || admission.reason(&terms, (node, channel), brief).is_none());
         if worth_asking && let Ok(node) = admission.admit(node, channel, brief) {
-            return Some(Head { at, node, worth: worth(brief, ballot).into() });
+            return Some(Head { at, node, worth: worth(lane, brief, ballot).into() });
         }
         at += 1;
     }
@@ -156,9 +184,12 @@ fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission)
 
 /// What a candidate is worth against those of other queues, as the logarithm to two: a
 /// candidate may wait for years.
-fn worth(brief: &Brief, ballot: Ballot<'_>) -> f64 {
+pub(super) fn worth(lane: &Lane<'_>, brief: &Brief, ballot: Ballot<'_>) -> f64 {
     if ballot.orders.contains_key(&brief.ix) {
         return f64::INFINITY;
+    }
+    if lane.claimant == Some(brief.ix) {
+        return f64::MAX;
     }
     let frees = brief.reclaimable().zip(brief.predicted.get()).map_or(0.0, |(gain, rewrite)| {
         if rewrite == 0 { gain as f64 } else { gain as f64 / rewrite as f64 }

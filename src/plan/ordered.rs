@@ -74,6 +74,7 @@ impl Plan {
             placements: &self.placements,
             orders: &self.conditions.history.orders,
             now: self.made_at,
+            wait: self.rules.limits.wait,
             rate: None,
         };
         Some(choose::started(channel, &brief, node, ballot, &self.admission)?.request)

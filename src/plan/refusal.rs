@@ -136,6 +136,17 @@ impl Refusal {
         Self { reason, value: None, limit: None, since: None }
     }
 
+    /// Whether a limit refuses that is not reached: what is left is kept for another.
+    pub(super) fn below_its_limit(&self) -> bool {
+        let limits = [
+            RefusalReason::ChannelLimit,
+            RefusalReason::NodeLimit,
+            RefusalReason::ClusterLimit,
+            RefusalReason::Budget,
+        ];
+        limits.contains(&self.reason) && self.value < self.limit
+    }
+
     /// A refusal that compares two numbers.
     pub(super) const fn compared(reason: RefusalReason, value: f64, limit: f64) -> Self {
         Self { value: Some(value), limit: Some(limit), ..Self::plain(reason) }

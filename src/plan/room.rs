@@ -1,6 +1,6 @@
 //! Limits: how many jobs run where, and what they spent of the hour's bytes.
 
-use super::{Refusal, RefusalReason, sites::Site};
+use super::{Claim, Refusal, RefusalReason, sites::Site, terms};
 use crate::{clock::Moment, settings::limits::Limits, snapshot::NodeIx};
 use std::time::Duration;
 
@@ -23,6 +23,53 @@ pub(super) struct Room {
     spent: u64,
     /// Nodes on which this plan starts something.
     started: Vec<bool>,
+    kept: Option<Kept>,
+}
+
+/// What is kept for a claim, until its view starts.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Kept {
+    /// By the node's place.
+    nodes: Vec<usize>,
+    /// The channel that takes the view.
+    channel: usize,
+    cluster: usize,
+    /// Of the hour's.
+    bytes: u64,
+    /// Since when.
+    since: Moment,
+}
+
+impl Kept {
+    fn of(claim: &Claim, nodes: usize) -> Self {
+        let (channel, bytes, since) = (claim.channel, claim.bytes, claim.since);
+        let mut kept = Self { nodes: vec![0; nodes], channel, cluster: 0, bytes, since };
+        for (node, copies) in on_sites(&claim.sites) {
+            if let Some(count) = kept.nodes.get_mut(node.as_usize()) {
+                // Where all is there, another start would only put the view's off.
+                *count = if claim.ready { usize::MAX } else { copies };
+            }
+            kept.cluster = kept.cluster.saturating_add(copies);
+        }
+        kept
+    }
+
+    fn on(&self, node: NodeIx) -> usize {
+        self.nodes.get(node.as_usize()).copied().unwrap_or(0)
+    }
+}
+
+/// What asks for room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asks<'a> {
+    /// Where its files lie.
+    pub(super) sites: &'a [Site],
+    /// The channel it counts for.
+    pub(super) channel: usize,
+    /// Whether it is a view of which every copy is compacted at once.
+    pub(super) whole: bool,
+    /// Bytes of one file.
+    pub(super) file: u64,
 }
 
 impl Room {
@@ -75,59 +122,105 @@ impl Room {
     pub(super) fn channel(&self, node: NodeIx, channel: usize) -> Result<(), Refusal> {
         let running = self.channels.get(self.slot(node, channel)).copied().unwrap_or(0);
         let limit = self.concurrency.get(channel).copied().unwrap_or(0);
-        within(RefusalReason::ChannelLimit, running, 1, limit)
+        within(RefusalReason::ChannelLimit, running, 0, 1, limit)
     }
 
-    /// Whether the limits let these files be compacted; a whole view at its true weight.
-    pub(super) fn admits(
+    /// Whether the limits let files be compacted; a whole view at its true weight.
+    pub(super) fn admits(&self, asks: Asks<'_>) -> Result<(), Refusal> {
+        self.admits_beside(&Kept::default(), asks, on_sites(asks.sites))
+    }
+
+    /// Whether they do so beside what is kept for another, where it would be admitted without
+    /// that. What is refused here shows fewer jobs than the limit, or bytes.
+    pub(super) fn admits_beside_kept(&self, asks: Asks<'_>) -> Result<(), Refusal> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let refused = |refusal| Refusal { since: Some(kept.since), ..refusal };
+        self.admits_beside(kept, asks, on_sites(asks.sites)).map_err(refused)
+    }
+
+    /// `files` are how many are compacted on each node.
+    fn admits_beside(
         &self,
-        sites: &[Site],
-        channel: usize,
-        whole: bool,
-        file: u64,
+        kept: &Kept,
+        asks: Asks<'_>,
+        files: impl Iterator<Item = (NodeIx, usize)> + Clone,
     ) -> Result<(), Refusal> {
-        for site in sites {
-            self.channel(site.node, channel)?;
+        let Asks { channel, whole, file, .. } = asks;
+        let concurrency = self.concurrency.get(channel).copied().unwrap_or(0);
+        for (node, _) in files.clone() {
+            let running = self.channels.get(self.slot(node, channel)).copied().unwrap_or(0);
+            let held = usize::from(kept.on(node) > 0 && kept.channel == channel);
+            within(RefusalReason::ChannelLimit, running, held, 1, concurrency)?;
         }
-        let copies = |site: &Site| usize::try_from(site.copies).unwrap_or(usize::MAX);
-        for site in sites {
-            let running = self.nodes.get(site.node.as_usize()).copied().unwrap_or(0);
-            within(RefusalReason::NodeLimit, running, copies(site), self.limits.per_node)?;
+        for (node, copies) in files.clone() {
+            let running = self.nodes.get(node.as_usize()).copied().unwrap_or(0);
+            let limit = self.limits.per_node;
+            within(RefusalReason::NodeLimit, running, kept.on(node), copies, limit)?;
         }
-        let all = sites.iter().map(copies).fold(0, usize::saturating_add);
-        within(RefusalReason::ClusterLimit, self.cluster, all, self.limits.cluster)?;
+        let all = files.map(|(_, copies)| copies).fold(0, usize::saturating_add);
+        let limit = self.limits.cluster;
+        within(RefusalReason::ClusterLimit, self.cluster, kept.cluster, all, limit)?;
         if whole {
-            within(RefusalReason::ClusterLimit, self.wholes, 1, 1)?;
+            let held = usize::from(kept.cluster > 0);
+            within(RefusalReason::ClusterLimit, self.wholes, held, 1, 1)?;
         }
-        self.budget(file.saturating_mul(u64::try_from(all).unwrap_or(u64::MAX)))
+        let bytes = file.saturating_mul(u64::try_from(all).unwrap_or(u64::MAX));
+        self.budget(kept.bytes, bytes)
     }
 
     /// Whether the hour's bytes suffice. A file larger than all of them starts where none
     /// is spent: else it never would.
-    fn budget(&self, bytes: u64) -> Result<(), Refusal> {
-        let after = self.spent.saturating_add(bytes);
-        if self.spent == 0 || after <= self.limits.bytes_per_hour {
+    fn budget(&self, held: u64, bytes: u64) -> Result<(), Refusal> {
+        let before = self.spent.saturating_add(held);
+        let after = before.saturating_add(bytes);
+        if before == 0 || after <= self.limits.bytes_per_hour {
             return Ok(());
         }
+        let value = if held > 0 { self.spent } else { after };
         let limit = self.limits.bytes_per_hour as f64;
-        Err(Refusal::compared(RefusalReason::Budget, after as f64, limit))
+        Err(Refusal::compared(RefusalReason::Budget, value as f64, limit))
     }
 
-    /// The limit that is reached for one more file of a channel on a node, and bytes of the
-    /// largest file within the budget.
-    pub(super) fn terms(&self, node: NodeIx, channel: usize) -> (Option<RefusalReason>, u64) {
-        let running = self.nodes.get(node.as_usize()).copied().unwrap_or(0);
-        let reached = self
-            .channel(node, channel)
-            .and_then(|()| within(RefusalReason::NodeLimit, running, 1, self.limits.per_node))
-            .and_then(|()| {
-                within(RefusalReason::ClusterLimit, self.cluster, 1, self.limits.cluster)
-            });
-        let budget = match (self.spent, self.limits.bytes_per_hour.checked_sub(self.spent)) {
+    /// Whether the limits would let a whole view be compacted once nothing runs any more. Not
+    /// while another one does: what is kept now would lie idle for as long.
+    pub(super) fn could_admit(&self, sites: &[Site], channel: usize) -> bool {
+        let all = on_sites(sites).map(|(_, copies)| copies).fold(0, usize::saturating_add);
+        self.wholes == 0
+            && self.concurrency.get(channel).is_some_and(|limit| *limit > 0)
+            && on_sites(sites).all(|(_, copies)| copies <= self.limits.per_node)
+            && all <= self.limits.cluster
+    }
+
+    /// Keeps for a view what it needs.
+    pub(super) fn keep(&mut self, claim: &Claim) {
+        self.kept = Some(Kept::of(claim, self.nodes.len()));
+    }
+
+    /// The view starts: it takes what was kept.
+    pub(super) fn release(&mut self) {
+        self.kept = None;
+    }
+
+    /// What holds for every file of a channel on a node alike.
+    pub(super) fn terms(&self, node: NodeIx, channel: usize) -> terms::Limits {
+        self.terms_beside(&Kept::default(), node, channel)
+    }
+
+    /// The same beside what is kept for another, where something is.
+    pub(super) fn terms_beside_kept(&self, node: NodeIx, channel: usize) -> Option<terms::Limits> {
+        Some(self.terms_beside(self.kept.as_ref()?, node, channel))
+    }
+
+    fn terms_beside(&self, kept: &Kept, node: NodeIx, channel: usize) -> terms::Limits {
+        let asks = Asks { sites: &[], channel, whole: false, file: 0 };
+        let reached = self.admits_beside(kept, asks, [(node, 1)].into_iter()).err();
+        let reached = reached.map(|refusal| refusal.reason);
+        let before = self.spent.saturating_add(kept.bytes);
+        let budget = match (before, self.limits.bytes_per_hour.checked_sub(before)) {
             (0, _) => u64::MAX,
             (_, left) => left.unwrap_or(0),
         };
-        (reached.err().map(|refusal| refusal.reason), budget)
+        terms::Limits { reached, budget }
     }
 
     /// Whether no further compaction can start anywhere.
@@ -137,8 +230,7 @@ impl Room {
 
     /// Counts a start.
     pub(super) fn start(&mut self, sites: &[Site], channel: usize, whole: bool, file: u64) {
-        for site in sites {
-            let copies = usize::try_from(site.copies).unwrap_or(usize::MAX);
+        for (site, (_, copies)) in sites.iter().zip(on_sites(sites)) {
             self.count_jobs(site.node, copies);
             self.count_target(site.node, channel);
             self.spent = self.spent.saturating_add(file.saturating_mul(u64::from(site.copies)));
@@ -161,12 +253,24 @@ impl Room {
     }
 }
 
-fn within(reason: RefusalReason, running: usize, more: usize, limit: usize) -> Result<(), Refusal> {
-    if running.saturating_add(more) <= limit {
+/// Where files lie, and how many of them.
+fn on_sites(sites: &[Site]) -> impl Iterator<Item = (NodeIx, usize)> + Clone {
+    sites.iter().map(|site| (site.node, usize::try_from(site.copies).unwrap_or(usize::MAX)))
+}
+
+/// Whether `more` may run beside what runs and what is `held` for another.
+fn within(
+    reason: RefusalReason,
+    running: usize,
+    held: usize,
+    more: usize,
+    limit: usize,
+) -> Result<(), Refusal> {
+    if running.saturating_add(held).saturating_add(more) <= limit {
         return Ok(());
     }
     // One more is what every start is; of several the reader wants to see all.
-    let value = if more == 1 { running } else { running.saturating_add(more) };
+    let value = if more == 1 || held > 0 { running } else { running.saturating_add(more) };
     Err(Refusal::compared(reason, value as f64, limit as f64))
 }
 

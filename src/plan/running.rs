@@ -27,6 +27,8 @@ pub(super) struct Known {
     pub(super) rest: Option<Rest>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
+    /// Whether an operator ordered it.
+    pub(super) ordered: bool,
     /// Whether an operator ordered it though no channel takes it, or though it rests.
     pub(super) forced: bool,
 }
@@ -80,8 +82,9 @@ impl Running {
         for (ix, rest) in &conditions.history.rests {
             running.known_of(*ix).rest = Some(*rest);
         }
-        for (ix, _) in conditions.history.orders.iter().filter(|(_, ordered)| ordered.force) {
-            running.known_of(*ix).forced = true;
+        for (ix, ordered) in &conditions.history.orders {
+            let known = running.known_of(*ix);
+            (known.ordered, known.forced) = (true, ordered.force);
         }
         let mut counted = HashSet::new();
         let mut wholes = HashSet::new();

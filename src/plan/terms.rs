@@ -22,12 +22,26 @@ pub(super) struct Terms {
     /// Predicted bytes of the largest file that ends within the window.
     pub(super) window: Option<f64>,
     pub(super) space: Space,
-    /// The limit that is reached on the node, whatever the file.
-    pub(super) limit: Option<RefusalReason>,
-    /// Bytes of the largest file within the budget.
-    pub(super) budget: u64,
+    pub(super) limits: Limits,
+    /// The limits beside what is kept for another, where something is.
+    pub(super) beside_kept: Option<Limits>,
     /// Whether the plan's own starts leave others for later.
     pub(super) spread: Option<RefusalReason>,
+}
+
+/// The limits for one file of a channel on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// The one that is reached, whatever the file.
+    pub(super) reached: Option<RefusalReason>,
+    /// Bytes of the largest file within the budget.
+    pub(super) budget: u64,
+}
+
+impl Limits {
+    fn reason(self, file: u64) -> Option<RefusalReason> {
+        self.reached.or_else(|| (file > self.budget).then_some(RefusalReason::Budget))
+    }
 }
 
 /// Space for one file on a node, in bytes.
@@ -46,7 +60,12 @@ pub(super) struct Space {
 impl Terms {
     /// Whether no shard of the queue may start, whatever it is.
     pub(super) const fn shut(&self) -> bool {
-        self.gate.is_some() || self.limit.is_some() || self.spread.is_some()
+        self.gate.is_some() || self.limits.reached.is_some() || self.spread.is_some()
+    }
+
+    /// Whether no shard of the queue may start but one that goes before what is kept.
+    pub(super) fn kept(&self) -> bool {
+        self.beside_kept.is_some_and(|limits| limits.reached.is_some())
     }
 
     /// Whether a shard's facts and memory say nothing special: then [`Terms::reason`] holds.
@@ -87,11 +106,11 @@ impl Terms {
         if other_copy() {
             return Some(RefusalReason::OtherCopyRunning);
         }
-        if self.limit.is_some() {
-            return self.limit;
-        }
-        if file.unwrap_or(0) > self.budget {
-            return Some(RefusalReason::Budget);
+        let bytes = file.unwrap_or(0);
+        let beside_kept = || self.beside_kept.and_then(|limits| limits.reason(bytes));
+        let reached = self.limits.reason(bytes).or_else(beside_kept);
+        if reached.is_some() {
+            return reached;
         }
         if over(self.space.left) {
             return Some(RefusalReason::Headroom);

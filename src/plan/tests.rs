@@ -1,5 +1,6 @@
 //! The queues against scoring everything anew, and what a reader is told.
 
+mod claims;
 mod naive;
 mod ordered;
 mod properties;

@@ -1,11 +1,12 @@
 //! What keeps a target from starting, in a sentence: with the numbers, and what has to
 //! change.
 
+use super::title;
 use crate::{
     channel::Channel,
     clock::Moment,
     memory::Scope,
-    plan::{Plan, Refusal, RefusalReason},
+    plan::{Claim, Plan, Refusal, RefusalReason},
     size,
     snapshot::TargetRef,
 };
@@ -14,6 +15,19 @@ use std::time::Duration;
 /// Why a target does not start and what would have to change.
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
+    if let Some((view, claim)) = plan.kept_for(refusal) {
+        return kept(refusal, view, claim);
+    }
+    let said = said(plan, target, refusal);
+    match plan.claim.as_ref().filter(|claim| claim.ix == target.ix()) {
+        Some(claim) => {
+            format!("{said}; what comes free is kept for it until {}", claim.until.rfc3339())
+        }
+        None => said,
+    }
+}
+
+fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
     let channel = plan.candidate_of(target);
     let name = channel.map_or("no channel", |channel| &channel.name);
     let limits = &plan.rules.limits;
@@ -54,6 +68,11 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
                 format!("against {} of", count(limit))
             }
         ),
+        RefusalReason::NodeLimit if value > limit => format!(
+            "with it a node would have {} at once, and limits.per_node allows {}",
+            jobs(value),
+            count(limit)
+        ),
         RefusalReason::NodeLimit => format!(
             "with {} the node has what limits.per_node allows, {}; one has to end first",
             jobs(value),
@@ -62,6 +81,11 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::ClusterLimit if value == Some(1.0) && limits.cluster != 1 => {
             "another view is being compacted on all nodes; one at a time is".to_owned()
         }
+        RefusalReason::ClusterLimit if value > limit => format!(
+            "with it the cluster would have {} at once, and limits.cluster allows {}",
+            jobs(value),
+            count(limit)
+        ),
         RefusalReason::ClusterLimit => format!(
             "with {} the cluster has what limits.cluster allows, {}; one has to end first",
             jobs(value),
@@ -128,6 +152,30 @@ pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
         RefusalReason::Excluded => excluded(plan, target),
         RefusalReason::NoEvidence => "nothing says that it has stale index files".to_owned(),
     }
+}
+
+/// Why what is left within a limit is left for another.
+fn kept(refusal: &Refusal, view: TargetRef<'_>, claim: &Claim) -> String {
+    let (value, limit) = (refusal.value, refusal.limit);
+    let left = if refusal.reason == RefusalReason::ChannelLimit {
+        format!("{} of its channel run there, of {}", count(value), count(limit))
+    } else if refusal.reason == RefusalReason::NodeLimit {
+        format!("the node has {}, of the {} that limits.per_node allows", jobs(value), count(limit))
+    } else if refusal.reason == RefusalReason::Budget {
+        format!(
+            "{} were started within an hour, of the {} of limits.bytes_per_hour",
+            bytes(value),
+            bytes(limit)
+        )
+    } else {
+        format!("the cluster has {}, of the {} that may be", jobs(value), count(limit))
+    };
+    format!(
+        "{left}; the rest is kept until {} for the {}, which needs a slot for each of its copies at once and has waited since {}",
+        claim.until.rfc3339(),
+        title(view),
+        claim.waits_since.rfc3339()
+    )
 }
 
 /// Whether the limit is that of the queue, in which the target has no room.

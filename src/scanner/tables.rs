@@ -14,7 +14,7 @@ use super::{Settings, Status, status::Progress};
 use crate::{
     clock::Moment,
     facts::{Facts, Source},
-    inventory::{MapRead, Members, NodeSeen, Observation, Stage, Unread},
+    inventory::{MapRead, Members, NodeSeen, Observation, Reshard, Stage, Unread},
     job,
     snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot},
     target::Kind,
@@ -207,7 +207,7 @@ impl Tables {
                 self.finish(now);
                 None
             }
-            Stage::Poll { .. } => None,
+            Stage::Splits | Stage::Poll { .. } => None,
         }
     }
 
@@ -452,6 +452,12 @@ impl Tables {
     /// A poll ended; answers with what it showed.
     pub(super) fn end_poll(&mut self) -> job::Running {
         self.running.ended()
+    }
+
+    /// Shards of which it turned out between two sweeps that they are being split. That it is
+    /// over, the next sweep finds. Answers whether that was news.
+    pub(super) fn splitting(&mut self, splits: &Reshard) -> bool {
+        self.listing.splitting(&mut self.draft, splits)
     }
 
     /// What `_view_cleanup` was asked to remove is evidence no more.

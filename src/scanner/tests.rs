@@ -14,7 +14,7 @@ use crate::{
     snapshot::SmooshSeen,
     target::{Range, Signature, State},
 };
-use futures::stream;
+use futures::{StreamExt as _, stream, stream::BoxStream};
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
 
@@ -123,6 +123,7 @@ impl Cluster {
                 vec![Observation::Members(Ok(Members { connected: vec![], expected }))]
             }
             Stage::Map if self.alone => vec![Observation::MapEnd(Ok(MapRead::None))],
+            Stage::Splits => vec![],
             Stage::Nodes => {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
                 let members = Members { connected: expected.clone(), expected };

@@ -291,6 +291,7 @@ impl Watch {
             hands: self.reach.hands.subscribe(),
             follower: self.follower.clone(),
             scanner: self.scanner.clone(),
+            settings: self.scan.subscribe(),
         };
         let (task, ended) = (enforcer::Task::new(self.clock, inputs), self.stop.clone());
         tasks.spawn(self.carried.track_future(async move {

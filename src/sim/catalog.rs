@@ -110,11 +110,11 @@ impl Catalog {
         }
     }
 
-    /// Ends the split of a database described by itself.
-    pub(super) fn end_split(&mut self, db: Db) {
+    /// Begins the split of a database described by itself, or ends it.
+    pub(super) fn set_splitting(&mut self, db: Db, splitting: bool) {
         let Db::Named(number) = db else { return };
         if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
-            named.database.splitting = false;
+            named.database.splitting = splitting;
         }
     }
 

@@ -13,10 +13,12 @@ use recliner::{
     channel::Mode,
     clock::Moment,
     memory::Ordered,
-    plan::Answer,
+    plan::{Answer, Decision},
+    report::why,
     sim::{Config, Database, Design, Node},
+    target::Kind,
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use timeline::timeline;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -140,6 +142,36 @@ async fn views_go_copy_by_copy_where_couchdb_can_and_never_while_they_are_built(
         rig.note("whole design documents may be compacted");
         rig.reconfigure(&whole);
         rig.pass(HOUR).await;
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_that_needs_several_nodes_at_once_gets_them_where_single_files_keep_coming() {
+    let design = Design { bytes_per_doc: 2_000, bloat: 3.0, ..Design::new("by_name") };
+    let placed_on = vec![A.to_owned(), B.to_owned()];
+    let view = Database { q: 2, n: 1, docs: 200_000, bloat: 1.1, placed_on, ..small("users", 0) };
+    let mut world = nodes().with(Database { designs: vec![design], docs: 200_000, ..view });
+    for at in 0..16 {
+        // Of two lengths, so that the nodes are never free at the same time.
+        world = world.with(on(A, bloated(&format!("a{at}"), 2_000)));
+        world = world.with(on(B, bloated(&format!("b{at}"), 3_100)));
+    }
+    let yaml = roomy()
+        + "views: {enforce: all}\nlimits: {per_node: 1, wait: 10s, bytes_per_hour: 100TB}\n";
+    let told = played(world, &yaml, async |rig| {
+        rig.pass(Duration::from_secs(328)).await;
+        let plan = Arc::clone(&rig.watch.planner.plan.borrow());
+        let refused = plan.snapshot.targets().filter_map(|target| match plan.decision(target) {
+            Decision::Refused(refusal) => Some((target.kind(), why(&plan, target, &refusal))),
+            Decision::Start | Decision::NotTaken => None,
+        });
+        let said: BTreeSet<(Kind, String)> = refused.collect();
+        for (kind, why) in said {
+            rig.note(format!("{}: {why}", kind.label()));
+        }
+        rig.pass(10 * MINUTE).await;
     })
     .await;
     insta::assert_snapshot!(told);

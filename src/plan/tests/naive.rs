@@ -1,10 +1,10 @@
 //! The plan once more, slowly: for each question everything is counted from scratch.
 
-use super::{world::World, *};
+use super::{claims::Kept, world::World, *};
 use crate::{
     channel::Mode,
     job::Work,
-    memory::{Owner, Rest, Scope},
+    memory::{Rest, Scope},
     settings::work::EnforceViews,
     window,
 };
@@ -23,6 +23,8 @@ pub(super) struct Naive<'a> {
     pub(super) world: &'a World,
     pub(super) plan: &'a Plan,
     pub(super) chosen: Vec<Chosen>,
+    /// For which view room is kept.
+    pub(super) kept: Option<Kept>,
 }
 
 /// Whether running jobs count alone, or starts too.
@@ -35,6 +37,7 @@ enum Counting {
 impl Naive<'_> {
     /// Chooses until nothing more may start.
     pub(super) fn choose(&mut self) {
+        self.kept = self.keeps();
         while let Some(chosen) = self.next() {
             self.chosen.push(chosen);
         }
@@ -44,7 +47,13 @@ impl Naive<'_> {
         let mut best: Option<(f64, Chosen)> = None;
         for queue in self.plan.queues.iter() {
             let is_new = |ix: &Ix| self.chosen.iter().all(|chosen| chosen.ix != *ix);
-            let head = self.candidates(queue).into_iter().filter(is_new).find_map(|ix| {
+            let mut candidates = self.candidates(queue);
+            // A sort that leaves equals as they are.
+            candidates.sort_by_key(|ix| {
+                let ordered = self.world.conditions.history.orders.contains_key(ix);
+                (!ordered, !self.has_claim(*ix))
+            });
+            let head = candidates.into_iter().filter(is_new).find_map(|ix| {
                 let files = self.admitted(queue.channel, ix).ok()?;
                 Some((self.worth(ix), Chosen { ix, channel: queue.channel, files }))
             });
@@ -86,9 +95,12 @@ impl Naive<'_> {
         self.world.conditions.history.orders.get(&ix).is_some_and(|ordered| ordered.force)
     }
 
-    fn worth(&self, ix: Ix) -> f64 {
+    pub(super) fn worth(&self, ix: Ix) -> f64 {
         if self.world.conditions.history.orders.contains_key(&ix) {
             return f64::INFINITY;
+        }
+        if self.has_claim(ix) {
+            return f64::MAX;
         }
         let target = self.world.snapshot.target(ix).unwrap();
         let gain = target.reclaimable().zip(target.predicted());
@@ -100,12 +112,12 @@ impl Naive<'_> {
         frees.log2() + waited / (6.0 * 3_600.0)
     }
 
-    fn target(&self, ix: Ix) -> TargetRef<'_> {
+    pub(super) fn target(&self, ix: Ix) -> TargetRef<'_> {
         self.world.snapshot.target(ix).unwrap()
     }
 
     /// The nodes of all copies of a target's database.
-    fn homes(&self, ix: Ix) -> Vec<NodeIx> {
+    pub(super) fn homes(&self, ix: Ix) -> Vec<NodeIx> {
         let db = self.target(ix).db();
         let mut homes: Vec<NodeIx> = self
             .world
@@ -154,7 +166,7 @@ impl Naive<'_> {
         }
     }
 
-    fn own(&self, ix: Ix) -> Option<RefusalReason> {
+    pub(super) fn own(&self, ix: Ix) -> Option<RefusalReason> {
         let (world, target) = (self.world, self.target(ix));
         let facts = target.facts();
         let views = world.rules.views;
@@ -204,7 +216,7 @@ impl Naive<'_> {
         (!fresh).then_some(RefusalReason::Stale)
     }
 
-    fn gates(&self, node: NodeIx, at: usize) -> Option<RefusalReason> {
+    pub(super) fn gates(&self, node: NodeIx, at: usize) -> Option<RefusalReason> {
         let (world, now) = (self.world, self.plan.made_at);
         let channel = &world.channels.list[at];
         let enforces = world.rules.mode == Mode::Enforce;
@@ -370,19 +382,15 @@ impl Naive<'_> {
         })
     }
 
-    fn at(
+    /// Why what is there keeps a target from starting, whatever starts beside it.
+    pub(super) fn window_and_space(
         &self,
         channel: usize,
         ix: Ix,
-        files: Vec<NodeIx>,
-    ) -> Result<Vec<NodeIx>, (u8, RefusalReason)> {
+        files: &[NodeIx],
+    ) -> Option<(u8, RefusalReason)> {
         let (world, target) = (self.world, self.target(ix));
-        let limits = world.rules.limits;
         let settings = &world.channels.list[channel];
-        let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
-        if let Some(reason) = distinct.iter().find_map(|node| self.gates(*node, channel)) {
-            return Err((5, reason));
-        }
         if settings.strict_window
             && let Some(rate) = world.conditions.history.rate
             && let Some(closes) = window::next_change(&settings.windows, self.plan.made_at)
@@ -390,24 +398,42 @@ impl Naive<'_> {
             let per_file = target.predicted().unwrap() / u64::from(target.copies());
             let left = self.plan.made_at.age(closes).as_secs_f64();
             if per_file as f64 / rate > left {
-                return Err((6, RefusalReason::WouldNotFitWindow));
+                return Some((6, RefusalReason::WouldNotFitWindow));
             }
         }
-        let known = distinct.iter().all(|node| {
+        let known = files.iter().all(|node| {
             let volumes = self.volumes(*node);
             !volumes.is_empty() && volumes.iter().all(|volume| volume.space.is_some())
         });
         let file = target.facts().file.get().unwrap();
         if !known && file > world.rules.headroom.blind_limit {
-            return Err((7, RefusalReason::UnknownDisk));
+            return Some((7, RefusalReason::UnknownDisk));
         }
-        if !self.has_space(ix, &files, false) {
-            return Err((7, RefusalReason::Headroom));
+        (!self.has_space(ix, files, false)).then_some((7, RefusalReason::Headroom))
+    }
+
+    pub(super) fn at(
+        &self,
+        channel: usize,
+        ix: Ix,
+        files: Vec<NodeIx>,
+    ) -> Result<Vec<NodeIx>, (u8, RefusalReason)> {
+        let target = self.target(ix);
+        let limits = self.world.rules.limits;
+        let distinct: BTreeSet<NodeIx> = files.iter().copied().collect();
+        if let Some(reason) = distinct.iter().find_map(|node| self.gates(*node, channel)) {
+            return Err((5, reason));
+        }
+        if let Some(reason) = self.window_and_space(channel, ix, &files) {
+            return Err(reason);
         }
         if target.kind() == Kind::Db && limits.one_copy_of_a_range && self.other_copy(target) {
             return Err((8, RefusalReason::OtherCopyRunning));
         }
         if let Some(reason) = self.limits(channel, &distinct, &files, target) {
+            return Err((9, reason));
+        }
+        if let Some(reason) = self.yields(channel, ix, &files) {
             return Err((9, reason));
         }
         if !self.has_space(ix, &files, true) {
@@ -432,7 +458,7 @@ impl Naive<'_> {
         })
     }
 
-    fn limits(
+    pub(super) fn limits(
         &self,
         channel: usize,
         nodes: &BTreeSet<NodeIx>,
@@ -465,17 +491,5 @@ impl Naive<'_> {
         let spent = before + starts;
         let after = spent + bytes(target.ix(), files.len());
         (spent > 0 && after > limits.bytes_per_hour).then_some(RefusalReason::Budget)
-    }
-
-    fn a_whole_runs(&self) -> bool {
-        let ranges = |ix: Ix| {
-            let target = self.target(ix);
-            if target.kind() == Kind::View { target.map().ranges } else { 0 }
-        };
-        let ours =
-            self.world.conditions.jobs.compactions().any(|job| {
-                job.owner == Owner::Recliner && job.target.is_some_and(|ix| ranges(ix) > 1)
-            });
-        ours || self.chosen.iter().any(|chosen| ranges(chosen.ix) > 1)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     naive::{Chosen, Naive},
-    world::{World, any_spec},
+    world::{World, any_calm_spec, any_spec},
     *,
 };
 use crate::memory::{Scope, Suspension};
@@ -10,13 +10,13 @@ use proptest::{strategy::ValueTree as _, test_runner::TestRunner};
 use std::collections::BTreeSet;
 
 fn naive_of<'a>(world: &'a World, plan: &'a Plan) -> Naive<'a> {
-    let mut naive = Naive { world, plan, chosen: Vec::new() };
+    let mut naive = Naive { world, plan, chosen: Vec::new(), kept: None };
     naive.choose();
     naive
 }
 
 /// What starts, with the nodes of its files.
-fn chosen(plan: &Plan) -> Vec<Chosen> {
+pub(super) fn chosen(plan: &Plan) -> Vec<Chosen> {
     let files = |start: &Start| {
         let target = plan.snapshot.target(start.ix).unwrap();
         match target.kind() {
@@ -35,6 +35,13 @@ fn chosen(plan: &Plan) -> Vec<Chosen> {
     starts
         .map(|start| Chosen { ix: start.ix, channel: start.channel, files: files(start) })
         .collect()
+}
+
+/// Seconds that everything has waited: mostly such that a view may have a claim.
+fn any_wait() -> impl Strategy<Value = u64> {
+    let claimed = (0..8_u32, 0..37_u64).prop_map(|(doublings, into)| (300 << doublings) + into);
+    let later = (0..8_u32, 0..120_u64).prop_map(|(doublings, into)| (960 << doublings) + into);
+    prop_oneof![0..40_000_u64, claimed, later]
 }
 
 fn reason(plan: &Plan, ix: Ix) -> Option<RefusalReason> {
@@ -69,11 +76,36 @@ fn the_worlds_meet_every_reason_and_every_kind_of_start() {
     assert_eq!(kinds, BTreeSet::from(shards_copies_wholes_and_cleanups));
 }
 
+/// The same of claims.
+#[test]
+fn the_calm_worlds_meet_claims_of_any_kind_and_every_limit_that_leaves_room_to_them() {
+    let mut runner = TestRunner::deterministic();
+    let (mut left, mut ready, mut goes) = (BTreeSet::new(), 0, 0);
+    for _ in 0..1_500 {
+        let plan = any_calm_spec().new_tree(&mut runner).unwrap().current().build().plan(960);
+        let Some(claim) = &plan.claim else { continue };
+        ready += usize::from(claim.ready);
+        goes += usize::from(plan.start(claim.ix).is_some());
+        left.extend(plan.snapshot.targets().filter_map(|it| match plan.decision(it) {
+            Decision::Refused(refusal) => plan.kept_for(&refusal).map(|_| refusal.reason),
+            Decision::Start | Decision::NotTaken => None,
+        }));
+    }
+    let limits = [
+        RefusalReason::ChannelLimit,
+        RefusalReason::NodeLimit,
+        RefusalReason::ClusterLimit,
+        RefusalReason::Budget,
+    ];
+    assert_eq!(left, BTreeSet::from(limits));
+    assert!(ready > 9 && goes > 9, "{ready} have their room, {goes} start");
+}
+
 proptest! {
     #[test]
     fn a_second_and_slower_implementation_decides_the_same(
-        spec in any_spec(),
-        waited in 0..40_000_u64,
+        spec in prop_oneof![any_spec(), any_calm_spec()],
+        waited in any_wait(),
     ) {
         let world = spec.build();
         let plan = world.plan(waited);
@@ -91,14 +123,17 @@ proptest! {
     }
 
     #[test]
-    fn every_candidate_is_decided_once_and_counted_so(spec in any_spec()) {
+    fn every_candidate_is_decided_once_and_counted_so(
+        spec in prop_oneof![any_spec(), any_calm_spec()],
+        waited in any_wait(),
+    ) {
         let world = spec.build();
-        let plan = world.plan(0);
-        prop_assert_eq!(&chosen(&plan), &chosen(&world.plan(0)), "the same again");
+        let plan = world.plan(waited);
+        prop_assert_eq!(&chosen(&plan), &chosen(&world.plan(waited)), "the same again");
         prop_assert_eq!(plan.queues.len(), plan.candidates.len());
         let started: BTreeSet<Ix> = plan.starts.iter().map(|start| start.ix).collect();
         prop_assert_eq!(started.len(), plan.starts.len(), "nothing starts twice");
-        let naive = Naive { world: &world, plan: &plan, chosen: Vec::new() };
+        let naive = Naive { world: &world, plan: &plan, chosen: Vec::new(), kept: None };
         let mut starts = 0;
         for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
             let mut expected = Counts::default();
@@ -119,7 +154,7 @@ proptest! {
         let world = spec.build();
         let plan = world.plan(0);
         let limits = world.rules.limits;
-        let naive = Naive { world: &world, plan: &plan, chosen: chosen(&plan) };
+        let naive = Naive { world: &world, plan: &plan, chosen: chosen(&plan), kept: None };
         let files: Vec<NodeIx> =
             naive.chosen.iter().flat_map(|chosen| chosen.files.iter().copied()).collect();
         let jobs = &world.conditions.jobs;

@@ -157,6 +157,35 @@ fn node_ix(at: usize) -> NodeIx {
     NodeIx::from_usize(at).unwrap()
 }
 
+/// Clusters in which limits decide and little else: where room is kept for a view, and what
+/// leaves it.
+pub(super) fn any_calm_spec() -> impl Strategy<Value = Spec> {
+    any_spec().prop_map(|spec| {
+        let dbs = spec.dbs.into_iter().map(|db| Db {
+            measured: Some(1),
+            running: false,
+            resharding: false,
+            view: db.view.map(|(file, active, _)| (file + 20, active, 0)),
+            ..db
+        });
+        let channels =
+            spec.channels.into_iter().map(|(concurrency, _, _)| (concurrency, true, None));
+        Spec {
+            dbs: dbs.collect(),
+            channels: channels.collect(),
+            blind: u64::MAX,
+            views: EnforceViews::All,
+            volumes: Vec::new(),
+            suspended: Vec::new(),
+            pressed: 0,
+            maintained: 0,
+            polled: u8::MAX,
+            journal_trouble: false,
+            ..spec
+        }
+    })
+}
+
 impl Spec {
     pub(super) fn build(&self) -> World {
         let (snapshot, all) = self.snapshot();

@@ -9,7 +9,7 @@ use crate::{
     inventory::{
         Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
     },
-    snapshot::{DbMap, DbName, Draft, Ix, NodeIx},
+    snapshot::{DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
     target::{Kind, Range, ShardName, State},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -230,6 +230,19 @@ impl Listing {
         let Some(node) = draft.find_node(&at.node) else { return false };
         let ix = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, Some(at.range)));
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
+    }
+
+    /// Takes in what is being split by now; answers whether that was news.
+    pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
+        self.reshard = splits.clone();
+        let splits = |target: &TargetRef<'_>| {
+            target.state() == State::Ok && self.placed(draft, target.ix()) == State::Resharding
+        };
+        let found: Vec<Ix> = draft.now().targets().filter(splits).map(TargetRef::ix).collect();
+        for ix in &found {
+            draft.set_state(*ix, State::Resharding);
+        }
+        !found.is_empty()
     }
 
     /// The state of a copy that is where it should be. Most often nothing is split.

@@ -56,6 +56,7 @@ impl Source for Owner {
         let node = || NODE.to_owned();
         let seen = match stage {
             Stage::Disk => return self.0.read(stage),
+            Stage::Splits => vec![Observation::Reshard(Ok(Default::default()))],
             Stage::Nodes => vec![
                 Observation::Members(Ok(Members {
                     expected: vec![node()],

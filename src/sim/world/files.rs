@@ -105,7 +105,14 @@ impl World {
         for slot in &mut self.extra {
             slot.take_if(|extra| targets.contains(&extra.name));
         }
-        self.catalog.end_split(db);
+        self.catalog.set_splitting(db, false);
+    }
+
+    /// Begins to split the first range of a database.
+    pub fn begin_split(&mut self, db: &str) {
+        let Some(db) = self.catalog.find(db) else { return };
+        self.catalog.set_splitting(db, true);
+        self.lay_split_files(db);
     }
 
     /// The files that the first range of a database is split into.

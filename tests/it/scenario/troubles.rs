@@ -77,6 +77,29 @@ async fn a_shard_that_is_split_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shard_whose_split_begins_between_two_sweeps_is_left_alone() {
+    let world = nodes()
+        .with(on(A, Database { bloat: 6.0, ..bloated("users", 4_000) }))
+        .with(on(A, bloated("orders", 1_000)))
+        .with(on(A, Database { bloat: 3.0, ..bloated("logs", 1_000) }));
+    let yaml = roomy() + "limits: {per_node: 1}\n";
+    let told = played(world, &yaml, async |rig| {
+        rig.pass(MINUTE).await;
+        rig.note("orders begins to be split");
+        rig.cluster.world(|world| world.begin_split("orders"));
+        rig.pass(5 * MINUTE).await;
+        rig.note_refusals();
+        rig.note("the split is given up");
+        rig.cluster.world(|world| world.end_split("orders"));
+        rig.pass(10 * MINUTE).await;
+        let asked = rig.asked("/_reshard/jobs").len();
+        rig.note(format!("what is split was asked {} times", asked));
+    })
+    .await;
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_stands_still_keeps_its_place_until_its_node_restarts() {
     let world = nodes()
         .with(on(A, bloated("orders", 10_000)))

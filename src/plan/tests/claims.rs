@@ -1,0 +1,330 @@
+//! Room that is kept for whole views: once more and slowly, and what comes of it over days.
+
+use super::{
+    naive::{Chosen, Naive},
+    *,
+};
+use crate::{
+    channel::Mode,
+    job::{History, Job, JobKey, Jobs, Phase, Work},
+    memory::Owner,
+    settings::{limits::Limits, work::EnforceViews},
+    snapshot::{DbMap, View},
+    target::{Range, Signature},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// For which view room is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Kept {
+    ix: Ix,
+    channel: usize,
+    files: Vec<NodeIx>,
+    /// Whether nothing else starts on its nodes, as it has all it needs but for the ramp.
+    closes: bool,
+}
+
+/// Whether room is kept for what has waited for so many seconds, where starts on a node are so
+/// many seconds apart: goes from one claim to the next.
+fn claims(waited: u64, wait: u64) -> bool {
+    let (mut begins, mut apart) = (300.max(32 * wait), 300.max(32 * wait));
+    loop {
+        if waited < begins + apart / 8 {
+            return waited >= begins;
+        }
+        if 2 * apart / 8 <= 6 * 3_600 {
+            apart *= 2;
+            begins = apart;
+        } else {
+            begins += apart;
+        }
+    }
+}
+
+impl Naive<'_> {
+    pub(super) fn has_claim(&self, ix: Ix) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.ix == ix)
+    }
+
+    /// The view for which room is kept before anything starts.
+    pub(super) fn keeps(&self) -> Option<Kept> {
+        let (world, now) = (self.world, self.plan.made_at);
+        let orders = &world.conditions.history.orders;
+        let wait = world.rules.limits.wait.as_secs();
+        let mut all = Vec::new();
+        for queue in self.plan.queues.iter() {
+            for ix in self.candidates(queue) {
+                let Some(kept) = self.would_keep(queue.channel, ix) else { continue };
+                let placed = self.plan.placement(ix).map(|(_, placed)| placed.since);
+                let since = orders.get(&ix).map(|it| it.at).or(placed).unwrap();
+                let waited = since.age(now).as_secs();
+                if orders.contains_key(&ix) || waited >= 300.max(32 * wait) {
+                    all.push((!orders.contains_key(&ix), since, -self.worth(ix), kept));
+                }
+            }
+        }
+        all.sort_by(|a, b| {
+            let ages = (a.0, a.1).cmp(&(b.0, b.1));
+            ages.then(a.2.total_cmp(&b.2)).then(a.3.ix.cmp(&b.3.ix))
+        });
+        let (queued, since, _, kept) = all.into_iter().next()?;
+        (!queued || claims(since.age(now).as_secs(), wait)).then_some(kept)
+    }
+
+    /// What would be kept for a target, if it is a whole view that only jobs keep from starting.
+    fn would_keep(&self, channel: usize, ix: Ix) -> Option<Kept> {
+        let (world, target) = (self.world, self.target(ix));
+        let limits = world.rules.limits;
+        if target.kind() != Kind::View || target.map().ranges < 2 || self.own(ix).is_some() {
+            return None;
+        }
+        let files = self.homes(ix);
+        let nodes: BTreeSet<NodeIx> = files.iter().copied().collect();
+        let silent = |node: &NodeIx| {
+            world.conditions.history.acting_since.is_some()
+                && world.conditions.jobs.polled.iter().all(|(polled, _)| polled != node)
+        };
+        let shut = |node: &NodeIx| match self.gates(*node, channel) {
+            Some(RefusalReason::Ramp) => silent(node),
+            shut => shut.is_some(),
+        };
+        if nodes.iter().any(shut) {
+            return None;
+        }
+        if self.window_and_space(channel, ix, &files).is_some() {
+            return None;
+        }
+        let on = |node: &NodeIx| files.iter().filter(|it| *it == node).count();
+        let ever = world.channels.list[channel].concurrency > 0
+            && nodes.iter().all(|node| on(node) <= limits.per_node)
+            && files.len() <= limits.cluster
+            && !self.a_whole_runs();
+        let has_room = self.limits(channel, &nodes, &files, target).is_none();
+        let closes = has_room && self.at(channel, ix, files.clone()).is_err();
+        ever.then_some(Kept { ix, channel, files, closes })
+    }
+
+    /// Whether every copy of a view is being compacted, or starts to be.
+    pub(super) fn a_whole_runs(&self) -> bool {
+        let ranges = |ix: Ix| {
+            let target = self.target(ix);
+            if target.kind() == Kind::View { target.map().ranges } else { 0 }
+        };
+        let ours =
+            self.world.conditions.jobs.compactions().any(|job| {
+                job.owner == Owner::Recliner && job.target.is_some_and(|ix| ranges(ix) > 1)
+            });
+        ours || self.chosen.iter().any(|chosen| ranges(chosen.ix) > 1)
+    }
+
+    /// Why a target leaves what there is to the view for which it is kept.
+    pub(super) fn yields(&self, channel: usize, ix: Ix, files: &[NodeIx]) -> Option<RefusalReason> {
+        let kept = self.kept.as_ref()?;
+        let goes_before = self.world.conditions.history.orders.contains_key(&ix);
+        let started = self.chosen.iter().any(|chosen| chosen.ix == kept.ix);
+        if goes_before || started || kept.ix == ix {
+            return None;
+        }
+        let target = self.target(ix);
+        let nodes: BTreeSet<NodeIx> = files.iter().copied().collect();
+        // As if the view had started already.
+        let (ix, channel_of_view, all) = (kept.ix, kept.channel, kept.files.clone());
+        let with_it = Chosen { ix, channel: channel_of_view, files: all };
+        let chosen = self.chosen.iter().cloned().chain([with_it]).collect();
+        let after = Naive { world: self.world, plan: self.plan, chosen, kept: None };
+        let limit = after.limits(channel, &nodes, files, target);
+        let closed = kept.closes && kept.files.iter().any(|node| nodes.contains(node));
+        match limit {
+            Some(RefusalReason::ChannelLimit) => limit,
+            _ if closed => Some(RefusalReason::NodeLimit),
+            _ => limit,
+        }
+    }
+}
+
+/// A cluster whose single files keep every slot busy, and a view that needs all of them.
+struct Busy {
+    snapshot: Arc<Snapshot>,
+    queues: Queues,
+    rules: Arc<Rules>,
+    view: Ix,
+    /// Targets that are compacted, each node's files, and when they are done.
+    jobs: Vec<(Ix, Vec<NodeIx>, u64)>,
+    last_start: BTreeMap<NodeIx, Moment>,
+}
+
+const BEGIN: u64 = 1_000_000;
+const PER_NODE: usize = 2;
+
+impl Busy {
+    fn new() -> Self {
+        let mut draft = Draft::new(5);
+        let nodes = ["a", "b", "c"].map(|name| member(&mut draft, name));
+        let half = |at: u32| Range { from: at << 31, to: (at << 31) + (u32::MAX >> 1) };
+        for at in 0..30 {
+            let db = draft.db(DbName { db: &format!("db{at}"), suffix: ".1" });
+            let ix = draft.db_target(nodes[at as usize % 3], db, Some(half(0)));
+            draft.set_facts(ix, facts((100 + at) * MIB, 10 * MIB, BEGIN));
+        }
+        let db = draft.db(DbName { db: "users", suffix: ".1" });
+        for (node, at) in nodes.iter().flat_map(|node| [(node, 0), (node, 1)]) {
+            let ix = draft.db_target(*node, db, Some(half(at)));
+            draft.set_facts(ix, facts(10 * MIB, 9 * MIB, BEGIN));
+        }
+        let view = View {
+            signature: Signature([7; 16]),
+            designs: ["_design/by_name".into()].into(),
+            language: "javascript".into(),
+            collators: [].into(),
+            exact_range: true,
+            ..View::default()
+        };
+        let view = draft.add_view(db, view);
+        draft.set_facts(view, facts(50 * MIB, 5 * MIB, BEGIN));
+        draft.set_map(db, DbMap { copies: 6, ranges: 2 }, &[view]);
+        let mut channels = Channels::default();
+        for channel in &mut channels.list {
+            channel.concurrency = PER_NODE;
+        }
+        let snapshot = draft.publish(at(BEGIN));
+        let mut queues = Queues::new(Arc::new(channels));
+        queues.follow(&snapshot, at(BEGIN));
+        let rules = Rules {
+            mode: Mode::Enforce,
+            limits: Limits { per_node: PER_NODE, bytes_per_hour: u64::MAX, ..Limits::default() },
+            views: EnforceViews::All,
+            fresh_for: std::time::Duration::MAX,
+            ..(*rules()).clone()
+        };
+        let (jobs, last_start) = (Vec::new(), BTreeMap::new());
+        Self { snapshot, queues, rules: Arc::new(rules), view, jobs, last_start }
+    }
+
+    fn plan(&mut self, now: u64) -> Plan {
+        let job = |ix: Ix, node: NodeIx, number: usize| {
+            let kind = self.snapshot.target(ix).unwrap().kind();
+            let work = if kind == Kind::Db { Work::Db } else { Work::View("_design/v".into()) };
+            Job {
+                key: JobKey { node, shard: format!("{number}").into(), work },
+                target: Some(ix),
+                kind,
+                owner: Owner::Recliner,
+                channel: None,
+                since: at(now),
+                phase: Phase::Running,
+                progress: None,
+                last_progress: at(now),
+                reserved: 0,
+                file_bytes: None,
+                predicted_bytes: None,
+            }
+        };
+        let files = self.jobs.iter().flat_map(|(ix, nodes, _)| nodes.iter().map(|it| (*ix, *it)));
+        let list = files.enumerate().map(|(number, (ix, node))| job(ix, node, number)).collect();
+        let history = History { last_start: self.last_start.clone(), ..History::default() };
+        let conditions = Conditions {
+            jobs: Arc::new(Jobs { list, ..Jobs::default() }),
+            history: Arc::new(history),
+            ..Conditions::default()
+        };
+        self.queues.publish(&self.snapshot, &conditions, &self.rules, at(now))
+    }
+
+    /// Lets time pass, from one plan to the moment when something changes: each job takes as
+    /// long as is said next. Ends when the view starts; answers when, and how many slots
+    /// were busy until then.
+    fn pass(&mut self, hours: u64, lengths: &[u64]) -> (Option<u64>, f64) {
+        let mut lengths = lengths.iter().copied().cycle();
+        let (mut now, mut busy) = (BEGIN, 0);
+        while now < BEGIN + hours * 3_600 {
+            self.jobs.retain(|(_, _, end)| *end > now);
+            let plan = self.plan(now);
+            for (start, chosen) in plan.starts.iter().zip(properties::chosen(&plan)) {
+                if start.ix == self.view {
+                    return (Some(now - BEGIN), busy as f64 / (now - BEGIN) as f64);
+                }
+                let end = now + lengths.next().unwrap();
+                self.last_start.extend(chosen.files.iter().map(|node| (*node, at(now))));
+                self.jobs.push((start.ix, chosen.files, end));
+            }
+            // What starts may change what the clock changes next.
+            let changes = self.plan(now).next_change.map(Moment::unix);
+            let ends = self.jobs.iter().map(|(_, _, end)| *end);
+            let next = ends.chain(changes).min().expect("something goes on");
+            busy += self.jobs.len() as u64 * (next - now);
+            now = next;
+        }
+        (None, busy as f64 / (now - BEGIN) as f64)
+    }
+}
+
+/// The age by which a view starts at the latest, where no job takes longer: the end of the
+/// first claim that outlasts the longest of them, and the pause after its start.
+fn at_the_latest(longest: u64) -> u64 {
+    let enough = longest + 30;
+    let apart = std::iter::successors(Some(960), |apart| Some(apart * 2));
+    let apart = apart.take_while(|apart| apart / 8 <= 6 * 3_600).find(|it| it / 8 >= enough);
+    let apart = apart.expect("a claim can be as long");
+    apart + enough
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn a_whole_view_starts_however_many_single_files_want_its_slots(
+        lengths in proptest::collection::vec(1..2_400_u64, 1..40),
+    ) {
+        let longest = *lengths.iter().max().unwrap();
+        let (started, _) = Busy::new().pass(20, &lengths);
+        prop_assert!(started.is_some_and(|age| age <= at_the_latest(longest)), "{started:?}");
+    }
+}
+
+#[test]
+fn beside_a_job_that_never_ends_claims_lapse_and_the_others_go_on() {
+    let mut busy = Busy::new();
+    let forever = busy.snapshot.targets().next().unwrap();
+    busy.jobs.push((forever.ix(), vec![forever.node_ix()], u64::MAX));
+    let (started, share) = busy.pass(72, &[600, 1_500, 900, 1_200, 700]);
+    assert_eq!(started, None);
+    assert!(share > 0.8 * 6.0, "{share} of 6");
+}
+
+#[test]
+fn what_leaves_its_slot_to_a_view_says_so() {
+    let mut busy = Busy::new();
+    let ixs: Vec<Ix> = busy.snapshot.targets().map(TargetRef::ix).collect();
+    let node = |ix: Ix| busy.snapshot.target(ix).unwrap().node_ix();
+    busy.jobs = (0..4).map(|at| (ixs[at], vec![node(ixs[at])], u64::MAX)).collect();
+    let refusal = |plan: &Plan, ix: Ix| match plan.decision(plan.snapshot.target(ix).unwrap()) {
+        Decision::Refused(refusal) => refusal,
+        decision => panic!("{decision:?}"),
+    };
+    let before = busy.plan(BEGIN + 959);
+    assert_eq!((before.claim.clone(), before.starts.len()), (None, 2), "one on each node");
+    assert_eq!(before.next_change, Some(at(BEGIN + 960)));
+    let plan = busy.plan(BEGIN + 960);
+    assert_eq!(starts(&plan), []);
+    let (view, claim) = plan.kept_for(&refusal(&plan, ixs[4])).expect("it leaves its slot");
+    assert_eq!(view.ix(), busy.view);
+    assert_eq!((claim.since, claim.until), (at(BEGIN + 960), at(BEGIN + 1_080)));
+    assert_eq!(plan.next_change, Some(claim.until));
+    let expected = Refusal {
+        since: Some(claim.since),
+        ..Refusal::compared(RefusalReason::NodeLimit, 1.0, 2.0)
+    };
+    assert_eq!(refusal(&plan, ixs[4]), expected);
+    assert_eq!(refusal(&plan, busy.view).reason, RefusalReason::NodeLimit);
+    let own = plan.kept_for(&refusal(&plan, busy.view));
+    assert!(own.is_none(), "it leaves nothing to itself");
+    // What is full says that it is, and not for whom the rest is kept.
+    assert!(plan.kept_for(&refusal(&plan, ixs[3])).is_none());
+    let after = busy.plan(BEGIN + 1_080);
+    assert_eq!((after.claim.clone(), after.starts.len()), (None, 2));
+    busy.jobs.clear();
+    busy.last_start = [(NodeIx::from_usize(2).unwrap(), at(BEGIN + 1_900))].into();
+    let plan = busy.plan(BEGIN + 1_925);
+    assert_eq!(starts(&plan), [], "a start now would put the view's off");
+    assert_eq!(starts(&busy.plan(BEGIN + 1_930)), [busy.view]);
+}
