@@ -179,7 +179,7 @@ impl Source for MadeUp {
                 }))
                 .boxed()
             }
-            Stage::Strays { .. } | Stage::Views { .. } | Stage::Poll { .. } => {
+            Stage::Splits | Stage::Strays { .. } | Stage::Views { .. } | Stage::Poll { .. } => {
                 stream::empty().boxed()
             }
         };

@@ -157,21 +157,18 @@ fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
 /// Why what is left within a limit is left for another.
 fn kept(refusal: &Refusal, view: TargetRef<'_>, claim: &Claim) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
-    let left = match refusal.reason {
-        RefusalReason::ChannelLimit => {
-            format!("{} of its channel run there, of {}", count(value), count(limit))
-        }
-        RefusalReason::NodeLimit => format!(
-            "the node has {}, of the {} that limits.per_node allows",
-            jobs(value),
-            count(limit)
-        ),
-        RefusalReason::Budget => format!(
+    let left = if refusal.reason == RefusalReason::ChannelLimit {
+        format!("{} of its channel run there, of {}", count(value), count(limit))
+    } else if refusal.reason == RefusalReason::NodeLimit {
+        format!("the node has {}, of the {} that limits.per_node allows", jobs(value), count(limit))
+    } else if refusal.reason == RefusalReason::Budget {
+        format!(
             "{} were started within an hour, of the {} of limits.bytes_per_hour",
             bytes(value),
             bytes(limit)
-        ),
-        _ => format!("the cluster has {}, of the {} that may be", jobs(value), count(limit)),
+        )
+    } else {
+        format!("the cluster has {}, of the {} that may be", jobs(value), count(limit))
     };
     format!(
         "{left}; the rest is kept until {} for the {}, which needs a slot for each of its copies at once and has waited since {}",
