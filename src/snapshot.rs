@@ -6,7 +6,7 @@
 //!
 //! Why ids and chunks: rows of owned strings take six times the memory, and a clone of
 //! everything for a thousand changed rows fifteen times the time, of rows that name their
-//! database by number and are copied 256 at a time.
+//! database by number and are copied 64 at a time.
 
 mod chunked;
 mod draft;

@@ -66,7 +66,7 @@ pub(super) struct Claimed {
 impl Claimed {
     /// The claim that holds now, if one does.
     pub(super) fn of(lanes: &[Lane<'_>], ballot: Ballot<'_>, admission: &Admission) -> Self {
-        let patience = (ballot.wait * WAITS).max(PATIENCE);
+        let patience = ballot.wait.saturating_mul(WAITS).max(PATIENCE);
         let mut first: Option<(Rank, Claim)> = None;
         let mut ripens: Option<Moment> = None;
         for lane in lanes {

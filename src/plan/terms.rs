@@ -40,7 +40,8 @@ pub(super) struct Limits {
 
 impl Limits {
     fn reason(self, file: u64) -> Option<RefusalReason> {
-        self.reached.or_else(|| (file > self.budget).then_some(RefusalReason::Budget))
+        let budget = (file > self.budget).then_some(RefusalReason::Budget);
+        self.reached.or(budget)
     }
 }
 
