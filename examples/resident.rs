@@ -121,7 +121,7 @@ impl Source for MadeUp {
         let databases = self.args.databases;
         let ranges = self.args.ranges();
         let seen = match stage {
-            Stage::Splits => vec![Observation::Reshard(Ok(Reshard::default()))],
+            Stage::Splits => stream::iter([Observation::Reshard(Ok(Reshard::default()))]).boxed(),
             Stage::Nodes => {
                 self.sweeps.send_modify(|sweeps| *sweeps += 1);
                 let expected: Vec<String> = self.args.nodes().collect();
