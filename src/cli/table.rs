@@ -83,7 +83,7 @@ pub(super) fn disks(plan: &Plan, width: u16) -> String {
             bytes(Some(disk.other_bytes)),
         ]);
     }
-    if any { format!("{}\n", lines(&table)) } else { String::new() }
+    if any { format!("\n{}", lines(&table)) } else { String::new() }
 }
 
 /// The queues in which something waits or runs.
