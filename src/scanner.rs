@@ -431,11 +431,9 @@ impl Readings {
 
     /// Whether the sweep knows which files there are.
     fn listed(&self) -> bool {
+        use Stage::{Disk, Shards, Strays, Views};
         let stage = self.sweep.as_ref().map(|reading| &reading.stage);
-        matches!(
-            stage,
-            Some(Stage::Strays { .. } | Stage::Disk | Stage::Shards { .. } | Stage::Views { .. })
-        )
+        matches!(stage, Some(Strays { .. } | Disk | Shards { .. } | Views { .. }))
     }
 
     const fn slot(&self, slot: Slot) -> Option<&Reading> {

@@ -3,7 +3,7 @@
 //! Where CouchDB and a file's header legitimately differ, the rule is written here; all other
 //! differences between readings of the same state are disagreement.
 
-use super::{Fact, Facts, Known, Source};
+use super::{Fact, Facts, Source};
 
 /// What two readings of one target say of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::Moment,
-        facts::{Confidence, Flags, Measured},
+        facts::{Confidence, Flags, Known, Measured},
     };
 
     fn facts(by: Source, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
