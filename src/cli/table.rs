@@ -14,7 +14,7 @@ use crate::{
     facts::Fact,
     plan::Plan,
     report, size,
-    snapshot::{NodeIx, TargetRef},
+    snapshot::{NodeIx, Sums, TargetRef},
     target::{Kind, State},
 };
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -57,12 +57,19 @@ pub(super) fn nodes(plan: &Plan, width: u16) -> String {
             String::new(),
             String::new(),
             String::new(),
-            sum(views.file.get()),
-            sum(views.reclaimable.get()),
+            sum(of_all(plan, |sums| sums.file.get())),
+            sum(of_all(plan, |sums| sums.reclaimable.get())),
             String::new(),
         ]);
     }
     lines(&table)
+}
+
+/// A sum over the views and, where their parts are targets of their own, those.
+fn of_all(plan: &Plan, sum: impl Fn(Sums) -> Option<f64>) -> Option<f64> {
+    let nodes = (0..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+    let sums = nodes.map(|node| plan.snapshot.totals().of(node, Kind::View));
+    sums.map(sum).try_fold(0.0, |all, sum| Some(all + sum?))
 }
 
 /// What lies in nodes' directories beside targets; nothing where none are read.
@@ -83,7 +90,7 @@ pub(super) fn disks(plan: &Plan, width: u16) -> String {
             bytes(Some(disk.other_bytes)),
         ]);
     }
-    if any { format!("{}\n", lines(&table)) } else { String::new() }
+    if any { format!("\n{}", lines(&table)) } else { String::new() }
 }
 
 /// The queues in which something waits or runs.

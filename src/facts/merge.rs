@@ -3,7 +3,7 @@
 //! Where CouchDB and a file's header legitimately differ, the rule is written here; all other
 //! differences between readings of the same state are disagreement.
 
-use super::{Fact, Facts, Known, Source};
+use super::{Fact, Facts, Source};
 
 /// What two readings of one target say of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,24 +18,25 @@ pub enum Verdict {
 
 /// What is known once `seen` came to what was `known`, and whether the two agree.
 ///
-/// The reading that came last wins, fact by fact; what it does not know stays, from whoever
-/// said it. Two rules beside that:
+/// The reading that came last wins, fact by fact; what it does not know stays, where the other
+/// source said it. Two rules beside that:
 ///
 /// * What runs, and how far active may be trusted, only CouchDB knows: a header leaves it.
 /// * Of a shard without `_local` documents the header keeps the old compacted sequence until
 ///   the next commit, so the larger of the two is the truth, unless the file went back in time.
 #[must_use]
 pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
-    let (Some(before), Some(now)) = (known.measured_at, seen.measured_at) else {
-        return (if seen.measured_at.is_some() { *seen } else { *known }, Verdict::None);
-    };
+    let Some(now) = seen.measured_at else { return (*known, Verdict::None) };
+    if known.measured_at.is_none() {
+        return (*seen, Verdict::None);
+    }
     let verdict = verdict(known, seen, now.by);
     let mut all = *seen;
     for fact in Fact::ALL {
-        let kept =
-            seen.get(fact).get().is_none() || (fact == Fact::CompactedSeq && ahead(known, seen));
-        if kept && let Some(value) = known.get(fact).get() {
-            *all.get_mut(fact) = Known::new(value);
+        let other = known.source_of(fact).is_some_and(|source| source != now.by);
+        let unknown = seen.get(fact).get().is_none();
+        if other && (unknown || (fact == Fact::CompactedSeq && ahead(known, seen))) {
+            *all.get_mut(fact) = known.get(fact);
             all.by_files.set(fact, known.by_files.has(fact));
         }
     }
@@ -45,17 +46,12 @@ pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
         all.flags.evidence = known.flags.evidence;
         all.confidence = known.confidence;
     }
-    if before.at > now.at {
-        all.measured_at = Some(before);
-    }
     (all, verdict)
 }
 
-/// Whether what was known of the last compaction is newer than what is seen, by another source.
+/// Whether what was known of the last compaction is newer than what is seen.
 fn ahead(known: &Facts, seen: &Facts) -> bool {
-    let other = known.by_files.has(Fact::CompactedSeq) != seen.by_files.has(Fact::CompactedSeq);
-    other
-        && known.compacted_seq.get() > seen.compacted_seq.get()
+    known.compacted_seq.get() > seen.compacted_seq.get()
         && known.update_seq.get() <= seen.update_seq.get()
 }
 
@@ -86,7 +82,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::Moment,
-        facts::{Confidence, Flags, Measured},
+        facts::{Confidence, Flags, Known, Measured},
     };
 
     fn facts(by: Source, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
@@ -171,6 +167,17 @@ mod tests {
         // A file that was put back from an earlier day.
         let (now, _) = merged(&now, &files(5, 50, 2, 20, 0));
         assert_eq!(now.compacted_seq.get(), Some(0));
+    }
+
+    #[test]
+    fn what_a_source_says_no_more_is_unknown_unless_the_other_said_it() {
+        let less = Facts { active: Known::UNKNOWN, ..http(2, 95, 6, 0, 5) };
+        assert_eq!(merged(&http(1, 90, 5, 40, 5), &less).0, less);
+        let beside = merged(&files(1, 90, 5, 40, 5), &less).0;
+        assert_eq!(
+            (beside.active.get(), beside.source_of(Fact::Active)),
+            (Some(40), Some(Source::Files))
+        );
     }
 
     #[test]

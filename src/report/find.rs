@@ -46,8 +46,13 @@ pub fn find(plan: &Plan, text: &str) -> Found {
         return by_shard;
     }
     // The name of a database may hold `/_design/` as well, so the text is not cut there.
-    matching(&|target| {
+    let has_design = |target: TargetRef<'_>| {
         let id = text.strip_prefix(target.db_name().db).and_then(|rest| rest.strip_prefix('/'));
         target.view().is_some_and(|view| view.designs.iter().any(|design| Some(&**design) == id))
-    })
+    };
+    // The view itself is meant, where it is a target, and not its parts.
+    match matching(&|target| !target.is_part() && has_design(target)) {
+        Found::None => matching(&|target| has_design(target)),
+        found @ (Found::One(_) | Found::Several(_)) => found,
+    }
 }

@@ -434,8 +434,16 @@ fn peers_login() -> Option<(String, SecretString)> {
 /// The node whose directories are read: the one that is served, else the one that the files
 /// themselves name, else what CouchDB calls a node without a name.
 fn node_of(settings: &Settings, data: &Path) -> String {
-    let only = settings.nodes.only().map(ToOwned::to_owned);
-    only.or_else(|| datadir::owner(data)).unwrap_or_else(|| "nonode@nohost".to_owned())
+    let owner = datadir::owner(data);
+    match (settings.nodes.only(), owner) {
+        (Some(node), Some(owner)) if node != owner => {
+            // A directory that was restored elsewhere keeps the name of the node it came from.
+            tracing::warn!(node, owner, directory = %data.display(), "the files there name another node");
+            node.to_owned()
+        }
+        (Some(node), _) => node.to_owned(),
+        (None, owner) => owner.unwrap_or_else(|| "nonode@nohost".to_owned()),
+    }
 }
 
 /// The node whose files are all that is read; none where CouchDB is asked.

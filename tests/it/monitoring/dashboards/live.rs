@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        catalogue::OF_FILES,
         demo::Demo,
         servers::Server,
         tools::{self, PROMETHEUS},
@@ -20,14 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The database of the demo that has everything: many ranges, views, writes.
 const DATABASE: &str = "orders";
-
-/// What is read of directories, of which a demo has none.
-const OF_FILES: [&str; 4] = [
-    "recliner_stale_index_bytes",
-    "recliner_leftover_bytes",
-    "recliner_trash_bytes",
-    "recliner_source_disagreements",
-];
 
 async fn asked(prometheus: &Server, path: &str, parameters: &[(&str, &str)]) -> Value {
     let query = reqwest::Url::parse_with_params("http://x/", parameters).expect("they fit");
