@@ -6,6 +6,7 @@
 
 mod admin;
 mod api;
+mod feeds;
 mod guard;
 mod jobs;
 mod metrics;
@@ -22,7 +23,7 @@ pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers};
+use crate::{changes, follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -95,6 +96,8 @@ pub struct State {
     pub about: Arc<About>,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<ConfigStatus>>,
+    /// What is heard of databases.
+    pub changes: watch::Receiver<Arc<changes::Status>>,
     /// How smoosh stands.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// Counters and histograms of what happened.

@@ -57,7 +57,7 @@
 //!  sim
 //!  http
 //!  report    config       enforcer
-//!  planner   follower     archive
+//!  planner   follower     archive     changes
 //!  scanner   smoosh
 //!  plan
 //!  disk      pressure     takeover
@@ -116,6 +116,7 @@
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor starts it anew | the scrape fails: `up` 0 |
 
 pub mod archive;
+pub mod changes;
 pub mod channel;
 pub mod cli;
 pub mod clock;

@@ -7,31 +7,28 @@
 //! on which a job ended is read again at once. A source that fails leaves the old facts
 //! with their age.
 
-mod bits;
+mod news;
+mod readings;
 mod status;
 mod tables;
+mod touched;
 
+pub use news::{Named, News, Stale};
 pub use status::{Progress, Status};
 
 use crate::{
     clock::{Clock, Moment},
-    inventory::{Lane, Observation, Source, Stage},
+    inventory::{Observation, Source, Stage},
     job::Running,
     settings::Nodes,
-    snapshot::{Block, Ix, NodeIx, Snapshot},
-    target::Kind,
+    snapshot::{Block, Ix, Snapshot},
 };
-use futures::{StreamExt, stream::BoxStream};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use readings::{Reading, Readings, Slot};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tables::Tables;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinSet,
-    time::{self, Instant, MissedTickBehavior},
+    time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -42,16 +39,14 @@ const COMMANDS: usize = 16;
 /// makes a thousand snapshots and not a million.
 const PUBLISH: Duration = Duration::from_secs(1);
 
-/// Observations handed over at once; a large one goes without waiting for others, because a
-/// few hundred pages of the shard map are more than all tables.
-const BATCH: usize = 256;
+/// How soon snapshots may follow each other at most, and for how long each target holds the
+/// next one back.
+const SOONEST: Duration = Duration::from_millis(100);
+const PER_TARGET: Duration = Duration::from_nanos(2_500);
 
-/// Batches that wait to be applied; a reader that is further ahead waits itself.
-const BATCHES: usize = 4;
-
-/// How long an observation may wait for others. Waking a thread for each would cost as much
-/// as reading it.
-const LINGER: Duration = Duration::from_millis(100);
+/// From one look at running jobs to the next while the cluster is quiet. CouchDB's own daemon
+/// starts a job only after a write, and a write is named.
+const QUIET_POLL: Duration = Duration::from_secs(30);
 
 /// How long a sweep waits for nodes that have not answered once others have: as soon as that
 /// begins to look as if they hang, the rest goes on. A slow one is read after the others.
@@ -72,6 +67,10 @@ const RECALL: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// From the start of one sweep to the start of the next.
     pub interval: Duration,
+    /// The time in which everything is read once, where feeds tell what changes.
+    pub interval_followed: Duration,
+    /// The shortest pause between two readings of what feeds name again and again.
+    pub reread_after: Duration,
     /// From one look at running jobs to the next.
     pub poll: Duration,
     /// Which nodes this process serves.
@@ -89,6 +88,8 @@ pub enum Command {
     Sweep,
     /// Read these targets again, beside the sweep: something may have changed them.
     Reread(Vec<Ix>),
+    /// What feeds told.
+    Heard(News),
     /// CouchDB was asked to clean up after this target: it has no evidence any more.
     Cleaned(Ix),
 }
@@ -126,39 +127,12 @@ pub struct Task {
     commands: mpsc::Receiver<Command>,
 }
 
-/// A stage that is being read.
-struct Reading {
-    stage: Stage,
-    batches: mpsc::Receiver<Vec<Observation>>,
-    /// Reads; ends when this goes.
-    _reader: JoinSet<()>,
-}
-
-/// What runs: one sweep at most, and what is read beside it.
-#[derive(Default)]
-struct Readings {
-    sweep: Option<Reading>,
-    /// What the sweep's first stage still waits for while others go on.
-    late: Option<Reading>,
-    poll: Option<Reading>,
-    shards: Option<Reading>,
-    views: Option<Reading>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
-    Sweep,
-    Late,
-    Poll,
-    Shards,
-    Views,
-}
-
 enum Event {
     Seen(Slot, Vec<Observation>),
     Sweep,
     GoOn,
     Poll,
+    Touched,
     Publish,
     Settings,
     Command(Command),
@@ -214,8 +188,8 @@ impl Task {
     /// Sweeps and polls until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut readings = Readings::default();
-        let mut publish = time::interval(PUBLISH);
-        publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut published = Instant::now();
+        let mut gap = PUBLISH;
         let mut next_sweep = Instant::now();
         let mut go_on = Instant::now();
         let mut next_poll = Instant::now();
@@ -223,23 +197,23 @@ impl Task {
         let mut dirty = false;
         loop {
             let waits = readings.asks_nodes() && self.tables.may_go_on();
+            let touched = self.touched_at(&readings);
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => Event::Stop,
                 Some(command) = self.commands.recv() => Event::Command(command),
-                _ = publish.tick(), if dirty => Event::Publish,
+                () = time::sleep_until(published + gap), if dirty => Event::Publish,
+                () = time::sleep_until(touched.unwrap_or(published)), if touched.is_some() => {
+                    Event::Touched
+                }
                 () = time::sleep_until(next_sweep), if !readings.sweeps() => Event::Sweep,
                 () = time::sleep_until(go_on), if waits => Event::GoOn,
                 () = time::sleep_until(next_poll), if readings.poll.is_none() => Event::Poll,
                 news = self.settings.changed() => {
                     if news.is_ok() { Event::Settings } else { Event::Stop }
                 }
-                seen = next(&mut readings.poll) => Event::Seen(Slot::Poll, seen),
-                seen = next(&mut readings.shards) => Event::Seen(Slot::Shards, seen),
-                seen = next(&mut readings.views) => Event::Seen(Slot::Views, seen),
-                seen = next(&mut readings.late) => Event::Seen(Slot::Late, seen),
-                seen = next(&mut readings.sweep) => Event::Seen(Slot::Sweep, seen),
+                (slot, seen) = readings.next() => Event::Seen(slot, seen),
             };
             let settings = Arc::clone(&self.settings.borrow_and_update());
             let now = self.clock.now();
@@ -247,13 +221,27 @@ impl Task {
                 Event::Stop => return,
                 Event::Publish => {
                     self.publish();
-                    dirty = false;
+                    (dirty, published, gap) = (false, Instant::now(), PUBLISH);
                 }
                 Event::Settings => {}
-                Event::Command(Command::Sweep) => next_sweep = Instant::now(),
+                Event::Touched => self.read_touched(&mut readings),
+                Event::Command(Command::Sweep) => {
+                    self.tables.followed.whole();
+                    next_sweep = Instant::now();
+                }
                 Event::Command(Command::Reread(targets)) => {
-                    self.tables.reread.extend(targets);
+                    targets.into_iter().for_each(|ix| self.tables.void(ix));
                     self.reread(&mut readings);
+                }
+                Event::Command(Command::Heard(news)) => {
+                    if self.tables.draft.now().is_quiet() && !news.named.is_empty() {
+                        next_poll = next_poll.min(Instant::now() + settings.poll);
+                    }
+                    dirty |= !news.named.is_empty();
+                    if self.tables.heard(news, &settings) {
+                        (dirty, gap) = (true, self.soon());
+                    }
+                    dirty |= self.tables.look_whether_quiet();
                 }
                 Event::Command(Command::Cleaned(ix)) => {
                     self.tables.cleaned(ix);
@@ -272,11 +260,14 @@ impl Task {
                 }
                 Event::GoOn => {
                     readings.late = readings.sweep.take();
-                    let stage = self.tables.go_on();
+                    let stage = self.tables.go_on(&settings);
                     readings.sweep = Some(self.reading(stage));
                 }
                 Event::Poll => {
-                    next_poll = Instant::now() + settings.poll;
+                    dirty |= self.tables.look_whether_quiet();
+                    let quiet = self.tables.draft.now().is_quiet();
+                    let pause = if quiet { settings.poll.max(QUIET_POLL) } else { settings.poll };
+                    next_poll = Instant::now() + pause;
                     readings.poll = self.polled(&settings, now).map(|stage| self.reading(stage));
                     if readings.poll.is_none() {
                         self.running.send_replace(Arc::new(self.tables.end_poll()));
@@ -295,12 +286,16 @@ impl Task {
                                     next_sweep = next_sweep.min(Instant::now() + RETRY);
                                 }
                             }
-                            Slot::Shards | Slot::Views => {}
+                            Slot::Shards(_) | Slot::Views | Slot::Entries => {}
                         }
                         // Whoever waits to learn how a job ended waits for what was read again.
-                        if slot != Slot::Poll {
-                            self.publish();
-                            dirty = false;
+                        match slot {
+                            Slot::Poll => {}
+                            Slot::Shards(_) | Slot::Entries => gap = self.soon(),
+                            Slot::Sweep | Slot::Late | Slot::Views => {
+                                self.publish();
+                                (dirty, published, gap) = (false, Instant::now(), PUBLISH);
+                            }
                         }
                     }
                     self.reread(&mut readings);
@@ -332,14 +327,39 @@ impl Task {
                     let rests = readings.sweep.is_none();
                     rests.then(|| self.tables.round_ended(settings, now)).flatten()
                 }
-                Slot::Poll | Slot::Shards | Slot::Views if ended => None,
-                Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards | Slot::Views => {
-                    self.tables.apply(seen, &reading.stage, settings, now)
+                Slot::Shards(_) if ended => {
+                    self.tables.touched_ended(&reading.stage, settings);
+                    None
+                }
+                Slot::Poll | Slot::Views | Slot::Entries if ended => None,
+                Slot::Entries => {
+                    if let Observation::Stray { db, entry } = seen {
+                        self.tables.entry(&db, entry, settings);
+                    }
+                    None
+                }
+                Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards(_) | Slot::Views => {
+                    let shard = match &seen {
+                        Observation::Shard { ix, facts } => {
+                            Some((*ix, matches!(facts, Ok(Some(_)))))
+                        }
+                        _ => None,
+                    };
+                    let next =
+                        self.tables.apply(seen, (&reading.stage, reading.began), settings, now);
+                    match shard {
+                        Some((ix, well)) if matches!(slot, Slot::Shards(_)) => {
+                            self.tables.touched_read(ix, well, settings);
+                        }
+                        Some((ix, true)) => self.tables.swept(ix),
+                        Some(_) | None => {}
+                    }
+                    next
                 }
             };
             if ended {
                 // What a stage left behind may hold a whole table: the next begins without.
-                *readings.slot_mut(slot) = None;
+                readings.end(slot);
                 // Only a sweep has a next stage.
                 if let Some(stage) = next {
                     readings.sweep = Some(self.reading(stage));
@@ -351,10 +371,7 @@ impl Task {
     }
 
     fn reading(&self, stage: Stage) -> Reading {
-        let (sender, batches) = mpsc::channel(BATCHES);
-        let mut reader = JoinSet::new();
-        reader.spawn(batch(self.source.borrow().read(stage.clone()), sender));
-        Reading { stage, batches, _reader: reader }
+        Reading::of(&**self.source.borrow(), stage)
     }
 
     fn publish(&mut self) {
@@ -382,113 +399,50 @@ impl Task {
         (!nodes.is_empty()).then_some(Stage::Poll { nodes })
     }
 
-    /// Reads what jobs have voided, one batch at a time.
-    fn reread(&mut self, readings: &mut Readings) {
-        if self.tables.reread.is_empty() || readings.shards.is_some() || readings.views.is_some() {
-            return;
-        }
-        let snapshot = Arc::new(self.tables.draft.now().without_facts());
-        let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
-        let mut views_of = BTreeSet::new();
-        for ix in std::mem::take(&mut self.tables.reread) {
-            let Some(target) = snapshot.target(ix) else { continue };
-            match target.kind() {
-                Kind::Db => lanes.entry(target.node_ix()).or_default().push(ix),
-                Kind::View => {
-                    views_of.insert(target.db());
-                }
-                Kind::Cleanup => {}
-            }
-        }
+    /// When something is due that was named, as far as it can be read beside what is.
+    fn touched_at(&self, readings: &Readings) -> Option<Instant> {
+        let followed = &self.tables.followed;
+        let shards = followed.shards.next(|node| !readings.shards.contains_key(&node));
+        let entries = followed.entries.next(|()| readings.entries.is_none());
+        shards.into_iter().chain(entries).min()
+    }
+
+    /// Reads what is due because it was named, or because a job voided it.
+    fn read_touched(&mut self, readings: &mut Readings) {
+        let lanes = self.tables.due_shards(|node| !readings.shards.contains_key(&node));
         if !lanes.is_empty() {
-            let tables = self.tables.draft.now();
-            let lanes = lanes.into_iter().filter_map(|(node, targets)| {
-                Some(Lane::of(&tables.node(node)?.name, targets, tables))
-            });
-            let lanes = lanes.collect();
-            let stage = Stage::Shards { snapshot: Arc::clone(&snapshot), lanes };
-            readings.shards = Some(self.reading(stage));
-        }
-        if !views_of.is_empty() {
-            let dbs = self.tables.clustered_dbs(|db| views_of.contains(&db));
-            readings.views = Some(self.reading(Stage::Views { snapshot, dbs }));
-        }
-    }
-}
-
-impl Readings {
-    /// Whether a sweep runs.
-    const fn sweeps(&self) -> bool {
-        self.sweep.is_some() || self.late.is_some()
-    }
-
-    /// Whether it asks the nodes, and waits for all of them.
-    fn asks_nodes(&self) -> bool {
-        self.sweep.as_ref().is_some_and(|sweep| matches!(sweep.stage, Stage::Nodes))
-    }
-
-    /// Whether the sweep knows which files there are.
-    fn listed(&self) -> bool {
-        let stage = self.sweep.as_ref().map(|reading| &reading.stage);
-        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. } | Stage::Views { .. }))
-    }
-
-    const fn slot(&self, slot: Slot) -> Option<&Reading> {
-        match slot {
-            Slot::Sweep => self.sweep.as_ref(),
-            Slot::Late => self.late.as_ref(),
-            Slot::Poll => self.poll.as_ref(),
-            Slot::Shards => self.shards.as_ref(),
-            Slot::Views => self.views.as_ref(),
-        }
-    }
-
-    const fn slot_mut(&mut self, slot: Slot) -> &mut Option<Reading> {
-        match slot {
-            Slot::Sweep => &mut self.sweep,
-            Slot::Late => &mut self.late,
-            Slot::Poll => &mut self.poll,
-            Slot::Shards => &mut self.shards,
-            Slot::Views => &mut self.views,
-        }
-    }
-}
-
-/// Hands over in batches what a source reads, as long as anyone takes it.
-async fn batch(
-    observations: BoxStream<'static, Observation>,
-    batches: mpsc::Sender<Vec<Observation>>,
-) {
-    let mut observations = observations.fuse();
-    while let Some(first) = observations.next().await {
-        let mut batch = vec![first];
-        let linger = time::sleep(LINGER);
-        tokio::pin!(linger);
-        while batch.len() < BATCH && !batch.last().is_some_and(Observation::is_large) {
-            // Both arms are cancel-safe.
-            tokio::select! {
-                biased;
-                next = observations.next() => match next {
-                    Some(next) => batch.push(next),
-                    None => break,
-                },
-                () = &mut linger => break,
+            let snapshot = Arc::new(self.tables.draft.now().without_facts());
+            for (node, lane) in lanes {
+                let snapshot = Arc::clone(&snapshot);
+                let stage = Stage::Shards { snapshot, lanes: vec![lane] };
+                readings.shards.insert(node, self.reading(stage));
             }
         }
-        if batches.send(batch).await.is_err() {
-            return;
+        if readings.entries.is_none() {
+            let dbs = self.tables.due_entries();
+            readings.entries = (!dbs.is_empty()).then(|| self.reading(Stage::Strays { dbs }));
         }
     }
-}
 
-/// The next observations of a reading; waits for ever where nothing is read. A source that
-/// ends without saying so has ended its stage.
-async fn next(reading: &mut Option<Reading>) -> Vec<Observation> {
-    match reading {
-        Some(reading) => {
-            reading.batches.recv().await.unwrap_or_else(|| vec![Observation::StageEnded])
+    /// Reads the views that jobs have voided, one batch at a time.
+    fn reread(&mut self, readings: &mut Readings) {
+        if self.tables.reread.is_empty() || readings.views.is_some() {
+            return;
         }
-        None => std::future::pending().await,
+        let voided = std::mem::take(&mut self.tables.reread);
+        let now = self.tables.draft.now();
+        let views_of: BTreeSet<_> =
+            voided.into_iter().filter_map(|ix| Some(now.target(ix)?.db())).collect();
+        let dbs = self.tables.clustered_dbs(|db| views_of.contains(&db));
+        let snapshot = Arc::new(self.tables.draft.now().without_facts());
+        readings.views = Some(self.reading(Stage::Views { snapshot, dbs }));
+    }
+
+    /// How soon after the last snapshot another one may show what was read because it was
+    /// named: planning takes as long as there are targets.
+    fn soon(&self) -> Duration {
+        let targets = u32::try_from(self.tables.draft.now().capacity()).unwrap_or(u32::MAX);
+        PER_TARGET.saturating_mul(targets).clamp(SOONEST, PUBLISH)
     }
 }
 

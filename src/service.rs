@@ -144,6 +144,7 @@ impl Service {
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
         watch.enforce(&mut tasks);
         watch.archive(journal.clone(), &mut tasks);
+        let changes = watch.listen(Some(journal.clone()), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
@@ -153,6 +154,7 @@ impl Service {
             counts: watch.follower.counts.clone(),
             about: Arc::new(about),
             config: config_rx,
+            changes: changes.status,
             takeovers: takeover.takeovers,
             registry,
             journal: Some(journal),

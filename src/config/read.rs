@@ -21,7 +21,7 @@ use crate::{
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 /// Keys that are checked completely and do nothing in this version.
-const NOT_IN_FORCE: [&str; 4] = ["peers", "files", "follow", "warmer"];
+const NOT_IN_FORCE: [&str; 3] = ["peers", "files", "warmer"];
 
 pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";
 
@@ -132,7 +132,6 @@ fn scan(section: &mut Section<'_, '_>) -> Scan {
     let mut scan = interval.map_or_else(Scan::default, Scan::every);
     let followed = section.spanned("interval_followed", value::duration(SECOND));
     if let Some(found) = &followed {
-        section.report.note(found.at, &found.path, FindingKind::NotInForce, NOT_YET);
         if found.value < scan.interval {
             let says = format!(
                 "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",

@@ -7,6 +7,7 @@
 
 mod cluster;
 mod design;
+mod feed;
 mod loose;
 mod map;
 mod names;
@@ -19,6 +20,8 @@ pub use cluster::{
 };
 pub(crate) use design::DesignRows;
 pub use design::{DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo};
+pub(crate) use feed::UpdatesEnd;
+pub use feed::{Change as DbChange, MapChange, MapChanges, UpdateLine};
 pub(crate) use map::MapRows;
 pub use map::{Change, DbsDoc};
 pub use names::Names;

@@ -1,6 +1,7 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published.
 
 mod disks;
+mod feeds;
 mod jobs;
 mod journal;
 mod plan;
@@ -67,6 +68,7 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     pressures::write(&mut writer, &now.pressures, &plan.snapshot);
     takeovers::write(&mut writer, &state.takeovers.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
+    feeds::write(&mut writer, &state.changes.borrow());
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);
     }

@@ -154,6 +154,7 @@ impl Surface {
             counts: watch::channel(Arc::default()).1,
             about: Arc::new(about),
             config: config_rx,
+            changes: watch::channel(Arc::default()).1,
             takeovers: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
             journal: None,

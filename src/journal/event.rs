@@ -103,6 +103,21 @@ pub enum What {
     TakenOver(Taken),
     /// A setting of smoosh was given back.
     Restored(Taken),
+    /// A database was made.
+    Created {
+        /// Its name.
+        db: String,
+    },
+    /// A database was written to.
+    Updated {
+        /// Its name.
+        db: String,
+    },
+    /// A database was deleted.
+    Deleted {
+        /// Its name.
+        db: String,
+    },
 }
 
 /// A setting of a node's smoosh that was changed to stop a channel.
@@ -143,11 +158,17 @@ pub enum Type {
     TakenOver,
     /// And given back.
     Restored,
+    /// A database was made.
+    Created,
+    /// One was written to.
+    Updated,
+    /// One was deleted.
+    Deleted,
 }
 
 impl Type {
     /// Every type.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Started,
         Self::NotStarted,
         Self::Finished,
@@ -159,6 +180,9 @@ impl Type {
         Self::Released,
         Self::TakenOver,
         Self::Restored,
+        Self::Created,
+        Self::Updated,
+        Self::Deleted,
     ];
 
     /// The word in JSON.
@@ -176,6 +200,9 @@ impl Type {
             Self::Released => "released",
             Self::TakenOver => "taken_over",
             Self::Restored => "restored",
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
         }
     }
 
@@ -202,6 +229,9 @@ impl What {
             Self::Released { .. } => Type::Released,
             Self::TakenOver(_) => Type::TakenOver,
             Self::Restored(_) => Type::Restored,
+            Self::Created { .. } => Type::Created,
+            Self::Updated { .. } => Type::Updated,
+            Self::Deleted { .. } => Type::Deleted,
         }
     }
 }
@@ -257,6 +287,9 @@ mod tests {
             What::Released { target },
             What::TakenOver(taken.clone()),
             What::Restored(taken),
+            What::Created { db: "orders".into() },
+            What::Updated { db: "orders".into() },
+            What::Deleted { db: "orders".into() },
         ];
         assert_eq!(all.len(), Type::ALL.len());
         for (what, kind) in all.into_iter().zip(Type::ALL) {

@@ -54,6 +54,8 @@ pub(super) struct Pen<'tx> {
     counts: Counts,
     seen: &'tx Seen,
     ended: Vec<Ended>,
+    /// Events with their numbers, where somebody wants to hear of them.
+    told: Option<Vec<(u64, Event)>>,
     now: Moment,
 }
 
@@ -75,8 +77,14 @@ impl<'tx> Pen<'tx> {
             counts,
             seen,
             ended: Vec::new(),
+            told: None,
             now,
         })
+    }
+
+    /// Whether somebody wants to hear of the events.
+    pub(super) fn tells(&mut self, hears: bool) {
+        self.told = hears.then(Vec::new);
     }
 
     pub(super) fn meta(&mut self, name: &str, value: &impl Serialize) -> Result<(), Error> {
@@ -213,6 +221,9 @@ impl<'tx> Pen<'tx> {
     pub(super) fn event(&mut self, what: What) -> Result<(), Error> {
         let (seq, event) = (self.next_seq(), Event { at: self.now, what });
         self.counts.events.put(&mut self.events, seq, self.now, &json(&event)?)?;
+        if let Some(told) = &mut self.told {
+            told.push((seq, event));
+        }
         Ok(())
     }
 
@@ -224,11 +235,12 @@ impl<'tx> Pen<'tx> {
         Ok(of(events, &mut self.events, budgets.events)? || more)
     }
 
-    /// Ends the writing: the counts as they are now, and the outcomes that are new.
-    pub(super) fn done(mut self) -> Result<(Counts, Vec<Ended>), Error> {
+    /// Ends the writing: the counts as they are now, the outcomes that are new, and the events
+    /// that somebody wants to hear of.
+    pub(super) fn done(mut self) -> Result<(Counts, Vec<Ended>, Vec<(u64, Event)>), Error> {
         let counts = self.counts;
         self.meta(META_COUNTS, &counts)?;
-        Ok((counts, self.ended))
+        Ok((counts, self.ended, self.told.unwrap_or_default()))
     }
 
     const fn next_seq(&mut self) -> u64 {

@@ -84,13 +84,11 @@ fn the_whole_example_says_what_is_not_in_force() {
     let not_yet = "checked, but not in force: this version does nothing with it yet";
     let expected: Vec<String> = [
         ("peers", not_yet),
-        ("scan.interval_followed", not_yet),
         (
             "files",
             "checked, but not in force, save for the free space there: nothing else is read of the files",
         ),
         ("channels[0].designs", "no effect in a channel of kind db and priority ratio"),
-        ("follow", not_yet),
         ("warmer", "checked, but not in force, save languages: views in others are not read"),
     ]
     .map(|(key, says)| format!("{key}: {says}"))

@@ -8,6 +8,7 @@ use crate::{
     target::{Kind, Signature, State},
 };
 use std::{collections::BTreeMap, sync::Arc};
+use tokio::time::Instant;
 
 /// The view targets of each database instance.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ struct Known {
     cleanup: Option<Ix>,
     /// Whether the map had the database in this sweep.
     mapped: bool,
+    /// When a feed last named the database.
+    named: Option<Instant>,
 }
 
 impl Views {
@@ -50,8 +53,14 @@ impl Views {
     ///
     /// An edit of a design document moves the update sequence of every copy that takes it,
     /// so a database without views has none as long as no copy moved. One with views is
-    /// always due: an index grows and is compacted without its database.
-    pub(super) fn due(&mut self, tables: &Snapshot, copies: impl Iterator<Item = Ix>) -> bool {
+    /// always due, because an index grows and is compacted without its database; save where
+    /// feeds confirm that none of its indexes did, and then only in its turn.
+    pub(super) fn due(
+        &mut self,
+        tables: &Snapshot,
+        copies: impl Iterator<Item = Ix>,
+        is_due: impl Fn(Ix) -> bool,
+    ) -> bool {
         let mut far = Some(0_u32);
         let mut name = None;
         for target in copies.filter_map(|ix| tables.target(ix)) {
@@ -71,7 +80,9 @@ impl Views {
         let Some(asked) = self.asked.get_mut(place) else { return true };
         let unmoved = far != 0 && *asked == far;
         *asked = far;
-        !unmoved || self.dbs.contains_key(&db)
+        let due =
+            |known: &Known| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
+        !unmoved || self.dbs.get(&db).is_some_and(due)
     }
 
     /// Forgets what was asked: another source may take other documents for views.
@@ -95,6 +106,20 @@ impl Views {
                 .and_then(|target| target.view())
                 .is_some_and(|view| view.designs.iter().any(|id| **id == *design))
         })
+    }
+
+    /// A feed named a database.
+    pub(super) fn named(&mut self, db: DbIx, now: Instant) {
+        if let Some(known) = self.dbs.get_mut(&db) {
+            known.named = Some(now);
+        }
+    }
+
+    /// A database is gone, and with it its views.
+    pub(super) fn gone(&mut self, draft: &mut Draft, db: DbIx) {
+        if let Some(known) = self.dbs.remove(&db) {
+            known.views.into_iter().chain(known.cleanup).for_each(|ix| draft.remove(ix));
+        }
     }
 
     /// Notes that the map still has a database.
@@ -136,7 +161,7 @@ impl Views {
         db: DbIx,
         views: Result<Vec<ViewSeen>, Unread>,
         cleans_itself: bool,
-        now: Moment,
+        (began, now): (Instant, Moment),
     ) -> Vec<Unread> {
         let views = match views {
             Ok(views) => views,
@@ -165,6 +190,9 @@ impl Views {
             }
         }
         known.views = current;
+        if known.named.is_none_or(|named| named < began) {
+            known.views.iter().for_each(|ix| draft.trust(*ix));
+        }
         let evidence = whole && !gone.is_empty() && !cleans_itself;
         known.note_cleanup(draft, db, evidence, now);
         if !whole {

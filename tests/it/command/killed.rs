@@ -166,7 +166,10 @@ async fn kept(dir: &Path) -> Option<Kept> {
             | What::TakenOver(_)
             | What::Restored(_)
             | What::Ordered { .. }
-            | What::Lapsed { .. } => continue,
+            | What::Lapsed { .. }
+            | What::Created { .. }
+            | What::Updated { .. }
+            | What::Deleted { .. } => continue,
         };
         kept.told.entry((key.0.to_string(), key.1)).or_default().push(start);
     }
