@@ -127,6 +127,17 @@ pub struct Task {
     commands: mpsc::Receiver<Command>,
 }
 
+/// How much of a reading was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// More of it comes.
+    Part,
+    /// All of it.
+    Whole,
+    /// All of it, and somebody waits for that.
+    Awaited,
+}
+
 enum Event {
     Seen(Slot, Vec<Observation>),
     Sweep,
@@ -275,7 +286,8 @@ impl Task {
                 }
                 Event::Seen(slot, seen) => {
                     dirty = true;
-                    if self.apply(slot, seen, &mut readings, &settings) {
+                    let seen = self.apply(slot, seen, &mut readings, &settings);
+                    if seen != Seen::Part {
                         match slot {
                             Slot::Poll => {
                                 self.running.send_replace(Arc::new(self.tables.end_poll()));
@@ -288,14 +300,13 @@ impl Task {
                             }
                             Slot::Shards(_) | Slot::Views | Slot::Entries => {}
                         }
-                        // Whoever waits to learn how a job ended waits for what was read again.
-                        match slot {
-                            Slot::Poll => {}
-                            Slot::Shards(_) | Slot::Entries => gap = self.soon(),
-                            Slot::Sweep | Slot::Late | Slot::Views => {
-                                self.publish();
-                                (dirty, published, gap) = (false, Instant::now(), PUBLISH);
-                            }
+                    }
+                    match seen {
+                        Seen::Part => {}
+                        Seen::Whole => gap = self.soon(),
+                        Seen::Awaited => {
+                            self.publish();
+                            (dirty, published, gap) = (false, Instant::now(), PUBLISH);
                         }
                     }
                     self.reread(&mut readings);
@@ -309,17 +320,18 @@ impl Task {
         }
     }
 
-    /// Applies what was seen; `true` when that was the last of its reading.
+    /// Applies what was seen.
     fn apply(
         &mut self,
         slot: Slot,
         seen: Vec<Observation>,
         readings: &mut Readings,
         settings: &Settings,
-    ) -> bool {
+    ) -> Seen {
         let now = self.clock.now();
         for seen in seen {
-            let Some(reading) = readings.slot(slot) else { return false };
+            let Some(reading) = readings.slot(slot) else { return Seen::Part };
+            let mut awaited = matches!(slot, Slot::Sweep | Slot::Late | Slot::Views);
             let ended = seen == Observation::StageEnded;
             let next = match slot {
                 Slot::Late if ended => {
@@ -328,7 +340,7 @@ impl Task {
                     rests.then(|| self.tables.round_ended(settings, now)).flatten()
                 }
                 Slot::Shards(_) if ended => {
-                    self.tables.touched_ended(&reading.stage, settings);
+                    awaited = self.tables.touched_ended(&reading.stage, settings);
                     None
                 }
                 Slot::Poll | Slot::Views | Slot::Entries if ended => None,
@@ -339,11 +351,10 @@ impl Task {
                     None
                 }
                 Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards(_) | Slot::Views => {
-                    let shard = match &seen {
-                        Observation::Shard { ix, facts } => {
-                            Some((*ix, matches!(facts, Ok(Some(_)))))
-                        }
-                        _ => None,
+                    let shard = if let Observation::Shard { ix, facts } = &seen {
+                        Some((*ix, matches!(facts, Ok(Some(_)))))
+                    } else {
+                        None
                     };
                     let next =
                         self.tables.apply(seen, (&reading.stage, reading.began), settings, now);
@@ -364,10 +375,15 @@ impl Task {
                 if let Some(stage) = next {
                     readings.sweep = Some(self.reading(stage));
                 }
-                return readings.sweep.is_none() || !matches!(slot, Slot::Sweep | Slot::Late);
+                let goes_on = readings.sweep.is_some() && matches!(slot, Slot::Sweep | Slot::Late);
+                return match (goes_on, awaited) {
+                    (true, _) => Seen::Part,
+                    (false, true) => Seen::Awaited,
+                    (false, false) => Seen::Whole,
+                };
             }
         }
-        false
+        Seen::Part
     }
 
     fn reading(&self, stage: Stage) -> Reading {

@@ -85,12 +85,11 @@ pub(super) enum Failed {
 impl Failed {
     pub(super) fn of(error: &Error) -> Self {
         use crate::couch::Kind;
-        match error {
-            Error::Status { status: 400, .. } => return Self::BadSequence,
-            Error::NotFound { .. } => return Self::Absent,
-            _ => {}
+        if matches!(error, Error::Status { status: 400, .. }) {
+            return Self::BadSequence;
         }
         match error.kind() {
+            Kind::NotFound => Self::Absent,
             Kind::Forbidden | Kind::Login => Self::Refused,
             Kind::Garbage | Kind::TooLarge | Kind::Redirect => Self::Garbage,
             Kind::Timeout
@@ -98,7 +97,6 @@ impl Failed {
             | Kind::Tls
             | Kind::Status
             | Kind::NodeDown
-            | Kind::NotFound
             | Kind::Unaddressable
             | Kind::NoOwnAddress
             | Kind::UnknownNode

@@ -307,7 +307,7 @@ mod tests {
     async fn what_fails_in_each_way_is_asked_again_as_it_deserves() {
         let rest = |state: &Updates| match state.step {
             Step::Rest(pause) => pause,
-            _ => Duration::ZERO,
+            Step::Begin | Step::Open(_) | Step::Listen => Duration::ZERO,
         };
         let mut state = listening(5);
         state.failed(Failed::Absent, "404".into());

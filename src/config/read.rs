@@ -131,15 +131,15 @@ fn scan(section: &mut Section<'_, '_>) -> Scan {
     let interval = section.value("interval", value::duration(SECOND));
     let mut scan = interval.map_or_else(Scan::default, Scan::every);
     let followed = section.spanned("interval_followed", value::duration(SECOND));
-    if let Some(found) = &followed {
-        if found.value < scan.interval {
-            let says = format!(
-                "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
-                humantime::format_duration(found.value),
-                humantime::format_duration(scan.interval)
-            );
-            section.report.refuse(found.at, &found.path, says);
-        }
+    if let Some(found) = &followed
+        && found.value < scan.interval
+    {
+        let says = format!(
+            "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
+            humantime::format_duration(found.value),
+            humantime::format_duration(scan.interval)
+        );
+        section.report.refuse(found.at, &found.path, says);
     }
     let fresh_for = section.spanned("fresh_for", value::duration(SECOND));
     // Not a problem: too short a span only holds starts back, which is safe, and a sweep

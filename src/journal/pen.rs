@@ -42,6 +42,15 @@ impl Ended {
     }
 }
 
+/// What one transaction wrote.
+pub(super) struct Written {
+    pub(super) counts: Counts,
+    /// The outcomes that are new.
+    pub(super) ended: Vec<Ended>,
+    /// The events with their numbers, where somebody hears of them.
+    pub(super) told: Vec<(u64, Event)>,
+}
+
 /// The tables of one transaction.
 pub(super) struct Pen<'tx> {
     outcomes: Table<'tx, u64, (u32, Bytes)>,
@@ -235,12 +244,11 @@ impl<'tx> Pen<'tx> {
         Ok(of(events, &mut self.events, budgets.events)? || more)
     }
 
-    /// Ends the writing: the counts as they are now, the outcomes that are new, and the events
-    /// that somebody wants to hear of.
-    pub(super) fn done(mut self) -> Result<(Counts, Vec<Ended>, Vec<(u64, Event)>), Error> {
+    /// Ends the writing.
+    pub(super) fn done(mut self) -> Result<Written, Error> {
         let counts = self.counts;
         self.meta(META_COUNTS, &counts)?;
-        Ok((counts, self.ended, self.told.unwrap_or_default()))
+        Ok(Written { counts, ended: self.ended, told: self.told.unwrap_or_default() })
     }
 
     const fn next_seq(&mut self) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::{
     Event, Identity, Measured, OpenError, Place, Taken,
-    pen::{Ended, Pen},
+    pen::{Ended, Pen, Written},
     tables::{
         Counts, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_SCHEMA,
         META_TRIAL, OUTCOMES, REMEMBERED, SCHEMA, SUSPENSIONS, TAKEN,
@@ -212,7 +212,7 @@ impl Store {
         }
         let added = batch.changes.len() + batch.taken.len() + batch.events.len();
         let more = pen.trim(budgets, TRIM + 2 * added)?;
-        let (counts, ended, told) = pen.done()?;
+        let Written { counts, ended, told } = pen.done()?;
         tx.commit()?;
         self.counts = counts;
         ended.into_iter().for_each(|ended| self.seen.add(ended));

@@ -149,7 +149,7 @@ impl Task {
     fn is_time(&mut self) -> bool {
         let quiet = self.snapshots.borrow().is_quiet() && self.jobs.borrow().list.is_empty();
         self.ticks = if quiet { self.ticks.wrapping_add(1) } else { 0 };
-        self.ticks % QUIET == 0
+        self.ticks.is_multiple_of(QUIET)
     }
 
     fn ask(&mut self, answers: &FuturesUnordered<BoxFuture<'static, Answered>>) {

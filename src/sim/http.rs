@@ -149,7 +149,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         };
         let mut ask = Ask::new(&parts, node.clone(), (login, shown.clone()), body, wall_start);
         if effect == Some(Effect::FromStart) {
-            ask = ask.from_start();
+            ask = ask.since_the_start();
         }
         (routed(inner, ask), version, inner.log.seen(), set_cookie)
     });

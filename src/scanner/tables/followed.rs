@@ -49,6 +49,8 @@ pub(in crate::scanner) struct Followed {
     whole: bool,
     /// When something was last named or seen to run.
     busy: Instant,
+    /// Shards that a job voided: how it ended is judged by what is read of them.
+    voided: BTreeSet<Ix>,
 }
 
 impl Followed {
@@ -61,6 +63,7 @@ impl Followed {
             turn: 0,
             whole: false,
             busy: Instant::now(),
+            voided: BTreeSet::new(),
         }
     }
 
@@ -163,7 +166,10 @@ impl Tables {
         self.followed.is_busy();
         self.draft.doubt(ix);
         match kind {
-            Kind::Db => self.followed.shards.urgent(node, ix, Instant::now()),
+            Kind::Db => {
+                self.followed.voided.insert(ix);
+                self.followed.shards.urgent(node, ix, Instant::now());
+            }
             Kind::View => {
                 self.reread.insert(ix);
             }
@@ -209,16 +215,20 @@ impl Tables {
         }
     }
 
-    /// All that was touched on a node was read, or never will be.
-    pub(in crate::scanner) fn touched_ended(&mut self, stage: &Stage, settings: &Settings) {
-        let Stage::Shards { lanes, .. } = stage else { return };
+    /// All that was touched on a node was read, or never will be. Answers whether somebody
+    /// waits for it, to learn how a job ended.
+    pub(in crate::scanner) fn touched_ended(&mut self, stage: &Stage, settings: &Settings) -> bool {
+        let Stage::Shards { lanes, .. } = stage else { return false };
+        let mut awaited = false;
         let (pace, now) = (settings.pace(), Instant::now());
         for ix in lanes.iter().flat_map(|lane| &lane.targets) {
+            awaited |= self.followed.voided.remove(ix);
             if self.followed.shards.is_read_now(ix) {
                 self.followed.shards.read(ix, false, pace, now);
             }
         }
         self.followed.shards.tidy(pace, now);
+        awaited
     }
 
     /// A sweep read a shard: where nobody waits to read it again, what was doubted is settled.

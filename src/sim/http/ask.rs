@@ -57,7 +57,7 @@ impl Ask {
     }
 
     /// The same, as if a feed's beginning were asked for.
-    pub(super) fn from_start(mut self) -> Self {
+    pub(super) fn since_the_start(mut self) -> Self {
         for (_, value) in self.query.iter_mut().filter(|(key, _)| key == "since") {
             "0".clone_into(value);
         }
