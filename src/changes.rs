@@ -85,7 +85,8 @@ impl Task {
 
     /// Listens until `stop`, or until nobody sends settings any more.
     pub async fn run(mut self, stop: CancellationToken) {
-        while !stop.is_cancelled() {
+        // Without a sender of settings nobody wants it any more.
+        while !stop.is_cancelled() && self.settings.has_changed().is_ok() {
             let follow = *self.settings.borrow_and_update();
             if follow.enabled {
                 tokio::select! {

@@ -6,6 +6,7 @@ use recliner::{
     changes::{Handle, Status},
     plan::{Freshness, Plan},
     sim::{Config, Database, Design, Effect, Exchange, Fault, Fleet},
+    snapshot::Ix,
     target::{Kind, State},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -313,4 +314,56 @@ async fn ten_thousand_shards_of_which_none_changes_cost_less_than_a_request_a_se
     let unconfirmed = targets(&plan, Kind::Db).filter(|it| !plan.snapshot.is_confirmed(it.ix()));
     assert_eq!(unconfirmed.count(), 0);
     println!("{rate:.3} requests a second over {shards} shards");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_to_a_thousand_databases_show_within_two_seconds_and_none_is_read_too_often() {
+    let like = Database { q: 1, n: 1, docs: 100, ..Database::new("tenant-") };
+    let mut config = Config::new(&[A]);
+    config.fleets.push(Fleet::named(like, 1_000, 12));
+    let (mut rig, _handle) = followed(config, SELDOM).await;
+    let plan = rig.planned().await;
+    let places: Vec<(String, Ix, u64)> = targets(&plan, Kind::Db)
+        .filter(|it| it.db_name().db.starts_with("tenant-"))
+        .map(|it| (it.db_name().db.to_owned(), it.ix(), it.facts().update_seq.get().unwrap()))
+        .collect();
+    assert_eq!(places.len(), 1_000);
+    rig.cluster.clear_wire();
+
+    let mut written = vec![0_u64; places.len()];
+    let mut waiting: Vec<(usize, u64, Instant)> = Vec::new();
+    let mut took: Vec<Duration> = Vec::new();
+    for at in 0..10_000_usize {
+        if at < 6_000 {
+            // In no order, some twice in a short while.
+            let place = at.wrapping_mul(0x9e37_79b9) % 7_919 % places.len();
+            rig.cluster.world(|world| world.write(&places[place].0, 1));
+            written[place] += 1;
+            waiting.push((place, written[place], Instant::now()));
+        }
+        sleep(Duration::from_millis(5)).await;
+        if at % 4 == 0 {
+            let plan = Arc::clone(&rig.watch.planner.plan.borrow());
+            waiting.retain(|(place, count, since)| {
+                let (_, ix, before) = places[*place];
+                let seen = plan.snapshot.target(ix).and_then(|it| it.facts().update_seq.get());
+                let shows = seen.is_some_and(|seen| seen >= before + count);
+                took.extend(shows.then(|| since.elapsed()));
+                !shows
+            });
+        }
+    }
+    assert!(waiting.is_empty(), "{} never showed", waiting.len());
+    took.sort_unstable();
+    let of_hundred = |part: usize| took[took.len() * part / 100];
+    println!("median {:?}, p99 {:?}, all {:?}", of_hundred(50), of_hundred(99), took.last());
+    assert!(of_hundred(99) <= Duration::from_secs(2), "{:?}", of_hundred(99));
+
+    let mut reads: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+    for read in rig.asked("/shards%2F") {
+        reads.entry(read.path).or_default().push(read.at);
+    }
+    let gaps = reads.values().flat_map(|all| all.windows(2)).map(|two| two[1] - two[0]);
+    let least = gaps.min().unwrap();
+    assert!(least >= Duration::from_secs(1), "read again after {least:?}");
 }
