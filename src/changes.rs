@@ -174,6 +174,3 @@ impl Task {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
