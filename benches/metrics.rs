@@ -85,6 +85,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         about: Arc::new(About::default()),
         config: config_rx,
         counts: watch::channel(Arc::default()).1,
+        changes: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
         builds: watch::channel(Arc::default()).1,
         registry,

@@ -234,6 +234,8 @@ async fn main() -> std::io::Result<()> {
     let (_scan, scan) = watch::channel(Arc::new(scanner::Settings {
         // The next sweep begins when the last one was looked at.
         interval: Duration::from_secs(86_400),
+        interval_followed: Duration::from_secs(86_400),
+        reread_after: Duration::from_secs(1),
         poll: Duration::from_secs(5),
         nodes: settings::Nodes::All,
         views: true,

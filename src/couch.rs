@@ -17,6 +17,7 @@ mod directory;
 mod door;
 mod error;
 mod gate;
+mod lines;
 
 mod metrics;
 mod pace;
@@ -28,7 +29,7 @@ mod transport;
 pub mod wire;
 
 pub use address::{Address, ParseAddressError};
-pub use client::{Client, ConnectError, MapPage, NodeAccess, Task, Written};
+pub use client::{Client, ConnectError, MapPage, NodeAccess, Task, Updates, Written};
 pub use error::{Asked, Error, Kind};
 pub use metrics::Metrics;
 pub use route::{Route, Unaddressable};

@@ -7,6 +7,7 @@
 mod admin;
 mod api;
 mod builds;
+mod feeds;
 mod guard;
 mod jobs;
 mod metrics;
@@ -23,7 +24,9 @@ pub use orders::Order;
 pub use serve::serve;
 pub use web::Web;
 
-use crate::{follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers, warmer::Builds};
+use crate::{
+    changes, follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers, warmer::Builds,
+};
 use axum::{
     Extension, Router,
     http::StatusCode,
@@ -96,6 +99,8 @@ pub struct State {
     pub about: Arc<About>,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<ConfigStatus>>,
+    /// What is heard of databases.
+    pub changes: watch::Receiver<Arc<changes::Status>>,
     /// How smoosh stands.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// Which view indexes lag, and what is done about it.

@@ -23,7 +23,7 @@ mod tables;
 mod task;
 
 pub use event::{Event, Taken, Type, What};
-pub use handle::{ClaimError, Health, Journal};
+pub use handle::{ClaimError, Health, Journal, Kept};
 pub use identity::Identity;
 pub use measured::Measured;
 pub use place::{Directory, InMemory, OpenError, Place};

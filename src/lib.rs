@@ -38,6 +38,9 @@
 //!                                            └──> journal
 //! ```
 //!
+//! [`changes`] listens to CouchDB's feeds beside all this: it tells the scanner which databases
+//! were named and since when nothing was missed, and the journal what happened.
+//!
 //! The [`enforcer`] is the only one that starts anything, and [`takeover`] the only one that
 //! changes a setting of CouchDB's. A start is kept in the [`journal`] before its request goes
 //! out; the [`follower`] sees it through to its outcome.
@@ -57,7 +60,7 @@
 //!  sim
 //!  http
 //!  report    config       enforcer    warmer
-//!  planner   follower     archive
+//!  planner   follower     archive     changes
 //!  scanner   smoosh
 //!  plan
 //!  disk      pressure     takeover
@@ -107,6 +110,7 @@
 //! | an answer is garbage, too large, or a redirect | that read is unread, its old facts stay | reasons `garbage`, `too_large`, `redirect`; `recliner_couchdb_requests_total` by `code` |
 //! | a target is deleted between list and read | nothing; the next sweep takes it out | nowhere |
 //! | a node's own address is not known | its smoosh is not asked; all else goes through another node | `recliner_smoosh_up` absent; `own_address` false in `/api/v1/status` |
+//! | a feed breaks, goes back in time, stalls or vanishes | it is opened again ever more seldom; until it is followed anew each sweep reads everything, as without feeds | `recliner_feed_connected` 0; `feeds` in `/api/v1/status` |
 //! | a sweep takes longer than its interval | the next begins when it ended | `recliner_scan_duration_seconds` |
 //! | a configuration is bad at start | every problem is said, with its place; nothing is sent | exit 64 |
 //! | a configuration is bad at reload | the old one stays in force | `recliner_config_last_reload_successful` 0; the log; the answer of `/-/reload` |
@@ -116,6 +120,7 @@
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor starts it anew | the scrape fails: `up` 0 |
 
 pub mod archive;
+pub mod changes;
 pub mod channel;
 pub mod cli;
 pub mod clock;

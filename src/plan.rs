@@ -12,6 +12,7 @@ mod choose;
 mod claim;
 mod conditions;
 mod counts;
+mod freshness;
 mod gates;
 mod ledger;
 mod ordered;
@@ -28,6 +29,7 @@ mod terms;
 pub use claim::Claim;
 pub use conditions::Conditions;
 pub use counts::Counts;
+pub use freshness::Freshness;
 pub use gates::{Gate, Opening};
 pub use ordered::Answer;
 pub use placement::{Placement, first_channel, miss_of};
@@ -238,6 +240,12 @@ impl Plan {
             .list
             .iter()
             .filter_map(move |channel| Some((channel, miss_of(&self.channels, channel, target)?)))
+    }
+
+    /// Which rule makes a target's facts count; none where they are stale.
+    #[must_use]
+    pub fn freshness(&self, target: TargetRef<'_>) -> Option<Freshness> {
+        Freshness::of(&self.snapshot, target.ix(), &self.rules, self.made_at)
     }
 
     /// What is decided about a target.

@@ -17,7 +17,7 @@ pub use why::why;
 use crate::{
     clock::Moment,
     facts::{Fact, Facts},
-    plan::{Decision, Plan, Refusal},
+    plan::{Decision, Freshness, Plan, Refusal},
     score::Miss,
     snapshot::{Node, OnDisk, SmooshSeen, TargetRef},
     target::{Kind, State},
@@ -99,6 +99,9 @@ pub struct Explained {
     pub target: Target,
     /// Why it does not start, and what would have to change.
     pub why: Option<String>,
+    /// What makes its facts count: `measured` lately, or `followed` by feeds that told of no
+    /// change since; null where they do not.
+    pub fresh: Option<&'static str>,
     /// What would be sent, where it starts.
     pub start: Option<StartLine>,
     /// What an operator ordered, while it waits.
@@ -115,7 +118,8 @@ impl Explained {
         };
         let start = plan.start(target.ix()).and_then(|start| StartLine::of(plan, start));
         let ordered = OrderLine::of(plan, target);
-        Self { target: Target::of(plan, target), why, start, ordered }
+        let fresh = plan.freshness(target).map(Freshness::label);
+        Self { target: Target::of(plan, target), why, fresh, start, ordered }
     }
 }
 

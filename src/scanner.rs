@@ -7,31 +7,28 @@
 //! on which a job ended is read again at once. A source that fails leaves the old facts
 //! with their age.
 
-mod bits;
+mod news;
 mod readings;
 mod status;
 mod tables;
+mod touched;
 
+pub use news::{Named, News, Stale};
 pub use status::{Progress, Status};
 
 use crate::{
     clock::{Clock, Moment},
-    inventory::{Lane, Observation, Reshard, Source, Stage},
+    inventory::{Observation, Reshard, Source, Stage},
     job::Running,
     settings::Nodes,
-    snapshot::{Block, Ix, NodeIx, Snapshot},
-    target::Kind,
+    snapshot::{Block, Ix, Snapshot},
 };
-use readings::{Reading, Readings, Slot, next};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use readings::{Reading, Readings, Slot};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tables::Tables;
 use tokio::{
     sync::{mpsc, watch},
-    time::{self, Instant, MissedTickBehavior},
+    time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +38,15 @@ const COMMANDS: usize = 16;
 /// How often changed tables are published at most, so that a sweep of a million targets
 /// makes a thousand snapshots and not a million.
 const PUBLISH: Duration = Duration::from_secs(1);
+
+/// How soon snapshots may follow each other at most, and for how long each target holds the
+/// next one back.
+const SOONEST: Duration = Duration::from_millis(100);
+const PER_TARGET: Duration = Duration::from_nanos(2_500);
+
+/// From one look at running jobs to the next while the cluster is quiet. CouchDB's own daemon
+/// starts a job only after a write, and a write is named.
+const QUIET_POLL: Duration = Duration::from_secs(30);
 
 /// How long a sweep waits for nodes that have not answered once others have: as soon as that
 /// begins to look as if they hang, the rest goes on. A slow one is read after the others.
@@ -61,6 +67,10 @@ const RECALL: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// From the start of one sweep to the start of the next.
     pub interval: Duration,
+    /// The time in which everything is read once, where feeds tell what changes.
+    pub interval_followed: Duration,
+    /// The shortest pause between two readings of what feeds name again and again.
+    pub reread_after: Duration,
     /// From one look at running jobs to the next.
     pub poll: Duration,
     /// Which nodes this process serves.
@@ -82,6 +92,8 @@ pub enum Command {
     Reread(Vec<Ix>),
     /// This is being split at the moment, which a sweep may not have seen yet.
     Splitting(Arc<Reshard>),
+    /// What feeds told.
+    Heard(News),
     /// CouchDB was asked to clean up after this target: it has no evidence any more.
     Cleaned(Ix),
 }
@@ -119,11 +131,23 @@ pub struct Task {
     commands: mpsc::Receiver<Command>,
 }
 
+/// How much of a reading was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// More of it comes.
+    Part,
+    /// All of it.
+    Whole,
+    /// All of it, and somebody waits for that.
+    Awaited,
+}
+
 enum Event {
     Seen(Slot, Vec<Observation>),
     Sweep,
     GoOn,
     Poll,
+    Touched,
     Publish,
     Settings,
     Command(Command),
@@ -179,8 +203,8 @@ impl Task {
     /// Sweeps and polls until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut readings = Readings::default();
-        let mut publish = time::interval(PUBLISH);
-        publish.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut published = Instant::now();
+        let mut gap = PUBLISH;
         let mut next_sweep = Instant::now();
         let mut go_on = Instant::now();
         let mut next_poll = Instant::now();
@@ -188,23 +212,23 @@ impl Task {
         let mut dirty = false;
         loop {
             let waits = readings.asks_nodes() && self.tables.may_go_on();
+            let touched = self.touched_at(&readings);
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => Event::Stop,
                 Some(command) = self.commands.recv() => Event::Command(command),
-                _ = publish.tick(), if dirty => Event::Publish,
+                () = time::sleep_until(published + gap), if dirty => Event::Publish,
+                () = time::sleep_until(touched.unwrap_or(published)), if touched.is_some() => {
+                    Event::Touched
+                }
                 () = time::sleep_until(next_sweep), if !readings.sweeps() => Event::Sweep,
                 () = time::sleep_until(go_on), if waits => Event::GoOn,
                 () = time::sleep_until(next_poll), if readings.poll.is_none() => Event::Poll,
                 news = self.settings.changed() => {
                     if news.is_ok() { Event::Settings } else { Event::Stop }
                 }
-                seen = next(&mut readings.poll) => Event::Seen(Slot::Poll, seen),
-                seen = next(&mut readings.shards) => Event::Seen(Slot::Shards, seen),
-                seen = next(&mut readings.views) => Event::Seen(Slot::Views, seen),
-                seen = next(&mut readings.late) => Event::Seen(Slot::Late, seen),
-                seen = next(&mut readings.sweep) => Event::Seen(Slot::Sweep, seen),
+                (slot, seen) = readings.next() => Event::Seen(slot, seen),
             };
             let settings = Arc::clone(&self.settings.borrow_and_update());
             let now = self.clock.now();
@@ -212,15 +236,29 @@ impl Task {
                 Event::Stop => return,
                 Event::Publish => {
                     self.publish();
-                    dirty = false;
+                    (dirty, published, gap) = (false, Instant::now(), PUBLISH);
                 }
                 Event::Settings => {}
-                Event::Command(Command::Sweep) => next_sweep = Instant::now(),
+                Event::Touched => self.read_touched(&mut readings),
+                Event::Command(Command::Sweep) => {
+                    self.tables.followed.whole();
+                    next_sweep = Instant::now();
+                }
                 Event::Command(Command::Reread(targets)) => {
-                    self.tables.reread.extend(targets);
+                    targets.into_iter().for_each(|ix| self.tables.void(ix));
                     self.reread(&mut readings);
                 }
                 Event::Command(Command::Splitting(it)) => dirty |= self.tables.splitting(&it),
+                Event::Command(Command::Heard(news)) => {
+                    if self.tables.draft.now().is_quiet() && !news.named.is_empty() {
+                        next_poll = next_poll.min(Instant::now() + settings.poll);
+                    }
+                    dirty |= !news.named.is_empty();
+                    if self.tables.heard(news, &settings) {
+                        (dirty, gap) = (true, self.soon());
+                    }
+                    dirty |= self.tables.look_whether_quiet();
+                }
                 Event::Command(Command::Cleaned(ix)) => {
                     self.tables.cleaned(ix);
                     dirty = true;
@@ -238,11 +276,14 @@ impl Task {
                 }
                 Event::GoOn => {
                     readings.late = readings.sweep.take();
-                    let stage = self.tables.go_on();
+                    let stage = self.tables.go_on(&settings);
                     readings.sweep = Some(self.reading(stage));
                 }
                 Event::Poll => {
-                    next_poll = Instant::now() + settings.poll;
+                    dirty |= self.tables.look_whether_quiet();
+                    let quiet = self.tables.draft.now().is_quiet();
+                    let pause = if quiet { settings.poll.max(QUIET_POLL) } else { settings.poll };
+                    next_poll = Instant::now() + pause;
                     readings.poll = self.polled(&settings, now).map(|stage| self.reading(stage));
                     if readings.poll.is_none() {
                         self.running.send_replace(Arc::new(self.tables.end_poll()));
@@ -250,7 +291,8 @@ impl Task {
                 }
                 Event::Seen(slot, seen) => {
                     dirty = true;
-                    if self.apply(slot, seen, &mut readings, &settings) {
+                    let seen = self.apply(slot, seen, &mut readings, &settings);
+                    if seen != Seen::Part {
                         match slot {
                             Slot::Poll => {
                                 self.running.send_replace(Arc::new(self.tables.end_poll()));
@@ -261,12 +303,15 @@ impl Task {
                                     next_sweep = next_sweep.min(Instant::now() + RETRY);
                                 }
                             }
-                            Slot::Shards | Slot::Views => {}
+                            Slot::Shards(_) | Slot::Views | Slot::Entries => {}
                         }
-                        // Whoever waits to learn how a job ended waits for what was read again.
-                        if slot != Slot::Poll {
+                    }
+                    match seen {
+                        Seen::Part => {}
+                        Seen::Whole => gap = self.soon(),
+                        Seen::Awaited => {
                             self.publish();
-                            dirty = false;
+                            (dirty, published, gap) = (false, Instant::now(), PUBLISH);
                         }
                     }
                     self.reread(&mut readings);
@@ -280,17 +325,18 @@ impl Task {
         }
     }
 
-    /// Applies what was seen; `true` when that was the last of its reading.
+    /// Applies what was seen.
     fn apply(
         &mut self,
         slot: Slot,
         seen: Vec<Observation>,
         readings: &mut Readings,
         settings: &Settings,
-    ) -> bool {
+    ) -> Seen {
         let now = self.clock.now();
         for seen in seen {
-            let Some(reading) = readings.slot(slot) else { return false };
+            let Some(reading) = readings.slot(slot) else { return Seen::Part };
+            let mut awaited = matches!(slot, Slot::Sweep | Slot::Late | Slot::Views);
             let ended = seen == Observation::StageEnded;
             let next = match slot {
                 Slot::Late if ended => {
@@ -298,22 +344,51 @@ impl Task {
                     let rests = readings.sweep.is_none();
                     rests.then(|| self.tables.round_ended(settings, now)).flatten()
                 }
-                Slot::Poll | Slot::Shards | Slot::Views if ended => None,
-                Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards | Slot::Views => {
-                    self.tables.apply(seen, &reading.stage, settings, now)
+                Slot::Shards(_) if ended => {
+                    awaited = self.tables.touched_ended(&reading.stage, settings);
+                    None
+                }
+                Slot::Poll | Slot::Views | Slot::Entries if ended => None,
+                Slot::Entries => {
+                    if let Observation::Stray { db, entry } = seen {
+                        self.tables.entry(&db, entry, settings);
+                    }
+                    None
+                }
+                Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards(_) | Slot::Views => {
+                    let shard = if let Observation::Shard { ix, facts } = &seen {
+                        Some((*ix, matches!(facts, Ok(Some(_)))))
+                    } else {
+                        None
+                    };
+                    let next =
+                        self.tables.apply(seen, (&reading.stage, reading.began), settings, now);
+                    match shard {
+                        Some((ix, well)) if matches!(slot, Slot::Shards(_)) => {
+                            self.tables.touched_read(ix, well, settings);
+                        }
+                        Some((ix, true)) => self.tables.swept(ix),
+                        Some(_) | None => {}
+                    }
+                    next
                 }
             };
             if ended {
                 // What a stage left behind may hold a whole table: the next begins without.
-                *readings.slot_mut(slot) = None;
+                readings.end(slot);
                 // Only a sweep has a next stage.
                 if let Some(stage) = next {
                     readings.sweep = Some(self.reading(stage));
                 }
-                return readings.sweep.is_none() || !matches!(slot, Slot::Sweep | Slot::Late);
+                let goes_on = readings.sweep.is_some() && matches!(slot, Slot::Sweep | Slot::Late);
+                return match (goes_on, awaited) {
+                    (true, _) => Seen::Part,
+                    (false, true) => Seen::Awaited,
+                    (false, false) => Seen::Whole,
+                };
             }
         }
-        false
+        Seen::Part
     }
 
     fn reading(&self, stage: Stage) -> Reading {
@@ -345,37 +420,50 @@ impl Task {
         (!nodes.is_empty()).then_some(Stage::Poll { nodes })
     }
 
-    /// Reads what jobs have voided, one batch at a time.
-    fn reread(&mut self, readings: &mut Readings) {
-        if self.tables.reread.is_empty() || readings.shards.is_some() || readings.views.is_some() {
-            return;
-        }
-        let snapshot = Arc::new(self.tables.draft.now().without_facts());
-        let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
-        let mut views_of = BTreeSet::new();
-        for ix in std::mem::take(&mut self.tables.reread) {
-            let Some(target) = snapshot.target(ix) else { continue };
-            match target.kind() {
-                Kind::Db => lanes.entry(target.node_ix()).or_default().push(ix),
-                Kind::View => {
-                    views_of.insert(target.db());
-                }
-                Kind::Cleanup => {}
+    /// When something is due that was named, as far as it can be read beside what is.
+    fn touched_at(&self, readings: &Readings) -> Option<Instant> {
+        let followed = &self.tables.followed;
+        let shards = followed.shards.next(|node| !readings.shards.contains_key(&node));
+        let entries = followed.entries.next(|()| readings.entries.is_none());
+        shards.into_iter().chain(entries).min()
+    }
+
+    /// Reads what is due because it was named, or because a job voided it.
+    fn read_touched(&mut self, readings: &mut Readings) {
+        let lanes = self.tables.due_shards(|node| !readings.shards.contains_key(&node));
+        if !lanes.is_empty() {
+            let snapshot = Arc::new(self.tables.draft.now().without_facts());
+            for (node, lane) in lanes {
+                let snapshot = Arc::clone(&snapshot);
+                let stage = Stage::Shards { snapshot, lanes: vec![lane] };
+                readings.shards.insert(node, self.reading(stage));
             }
         }
-        if !lanes.is_empty() {
-            let tables = self.tables.draft.now();
-            let lanes = lanes.into_iter().filter_map(|(node, targets)| {
-                Some(Lane::of(&tables.node(node)?.name, targets, tables))
-            });
-            let lanes = lanes.collect();
-            let stage = Stage::Shards { snapshot: Arc::clone(&snapshot), lanes };
-            readings.shards = Some(self.reading(stage));
+        if readings.entries.is_none() {
+            let dbs = self.tables.due_entries();
+            readings.entries = (!dbs.is_empty()).then(|| self.reading(Stage::Strays { dbs }));
         }
-        if !views_of.is_empty() {
-            let dbs = self.tables.clustered_dbs(|db| views_of.contains(&db));
-            readings.views = Some(self.reading(Stage::Views { snapshot, dbs }));
+    }
+
+    /// Reads the views that jobs have voided, one batch at a time.
+    fn reread(&mut self, readings: &mut Readings) {
+        if self.tables.reread.is_empty() || readings.views.is_some() {
+            return;
         }
+        let voided = std::mem::take(&mut self.tables.reread);
+        let now = self.tables.draft.now();
+        let views_of: BTreeSet<_> =
+            voided.into_iter().filter_map(|ix| Some(now.target(ix)?.db())).collect();
+        let dbs = self.tables.clustered_dbs(|db| views_of.contains(&db));
+        let snapshot = Arc::new(self.tables.draft.now().without_facts());
+        readings.views = Some(self.reading(Stage::Views { snapshot, dbs }));
+    }
+
+    /// How soon after the last snapshot another one may show what was read because it was
+    /// named: planning takes as long as there are targets.
+    fn soon(&self) -> Duration {
+        let targets = u32::try_from(self.tables.draft.now().capacity()).unwrap_or(u32::MAX);
+        PER_TARGET.saturating_mul(targets).clamp(SOONEST, PUBLISH)
     }
 }
 

@@ -150,6 +150,7 @@ impl Service {
         watch.archive(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
+        let changes = watch.listen(Some(journal.clone()), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (orders_tx, orders) = mpsc::channel(ORDERS);
@@ -159,6 +160,7 @@ impl Service {
             counts: watch.follower.counts.clone(),
             about: Arc::new(about),
             config: config_rx,
+            changes: changes.status,
             takeovers: takeover.takeovers,
             builds: warmer.builds,
             registry,

@@ -8,6 +8,7 @@
 //! everything for a thousand changed rows fifteen times the time, of rows that name their
 //! database by number and are copied 64 at a time.
 
+mod bits;
 mod chunked;
 mod draft;
 mod kept;
@@ -19,6 +20,7 @@ mod top;
 mod totals;
 mod view;
 
+pub use bits::Bits;
 pub use draft::{DbIx, Draft, Ix};
 pub use kept::{Block, Damaged, Loose};
 pub use names::DbName;
@@ -76,6 +78,9 @@ pub struct Snapshot {
     top: Arc<Top>,
     changed: Arc<[Ix]>,
     sweep: Option<Duration>,
+    followed_since: Option<Moment>,
+    in_doubt: Arc<Bits>,
+    quiet: bool,
 }
 
 impl Snapshot {
@@ -95,6 +100,47 @@ impl Snapshot {
     #[must_use]
     pub const fn sweep(&self) -> Option<Duration> {
         self.sweep
+    }
+
+    /// Since when feeds tell of every database that is written to, made or deleted; none
+    /// while they do not.
+    #[must_use]
+    pub const fn followed_since(&self) -> Option<Moment> {
+        self.followed_since
+    }
+
+    /// Whether for a while feeds have told of nothing and nothing was seen to run.
+    #[must_use]
+    pub const fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// The name of a database instance.
+    #[must_use]
+    pub fn db_name(&self, db: DbIx) -> Option<DbName<'_>> {
+        self.names.get(db.as_usize())
+    }
+
+    /// Whether what was measured of a target still holds, however long ago that was: feeds
+    /// that tell of every write have not named its database since, no job was seen on it, and
+    /// its node was there all the time.
+    ///
+    /// Of a view only one that had seen every change: an index that lags is built without a
+    /// word. Compactions are not told of either; one that a poll missed leaves facts that are
+    /// too large, and a target is read again just before its start.
+    #[must_use]
+    pub fn is_confirmed(&self, ix: Ix) -> bool {
+        let Some(since) = self.followed_since else { return false };
+        let Some(target) = self.target(ix).filter(|_| !self.in_doubt.has(ix.as_usize())) else {
+            return false;
+        };
+        let facts = target.facts();
+        let whole = match target.kind() {
+            Kind::Db => true,
+            Kind::View => facts.updates_pending.get() == Some(0),
+            Kind::Cleanup => false,
+        };
+        whole && facts.measured_at.is_some_and(|measured| measured.at >= since)
     }
 
     /// Which targets changed, came or went since the version before.

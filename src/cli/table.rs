@@ -267,7 +267,12 @@ pub(super) fn explained(target: &Value) -> String {
             ),
         );
     }
-    say("measured", &text_of("measured_at").unwrap_or_else(|| "never".to_owned()));
+    let measured = text_of("measured_at").unwrap_or_else(|| "never".to_owned());
+    let followed = target["fresh"] == "followed";
+    say(
+        "measured",
+        &if followed { format!("{measured}, and not named by a feed since") } else { measured },
+    );
     let refusal = target["refusal"]["reason"].as_str().map(|_| reason(&target["refusal"]));
     let refusal = refusal.map(|refusal| match text_of("why") {
         Some(why) => format!("{refusal}: {why}"),

@@ -93,8 +93,6 @@ impl std::error::Error for Problems {}
 /// Why something in a sound configuration is worth knowing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingKind {
-    /// It is understood and checked, and this version does nothing with it yet.
-    NotInForce,
     /// It can have no effect where it stands.
     NoEffect,
     /// It is allowed, and probably not what is wanted.
@@ -106,7 +104,6 @@ impl FindingKind {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Self::NotInForce => "not_in_force",
             Self::NoEffect => "no_effect",
             Self::Doubtful => "doubtful",
         }

@@ -20,11 +20,6 @@ use crate::{
 };
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-/// Keys that are checked completely and do nothing in this version.
-const NOT_IN_FORCE: [&str; 1] = ["follow"];
-
-pub(super) const NOT_YET: &str = "checked, but not in force: this version does nothing with it yet";
-
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What the file says, where a flag may say otherwise kept apart.
@@ -51,11 +46,6 @@ impl Default for FromFile {
 pub(super) fn document(report: &mut Report, node: &Node) -> FromFile {
     let mut found = FromFile::default();
     let (mut root, is_mapping) = Section::open(report, node, "");
-    for key in NOT_IN_FORCE {
-        if let Some(at) = root.key_at(key) {
-            root.report.note(at, key, FindingKind::NotInForce, NOT_YET);
-        }
-    }
     root.section("couchdb", |section| couchdb::read(section, &mut found));
     let FromFile { settings, mode, .. } = &mut found;
     let names_nodes = root.key_at("nodes");
@@ -120,16 +110,15 @@ fn scan(section: &mut Section<'_, '_>) -> Scan {
     let interval = section.value("interval", value::duration(SECOND));
     let mut scan = interval.map_or_else(Scan::default, Scan::every);
     let followed = section.spanned("interval_followed", value::duration(SECOND));
-    if let Some(found) = &followed {
-        section.report.note(found.at, &found.path, FindingKind::NotInForce, NOT_YET);
-        if found.value < scan.interval {
-            let says = format!(
-                "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
-                humantime::format_duration(found.value),
-                humantime::format_duration(scan.interval)
-            );
-            section.report.refuse(found.at, &found.path, says);
-        }
+    if let Some(found) = &followed
+        && found.value < scan.interval
+    {
+        let says = format!(
+            "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
+            humantime::format_duration(found.value),
+            humantime::format_duration(scan.interval)
+        );
+        section.report.refuse(found.at, &found.path, says);
     }
     let fresh_for = section.spanned("fresh_for", value::duration(SECOND));
     // Not a problem: too short a span only holds starts back, which is safe, and a sweep

@@ -3,9 +3,11 @@
 mod addresses;
 mod config_writes;
 mod doors;
+mod feeds;
 mod reads;
 mod writes;
 
+pub use feeds::Updates;
 pub use reads::MapPage;
 pub use writes::Written;
 
@@ -273,8 +275,26 @@ impl Client {
         path: &str,
         way: &Way,
     ) -> Result<(Bytes, u16, Duration), Error> {
-        let shared = &self.shared;
         let _through = way.server.in_flight.acquire().await.map_err(|_| Error::Stopped)?;
+        match self.answered(route, path, way, None).await? {
+            Answer::Whole { body, status, took, .. } => Ok((body, status, took)),
+            Answer::Refused { .. } | Answer::Coming(_) => {
+                let asked = super::Asked::new(&route, path, &way.server.address);
+                Err(Error::Garbage { asked, detail: "it has no end".to_owned() })
+            }
+        }
+    }
+
+    /// An answer to a request with a login that is proved this way: the whole, or what
+    /// comes bit by bit where so long is waited for its head. Never a refusal.
+    async fn answered(
+        &self,
+        route: Route<'_>,
+        path: &str,
+        way: &Way,
+        coming_within: Option<Duration>,
+    ) -> Result<Answer, Error> {
+        let shared = &self.shared;
         let mut looks = 0;
         loop {
             let pass = shared.gate.pass().await?;
@@ -299,10 +319,14 @@ impl Client {
             if !shared.gate.is_current(&pass) {
                 continue;
             }
-            let sent = shared.sender.send(route, path, way, &pass, &credential).await?;
+            let sender = &shared.sender;
+            let sent = match coming_within {
+                None => sender.send(route, path, way, &pass, &credential).await?,
+                Some(within) => sender.open(route, path, way, (&pass, &credential), within).await?,
+            };
             let (status, refusal) = match sent {
-                Answer::Whole { body, status, took, .. } => return Ok((body, status, took)),
                 Answer::Refused { status, refusal } => (status, refusal),
+                answer @ (Answer::Whole { .. } | Answer::Coming(_)) => return Ok(answer),
             };
             let reason = pass.scrub(&credential, &words(&refusal));
             let of_login = speaks_of_login(&refusal);

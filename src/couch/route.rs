@@ -140,6 +140,33 @@ pub enum Route<'a> {
     },
     /// `/_reshard/jobs`: shards being split.
     ReshardJobs,
+    /// `/_db_updates?since=now`: how far the feed of database events is.
+    DbUpdatesNow,
+    /// `/_db_updates?feed=continuous`: database events, line by line, without an end.
+    DbUpdates {
+        /// The sequence behind which it begins.
+        since: &'a str,
+        /// The longest silence, in milliseconds: then comes an empty line.
+        heartbeat: u64,
+    },
+    /// `/_node/{node}/_dbs/_changes?since=now`: how far the node's shard map is.
+    MapChangesNow {
+        /// The node.
+        node: &'a str,
+    },
+    /// `/_node/{node}/_dbs/_changes?feed=longpoll`: databases whose map changed. Never the
+    /// continuous feed there: the node's answer is passed on only when it ends, and the
+    /// handler of a client that left stays for ever.
+    MapChanges {
+        /// The node.
+        node: &'a str,
+        /// The node's own sequence behind which it begins.
+        since: u64,
+        /// Rows at most.
+        limit: usize,
+        /// How long it waits for the first, in milliseconds.
+        timeout: u64,
+    },
     /// POST `/_node/{node}/{shard}/_compact`: compacts one shard copy.
     NodeCompact {
         /// The node.
@@ -231,7 +258,7 @@ pub enum Unaddressable {
 
 impl<'a> Route<'a> {
     /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 31] = [
+    pub const LABELS: [&'static str; 33] = [
         "welcome",
         "node_welcome",
         "up",
@@ -256,6 +283,8 @@ impl<'a> Route<'a> {
         "active_tasks",
         "system",
         "reshard_jobs",
+        "db_updates",
+        "map_changes",
         "node_compact",
         "node_compact_view",
         "compact_view",
@@ -293,6 +322,8 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { .. } => "active_tasks",
             Self::System { .. } => "system",
             Self::ReshardJobs => "reshard_jobs",
+            Self::DbUpdatesNow | Self::DbUpdates { .. } => "db_updates",
+            Self::MapChangesNow { .. } | Self::MapChanges { .. } => "map_changes",
             Self::NodeCompact { .. } => "node_compact",
             Self::NodeCompactView { .. } => "node_compact_view",
             Self::CompactView { .. } => "compact_view",
@@ -360,6 +391,8 @@ impl<'a> Route<'a> {
             | Self::Config { node }
             | Self::ActiveTasks { node }
             | Self::System { node }
+            | Self::MapChangesNow { node }
+            | Self::MapChanges { node, .. }
             | Self::NodeCompact { node, .. }
             | Self::NodeCompactView { node, .. }
             | Self::SetConfig { node, .. }
@@ -379,6 +412,8 @@ impl<'a> Route<'a> {
             | Self::DocShards { .. }
             | Self::SmooshStatus
             | Self::ReshardJobs
+            | Self::DbUpdatesNow
+            | Self::DbUpdates { .. }
             | Self::CompactView { .. }
             | Self::ViewCleanup { .. }
             | Self::BuildView { .. } => None,
@@ -424,6 +459,16 @@ impl<'a> Route<'a> {
             Self::ActiveTasks { node } => Ok(Path::node(node)?.fixed("/_active_tasks")),
             Self::System { node } => Ok(Path::node(node)?.fixed("/_system")),
             Self::ReshardJobs => fixed("/_reshard/jobs"),
+            Self::DbUpdatesNow => fixed("/_db_updates?since=now"),
+            Self::DbUpdates { since, heartbeat } => Ok(Path::of("/_db_updates?feed=continuous")
+                .number("heartbeat", heartbeat)
+                .value("since", since)),
+            Self::MapChangesNow { node } => Ok(Path::node(node)?.fixed("/_dbs/_changes?since=now")),
+            Self::MapChanges { node, since, limit, timeout } => Ok(Path::node(node)?
+                .fixed("/_dbs/_changes?feed=longpoll")
+                .number("since", since)
+                .number("limit", limit as u64)
+                .number("timeout", timeout)),
             Self::NodeCompact { node, shard } => {
                 Ok(Path::node(node)?.and(shard)?.fixed("/_compact"))
             }

@@ -7,7 +7,7 @@ use super::{
     gate::{Pass, speaks_of_login},
     metrics,
     silence::GivenUp,
-    transport::{Failure, Outgoing, Reply, Transport},
+    transport::{Coming, Failure, Outgoing, Reply, Transport, collected},
     wire,
 };
 use bytes::Bytes;
@@ -31,6 +31,8 @@ pub(super) struct Sender {
 pub(super) enum Answer {
     /// The body, and how long it took; a session that begins with it.
     Whole { body: Bytes, status: u16, took: Duration, cookie: Option<Cookie> },
+    /// What comes bit by bit.
+    Coming(Coming),
     /// 401 or 403.
     Refused { status: u16, refusal: wire::Refusal },
 }
@@ -108,7 +110,65 @@ impl Sender {
         self.refused(route, path, way, |text| pass.scrub(credential, text), reply)
     }
 
-    fn failed(&self, route: Route<'_>, path: &str, way: &Way, failure: Failure) -> Error {
+    /// Sends one request whose answer is read as it comes, and waits so long for its head.
+    /// Silence is nothing unusual here and nobody looks into it.
+    pub(super) async fn open(
+        &self,
+        route: Route<'_>,
+        path: &str,
+        way: &Way,
+        (pass, credential): (&Pass, &Credential),
+        within: Duration,
+    ) -> Result<Answer, Error> {
+        let start = Instant::now();
+        let at = &way.server.address;
+        let limit = route.body_limit();
+        let out = Outgoing {
+            method: route.method(),
+            path,
+            login: pass.header(credential),
+            header: None,
+            form: None,
+            limit,
+        };
+        let count = |error: &Error| {
+            if !matches!(error, Error::Unaddressable(_)) {
+                self.metrics.count(route.label(), error.kind().label(), start.elapsed());
+            }
+        };
+        let late = || {
+            way.late();
+            Error::Timeout { asked: Asked::new(&route, path, at), after: within }
+        };
+        let opened = match timeout(within, self.transport.open(at, out)).await {
+            Ok(opened) => opened.map_err(|failure| self.failed(route, path, way, failure)),
+            Err(_) => Err(late()),
+        };
+        let mut opened = opened.inspect_err(count)?;
+        way.heal();
+        if let Some(cookie) = opened.cookie.take() {
+            way.server.door.renew(pass.generation, cookie);
+        }
+        let status = opened.status;
+        self.metrics.count(route.label(), metrics::code(status), start.elapsed());
+        if (200..300).contains(&status) {
+            return Ok(Answer::Coming(opened.body));
+        }
+        let body = match timeout(self.timeout, collected(opened.body, 0, limit)).await {
+            Ok(body) => body.map_err(|failure| self.failed(route, path, way, failure))?,
+            Err(_) => return Err(late()),
+        };
+        let reply = Reply { status, location: opened.location, cookie: None, body };
+        self.refused(route, path, way, |text| pass.scrub(credential, text), reply)
+    }
+
+    pub(super) fn failed(
+        &self,
+        route: Route<'_>,
+        path: &str,
+        way: &Way,
+        failure: Failure,
+    ) -> Error {
         let asked = Asked::new(&route, path, &way.server.address);
         match failure {
             Failure::Connect(detail) => {
@@ -203,6 +263,7 @@ impl Sender {
             Answer::Refused { status, refusal } => {
                 Ok(Err(format!("HTTP {status}, {}", pass.scrub(credential, &words(&refusal)))))
             }
+            Answer::Coming(_) => Ok(Err("without a whole answer".to_owned())),
             Answer::Whole { body, status, took, .. } => {
                 let has_user = |session: &wire::Session| match session.user {
                     Some(_) => Ok(()),
@@ -263,7 +324,7 @@ impl Sender {
                 return Ok(Begun::Refused(format!("HTTP {status}, {said}")));
             }
             // A proxy that lets no POST through.
-            Ok(Answer::Refused { .. }) => None,
+            Ok(Answer::Refused { .. } | Answer::Coming(_)) => None,
             Err(error) if is_unknown_there(&error) => None,
             Err(error) => return Err(error),
         };

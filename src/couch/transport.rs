@@ -11,7 +11,7 @@ use super::{Address, Settings, Unaddressable, credential::Cookie};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use std::error::Error as StdError;
 use tower::ServiceExt as _;
 
@@ -79,6 +79,36 @@ pub(super) struct Reply {
     pub(super) body: Bytes,
 }
 
+/// What comes back bit by bit.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) status: u16,
+    pub(super) location: Option<String>,
+    pub(super) cookie: Option<Cookie>,
+    pub(super) body: Coming,
+}
+
+/// A body that is still coming.
+pub(super) type Coming = UnsyncBoxBody<Bytes, Failure>;
+
+/// The whole of a body that is still coming, of `limit` bytes at most; `expected` is what
+/// the server announced.
+pub(super) async fn collected(
+    mut body: Coming,
+    expected: usize,
+    limit: usize,
+) -> Result<Bytes, Failure> {
+    let mut pieces = Collected::default();
+    while let Some(frame) = body.frame().await {
+        if let Ok(piece) = frame?.into_data()
+            && !pieces.add(piece, expected, limit)
+        {
+            return Err(Failure::TooLarge);
+        }
+    }
+    Ok(pieces.whole())
+}
+
 /// Why nothing came back.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -94,6 +124,18 @@ impl Transport {
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
         match self {
             Self::Http(network) => network.send(at, out).await,
+            Self::InProcess(router) => {
+                let limit = out.limit;
+                let Opened { status, location, cookie, body } = in_process(router, at, out).await?;
+                Ok(Reply { status, location, cookie, body: collected(body, 0, limit).await? })
+            }
+        }
+    }
+
+    /// Sends one request whose answer is read as it comes.
+    pub(super) async fn open(&self, at: &Address, out: Outgoing<'_>) -> Result<Opened, Failure> {
+        match self {
+            Self::Http(network) => network.open(at, out).await,
             Self::InProcess(router) => in_process(router, at, out).await,
         }
     }
@@ -154,7 +196,7 @@ async fn in_process(
     router: &Router,
     at: &Address,
     mut out: Outgoing<'_>,
-) -> Result<Reply, Failure> {
+) -> Result<Opened, Failure> {
     let refused = |error: http::Error| Failure::Connect(error.to_string());
     let path = uri(at, out.path)?.into_parts().path_and_query;
     let mut request = http::Request::builder()
@@ -166,25 +208,25 @@ async fn in_process(
     out.write_headers(request.headers_mut());
     *request.body_mut() = out.form.take().map_or_else(Body::empty, Body::from);
     let Ok(response) = router.clone().oneshot(request).await;
-    let (head, mut stream) = response.into_parts();
-    let mut body = Collected::default();
-    while let Some(frame) = stream.frame().await {
-        let frame = frame.map_err(|error| Failure::Connect(error.to_string()))?;
-        if let Ok(piece) = frame.into_data()
-            && !body.add(piece, 0, out.limit)
-        {
-            return Err(Failure::TooLarge);
-        }
-    }
-    Ok(Reply {
+    let (head, body) = response.into_parts();
+    Ok(Opened {
         status: head.status.as_u16(),
         location: location(&head.headers),
         cookie: Cookie::read(&head.headers),
-        body: body.whole(),
+        body: body.map_err(|error| Failure::Connect(error.to_string())).boxed_unsync(),
     })
 }
 
 impl Failure {
+    /// What happened, in words.
+    pub(super) fn detail(self) -> String {
+        match self {
+            Self::Connect(detail) | Self::Tls(detail) | Self::Garbage(detail) => detail,
+            Self::TooLarge => "it is too large".to_owned(),
+            Self::Unaddressable(why) => why.to_string(),
+        }
+    }
+
     /// An error of the network in our words.
     fn of(error: &(dyn StdError + 'static)) -> Self {
         let mut detail = error.to_string();

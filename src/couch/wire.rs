@@ -7,6 +7,7 @@
 
 mod cluster;
 mod design;
+mod feed;
 mod loose;
 mod map;
 mod names;
@@ -21,6 +22,8 @@ pub(crate) use design::DesignRows;
 pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
 };
+pub(crate) use feed::UpdatesEnd;
+pub use feed::{Change as DbChange, MapChange, MapChanges, UpdateLine};
 pub(crate) use map::MapRows;
 pub use map::{Change, DbsDoc};
 pub use names::Names;

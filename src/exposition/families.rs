@@ -122,6 +122,13 @@ families! {
     SUSPENDED: Gauge None "recliner_suspended" ["scope"]
         "1 for each suspension in force: all, a node or a channel; 0 for all where there is none.";
 
+    FEED_CONNECTED: Gauge None "recliner_feed_connected" ["feed"]
+        "1 while the CouchDB feed is open and has told everything so far, else 0.";
+    FEED_EVENTS: Counter None "recliner_feed_events_total" ["type"]
+        "Database events that CouchDB's feed told.";
+    FEED_PENDING_EVENTS: Gauge None "recliner_feed_pending_events" []
+        "Database events that wait to be written to the journal.";
+
     JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
         "Number of the newest entry of the journal that is safe on disk.";
     JOURNAL_DROPPED: Counter None "recliner_journal_dropped_total" []

@@ -168,6 +168,7 @@ pub(super) async fn status(
         "last_error": status.last_error,
         "problem": status.problem,
         "missing_rights": status.missing_rights,
+        "feeds": super::feeds::shown(&state.changes.borrow()),
         "smoosh": super::smoosh::shown(&state.takeovers.borrow()),
         "config": {
             "loaded_at": config.loaded_at.rfc3339(),

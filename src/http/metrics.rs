@@ -2,6 +2,7 @@
 
 mod builds;
 mod disks;
+mod feeds;
 mod files;
 mod jobs;
 mod journal;
@@ -71,6 +72,7 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     builds::write(&mut writer, &state.builds.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
     files::write(&mut writer, &plan);
+    feeds::write(&mut writer, &state.changes.borrow());
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);
     }

@@ -155,6 +155,7 @@ impl Surface {
             counts: watch::channel(Arc::default()).1,
             about: Arc::new(about),
             config: config_rx,
+            changes: watch::channel(Arc::default()).1,
             takeovers: watch::channel(Arc::default()).1,
             builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),

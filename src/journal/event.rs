@@ -117,6 +117,21 @@ pub enum What {
         /// `built` or `failed`.
         result: String,
     },
+    /// A database was made.
+    Created {
+        /// Its name.
+        db: String,
+    },
+    /// A database was written to.
+    Updated {
+        /// Its name.
+        db: String,
+    },
+    /// A database was deleted.
+    Deleted {
+        /// Its name.
+        db: String,
+    },
 }
 
 /// A setting of a node's smoosh that was changed to stop a channel.
@@ -161,11 +176,17 @@ pub enum Type {
     IndexBuildStarted,
     /// That build ended.
     IndexBuildFinished,
+    /// A database was made.
+    Created,
+    /// One was written to.
+    Updated,
+    /// One was deleted.
+    Deleted,
 }
 
 impl Type {
     /// Every type.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Started,
         Self::NotStarted,
         Self::Finished,
@@ -179,6 +200,9 @@ impl Type {
         Self::Restored,
         Self::IndexBuildStarted,
         Self::IndexBuildFinished,
+        Self::Created,
+        Self::Updated,
+        Self::Deleted,
     ];
 
     /// The word in JSON.
@@ -198,6 +222,9 @@ impl Type {
             Self::Restored => "restored",
             Self::IndexBuildStarted => "index_build_started",
             Self::IndexBuildFinished => "index_build_finished",
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
         }
     }
 
@@ -226,6 +253,9 @@ impl What {
             Self::Restored(_) => Type::Restored,
             Self::IndexBuildStarted { .. } => Type::IndexBuildStarted,
             Self::IndexBuildFinished { .. } => Type::IndexBuildFinished,
+            Self::Created { .. } => Type::Created,
+            Self::Updated { .. } => Type::Updated,
+            Self::Deleted { .. } => Type::Deleted,
         }
     }
 }
@@ -283,6 +313,9 @@ mod tests {
             What::Restored(taken),
             What::IndexBuildStarted { target: target.clone(), class: "batch".into() },
             What::IndexBuildFinished { target, result: "built".into() },
+            What::Created { db: "orders".into() },
+            What::Updated { db: "orders".into() },
+            What::Deleted { db: "orders".into() },
         ];
         assert_eq!(all.len(), Type::ALL.len());
         for (what, kind) in all.into_iter().zip(Type::ALL) {

@@ -1,7 +1,7 @@
 //! How others reach the journal.
 
 use super::{
-    EventsQuery, HistoryQuery, Identity, Measured, Page, Taken, What, measured,
+    Event, EventsQuery, HistoryQuery, Identity, Measured, Page, Taken, What, measured,
     query::{self, Unread},
     task::Request,
 };
@@ -16,7 +16,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 /// How the journal is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,11 @@ pub struct Journal {
     pub(super) events: mpsc::Sender<What>,
     pub(super) health: watch::Receiver<Arc<Health>>,
     pub(super) dropped: Arc<AtomicU64>,
+    pub(super) kept: broadcast::Sender<Kept>,
 }
+
+/// Events of one commit with their numbers, now that they are on the disk.
+pub type Kept = Arc<[(u64, Event)]>;
 
 impl Journal {
     /// Claims it for a cluster, and reads back what was kept. Nothing is kept before.
@@ -119,6 +123,22 @@ impl Journal {
         }
     }
 
+    /// Writes down a batch of what happened in one commit, at once. Where too much waits, or
+    /// nothing can be written, it is dropped and counted.
+    pub fn publish(&self, batch: Vec<What>) {
+        let count = batch.len() as u64;
+        if self.requests.try_send(Request::Publish(batch)).is_err() {
+            self.dropped.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Every event from now on, as soon as it is on the disk and in the order of the numbers.
+    /// Whoever falls behind is told so, and finds what it missed with [`Self::events`].
+    #[must_use]
+    pub fn kept(&self) -> broadcast::Receiver<Kept> {
+        self.kept.subscribe()
+    }
+
     /// How it is: the newest value.
     #[must_use]
     pub fn health(&self) -> watch::Receiver<Arc<Health>> {
@@ -143,7 +163,7 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn events(&self, query: EventsQuery) -> Result<Page<super::Event>, Trouble> {
+    pub async fn events(&self, query: EventsQuery) -> Result<Page<Event>, Trouble> {
         self.read(move |tx| query::events(tx, &query)).await
     }
 

@@ -42,6 +42,15 @@ impl Ended {
     }
 }
 
+/// What one transaction wrote.
+pub(super) struct Written {
+    pub(super) counts: Counts,
+    /// The outcomes that are new.
+    pub(super) ended: Vec<Ended>,
+    /// The events with their numbers, where somebody hears of them.
+    pub(super) told: Vec<(u64, Event)>,
+}
+
 /// The tables of one transaction.
 pub(super) struct Pen<'tx> {
     outcomes: Table<'tx, u64, (u32, Bytes)>,
@@ -54,6 +63,8 @@ pub(super) struct Pen<'tx> {
     counts: Counts,
     seen: &'tx Seen,
     ended: Vec<Ended>,
+    /// Events with their numbers, where somebody wants to hear of them.
+    told: Option<Vec<(u64, Event)>>,
     now: Moment,
 }
 
@@ -75,8 +86,14 @@ impl<'tx> Pen<'tx> {
             counts,
             seen,
             ended: Vec::new(),
+            told: None,
             now,
         })
+    }
+
+    /// Whether somebody wants to hear of the events.
+    pub(super) fn tells(&mut self, hears: bool) {
+        self.told = hears.then(Vec::new);
     }
 
     pub(super) fn meta(&mut self, name: &str, value: &impl Serialize) -> Result<(), Error> {
@@ -213,6 +230,9 @@ impl<'tx> Pen<'tx> {
     pub(super) fn event(&mut self, what: What) -> Result<(), Error> {
         let (seq, event) = (self.next_seq(), Event { at: self.now, what });
         self.counts.events.put(&mut self.events, seq, self.now, &json(&event)?)?;
+        if let Some(told) = &mut self.told {
+            told.push((seq, event));
+        }
         Ok(())
     }
 
@@ -224,11 +244,11 @@ impl<'tx> Pen<'tx> {
         Ok(of(events, &mut self.events, budgets.events)? || more)
     }
 
-    /// Ends the writing: the counts as they are now, and the outcomes that are new.
-    pub(super) fn done(mut self) -> Result<(Counts, Vec<Ended>), Error> {
+    /// Ends the writing.
+    pub(super) fn done(mut self) -> Result<Written, Error> {
         let counts = self.counts;
         self.meta(META_COUNTS, &counts)?;
-        Ok((counts, self.ended))
+        Ok(Written { counts, ended: self.ended, told: self.told.unwrap_or_default() })
     }
 
     const fn next_seq(&mut self) -> u64 {

@@ -1,8 +1,8 @@
 //! The open database: read back at start, written batch by batch.
 
 use super::{
-    Identity, Measured, OpenError, Place, Taken,
-    pen::{Ended, Pen},
+    Event, Identity, Measured, OpenError, Place, Taken,
+    pen::{Ended, Pen, Written},
     tables::{
         Counts, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_SCHEMA,
         META_TRIAL, OUTCOMES, REMEMBERED, SCHEMA, SUSPENSIONS, TAKEN,
@@ -64,6 +64,8 @@ pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     pub(super) taken: Vec<(Taken, bool)>,
     pub(super) events: Vec<super::What>,
+    /// Whether somebody hears of the events.
+    pub(super) hears: bool,
 }
 
 /// The open database.
@@ -72,6 +74,8 @@ pub(super) struct Store {
     database: Database,
     counts: Counts,
     seen: Seen,
+    /// Events of the last batch with their numbers, where somebody hears of them.
+    told: Vec<(u64, Event)>,
 }
 
 impl Store {
@@ -81,7 +85,7 @@ impl Store {
         let (counts, seen) = Self::begun(&database)
             .map_err(|why| broken(place.name(), why))?
             .map_err(|found| OpenError::Schema { place: place.name(), found, known: SCHEMA })?;
-        Ok(Self { database, counts, seen })
+        Ok(Self { database, counts, seen, told: Vec::new() })
     }
 
     /// Makes the tables of a new database, and reads what counts of an old one. The inner
@@ -118,6 +122,11 @@ impl Store {
 
     pub(super) const fn last_seq(&self) -> u64 {
         self.counts.last_seq
+    }
+
+    /// The events of the last batch, where somebody hears of them.
+    pub(super) fn told(&mut self) -> Vec<(u64, Event)> {
+        std::mem::take(&mut self.told)
     }
 
     /// What stands in it, without what is written later.
@@ -191,6 +200,7 @@ impl Store {
     ) -> Result<bool, Error> {
         let tx = self.database.begin_write()?;
         let mut pen = Pen::new(&tx, self.counts, &self.seen, now)?;
+        pen.tells(batch.hears);
         for change in &batch.changes {
             pen.change(change)?;
         }
@@ -202,10 +212,11 @@ impl Store {
         }
         let added = batch.changes.len() + batch.taken.len() + batch.events.len();
         let more = pen.trim(budgets, TRIM + 2 * added)?;
-        let (counts, ended) = pen.done()?;
+        let Written { counts, ended, told } = pen.done()?;
         tx.commit()?;
         self.counts = counts;
         ended.into_iter().for_each(|ended| self.seen.add(ended));
+        self.told = told;
         Ok(more)
     }
 

@@ -1,7 +1,7 @@
 //! The task that holds the database.
 
 use super::{
-    ClaimError, Health, Identity, Journal, Measured, OpenError, Place, Taken, What,
+    ClaimError, Health, Identity, Journal, Kept, Measured, OpenError, Place, Taken, What,
     place::remedy,
     store::{Batch, Store},
 };
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{broadcast, mpsc, oneshot, watch},
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,9 @@ const REQUESTS: usize = 1024;
 
 /// Events that wait to be written with others; more are dropped.
 const EVENTS: usize = 4096;
+
+/// Commits that whoever hears of kept events may be behind.
+const BEHIND: usize = 64;
 
 /// Requests that one commit takes in.
 const GROUP: usize = 256;
@@ -51,6 +54,7 @@ pub type Settings = work::Journal;
 pub(super) enum Request {
     Claim(Box<Identity>, oneshot::Sender<Result<Recovered, ClaimError>>),
     Keep(Vec<Change>, oneshot::Sender<Result<(), Trouble>>),
+    Publish(Vec<What>),
     Take(Vec<(Taken, bool)>, oneshot::Sender<Result<(), Trouble>>),
     Taken(oneshot::Sender<Result<Vec<Taken>, Trouble>>),
     Read(oneshot::Sender<Result<ReadTransaction, Trouble>>),
@@ -80,6 +84,7 @@ pub struct Task {
     noted: Vec<What>,
     health: watch::Sender<Arc<Health>>,
     dropped: Arc<AtomicU64>,
+    kept: broadcast::Sender<Kept>,
 }
 
 impl Task {
@@ -99,11 +104,13 @@ impl Task {
         let health = Health { last_seq: store.last_seq(), trouble: None, bytes: place.bytes() };
         let (health, health_rx) = watch::channel(Arc::new(health));
         let dropped = Arc::new(AtomicU64::new(0));
+        let (kept, _) = broadcast::channel(BEHIND);
         let journal = Journal {
             requests: requests_tx,
             events: events_tx,
             health: health_rx,
             dropped: Arc::clone(&dropped),
+            kept: kept.clone(),
         };
         let task = Self {
             place: Box::new(place),
@@ -117,6 +124,7 @@ impl Task {
             noted: Vec::new(),
             health,
             dropped,
+            kept,
         };
         Ok((task, journal))
     }
@@ -188,6 +196,7 @@ impl Task {
                     batch.taken.extend(taken);
                     waiting.push(answer);
                 }
+                Request::Publish(events) => batch.events.extend(events),
                 other @ (Request::Claim(..)
                 | Request::Taken(_)
                 | Request::Read(_)
@@ -197,7 +206,7 @@ impl Task {
                     self.answer(other);
                 }
             }
-            if waiting.len() < GROUP {
+            if waiting.len() < GROUP && batch.events.len() < EVENTS {
                 next = self.requests.try_recv().ok();
             }
         }
@@ -209,7 +218,7 @@ impl Task {
         batch: &mut Batch,
         waiting: &mut Vec<oneshot::Sender<Result<(), Trouble>>>,
     ) {
-        if waiting.is_empty() {
+        if waiting.is_empty() && batch.events.is_empty() {
             return;
         }
         let kept = self.write(std::mem::take(batch)).map(|_more| ());
@@ -233,7 +242,7 @@ impl Task {
             Request::Measured(measured, answer) => {
                 let _gone = answer.send(self.keep_measured(&measured));
             }
-            Request::Keep(..) | Request::Take(..) => {}
+            Request::Keep(..) | Request::Take(..) | Request::Publish(_) => {}
         }
     }
 
@@ -287,9 +296,9 @@ impl Task {
 
     /// Writes a batch with the events that wait. Answers whether more is over the budgets.
     fn write(&mut self, mut batch: Batch) -> Result<bool, Trouble> {
-        let noted = std::mem::take(&mut self.noted);
-        let lost = noted.len() as u64;
-        batch.events = noted;
+        batch.events.append(&mut self.noted);
+        let lost = batch.events.len() as u64;
+        batch.hears = self.kept.receiver_count() > 0;
         let result = self.writable().and_then(|()| self.commit(&batch));
         if result.is_err() {
             self.dropped.fetch_add(lost, Ordering::Relaxed);
@@ -302,6 +311,11 @@ impl Task {
         let (budgets, now) = (*self.settings.borrow(), self.clock.now());
         match store.write(batch, &budgets, now) {
             Ok(more) => {
+                let told = store.told();
+                if !told.is_empty() {
+                    // Whoever heard may have gone since.
+                    let _gone = self.kept.send(told.into());
+                }
                 self.publish();
                 Ok(more)
             }

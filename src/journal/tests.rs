@@ -16,6 +16,7 @@ mod crash;
 mod damage;
 mod disk;
 mod keeping;
+mod published;
 mod retention;
 mod trouble;
 

@@ -4,7 +4,7 @@
 //! before stays refused: the state after the last start explains every target that waits.
 
 use super::{
-    Claim, Conditions, Placement, Refusal, RefusalReason, Rules,
+    Claim, Conditions, Freshness, Placement, Refusal, RefusalReason, Rules,
     brief::{Brief, Own, Shape},
     gates::{Doors, Gates, Opening},
     ledger::{Ledger, Need},
@@ -152,7 +152,8 @@ impl Admission {
         brief: &Brief,
     ) -> Option<RefusalReason> {
         if Terms::cover(brief) && self.running.known(brief.ix).is_none() {
-            return terms.reason(brief, || self.other_copy(brief));
+            let confirmed = || self.snapshot.is_confirmed(brief.ix);
+            return terms.reason(brief, confirmed, || self.other_copy(brief));
         }
         self.admit(node, channel, brief).err().map(|refusal| refusal.reason)
     }
@@ -353,10 +354,10 @@ impl Admission {
         if brief.measured_at == Moment::default() {
             return Err(Refusal::plain(RefusalReason::Stale));
         }
-        let (age, fresh_for) = (brief.measured_at.age(self.now), self.rules.fresh_for);
-        if age <= fresh_for {
+        if Freshness::of(&self.snapshot, brief.ix, &self.rules, self.now).is_some() {
             return Ok(());
         }
+        let (age, fresh_for) = (brief.measured_at.age(self.now), self.rules.fresh_for);
         let (value, limit) = (age.as_secs_f64(), fresh_for.as_secs_f64());
         let since = Some(brief.measured_at.plus(fresh_for));
         Err(Refusal { since, ..Refusal::compared(RefusalReason::Stale, value, limit) })

@@ -74,15 +74,17 @@ impl Terms {
         brief.shape == Shape::Shard && brief.own == Own::Clear
     }
 
-    /// Why a shard of which nothing special is known may not start. `other_copy` is asked
-    /// where it matters only.
+    /// Why a shard of which nothing special is known may not start. `confirmed` and
+    /// `other_copy` are asked where they matter only.
     pub(super) fn reason(
         &self,
         brief: &Brief,
+        confirmed: impl FnOnce() -> bool,
         other_copy: impl FnOnce() -> bool,
     ) -> Option<RefusalReason> {
         let age = self.now.unix().saturating_sub(brief.measured_at.unix());
-        if brief.measured_at == Moment::default() || age > self.fresh_for {
+        let measured = brief.measured_at != Moment::default();
+        if !measured || (age > self.fresh_for && !confirmed()) {
             return Some(RefusalReason::Stale);
         }
         if self.gate.is_some() {

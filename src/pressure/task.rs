@@ -24,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 /// From one look to the next.
 const PERIOD: Duration = Duration::from_secs(10);
 
+/// One look in so many where the cluster is quiet.
+const QUIET: u32 = 6;
+
 /// What the task goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -59,6 +62,7 @@ pub struct Task {
     jobs: watch::Receiver<Arc<Jobs>>,
     pressures: watch::Sender<Arc<Pressures>>,
     nodes: BTreeMap<NodeIx, Known>,
+    ticks: u32,
 }
 
 type Answered = (NodeIx, Look);
@@ -82,7 +86,7 @@ impl Task {
     ) -> (Self, Handle) {
         let (pressures, reader) = watch::channel(Arc::default());
         let nodes = BTreeMap::new();
-        let task = Self { clock, probe, settings, snapshots, jobs, pressures, nodes };
+        let task = Self { clock, probe, settings, snapshots, jobs, pressures, nodes, ticks: 0 };
         (task, Handle { pressures: reader })
     }
 
@@ -109,7 +113,9 @@ impl Task {
                 Event::Answered((node, look)) => self.take(node, look),
                 Event::Tick => {
                     self.follow();
-                    self.ask(&answers);
+                    if self.is_time() {
+                        self.ask(&answers);
+                    }
                     self.judge();
                 }
             }
@@ -136,6 +142,14 @@ impl Task {
             });
             self.nodes.insert(ix, known);
         }
+    }
+
+    /// Whether it is time to look. While nothing is written and nothing runs, a look now and
+    /// then does.
+    fn is_time(&mut self) -> bool {
+        let quiet = self.snapshots.borrow().is_quiet() && self.jobs.borrow().list.is_empty();
+        self.ticks = if quiet { self.ticks.wrapping_add(1) } else { 0 };
+        self.ticks.is_multiple_of(QUIET)
     }
 
     fn ask(&mut self, answers: &FuturesUnordered<BoxFuture<'static, Answered>>) {

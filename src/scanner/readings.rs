@@ -1,12 +1,16 @@
 //! What is being read at a moment: one sweep at most, and what is read beside it.
-//!
-//! Owns the readers and the batches between them and the scanner. Never looks into an
-//! observation beyond its size; the scanner applies them.
 
-use crate::inventory::{Observation, Source, Stage};
-use futures::{StreamExt, stream::BoxStream};
-use std::time::Duration;
-use tokio::{sync::mpsc, task::JoinSet, time};
+use crate::{
+    inventory::{Observation, Source, Stage},
+    snapshot::NodeIx,
+};
+use futures::{StreamExt as _, stream::BoxStream};
+use std::{collections::BTreeMap, future::poll_fn, task::Poll, time::Duration};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{self, Instant},
+};
 
 /// Observations handed over at once; a large one goes without waiting for others, because a
 /// few hundred pages of the shard map are more than all tables.
@@ -22,6 +26,8 @@ const LINGER: Duration = Duration::from_millis(100);
 /// A stage that is being read.
 pub(super) struct Reading {
     pub(super) stage: Stage,
+    /// When that began.
+    pub(super) began: Instant,
     batches: mpsc::Receiver<Vec<Observation>>,
     /// Reads; ends when this goes.
     _reader: JoinSet<()>,
@@ -33,19 +39,22 @@ impl Reading {
         let (sender, batches) = mpsc::channel(BATCHES);
         let mut reader = JoinSet::new();
         reader.spawn(batch(source.read(stage.clone()), sender));
-        Self { stage, batches, _reader: reader }
+        Self { stage, began: Instant::now(), batches, _reader: reader }
     }
 }
 
-/// What runs: one sweep at most, and what is read beside it.
+/// What runs.
 #[derive(Default)]
 pub(super) struct Readings {
     pub(super) sweep: Option<Reading>,
     /// What the sweep's first stage still waits for while others go on.
     pub(super) late: Option<Reading>,
     pub(super) poll: Option<Reading>,
-    pub(super) shards: Option<Reading>,
+    /// Shards that something touched, node by node, so that a slow one holds up no other.
+    pub(super) shards: BTreeMap<NodeIx, Reading>,
     pub(super) views: Option<Reading>,
+    /// Entries of the shard map that something touched.
+    pub(super) entries: Option<Reading>,
 }
 
 /// One of what runs.
@@ -54,8 +63,9 @@ pub(super) enum Slot {
     Sweep,
     Late,
     Poll,
-    Shards,
+    Shards(NodeIx),
     Views,
+    Entries,
 }
 
 impl Readings {
@@ -72,30 +82,57 @@ impl Readings {
     /// Whether the sweep knows which files there are.
     pub(super) fn listed(&self) -> bool {
         let stage = self.sweep.as_ref().map(|reading| &reading.stage);
-        matches!(
-            stage,
-            Some(Stage::Strays { .. } | Stage::Disk | Stage::Shards { .. } | Stage::Views { .. })
-        )
+        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. } | Stage::Views { .. }))
     }
 
-    pub(super) const fn slot(&self, slot: Slot) -> Option<&Reading> {
+    pub(super) fn slot(&self, slot: Slot) -> Option<&Reading> {
         match slot {
             Slot::Sweep => self.sweep.as_ref(),
             Slot::Late => self.late.as_ref(),
             Slot::Poll => self.poll.as_ref(),
-            Slot::Shards => self.shards.as_ref(),
+            Slot::Shards(node) => self.shards.get(&node),
             Slot::Views => self.views.as_ref(),
+            Slot::Entries => self.entries.as_ref(),
         }
     }
 
-    pub(super) const fn slot_mut(&mut self, slot: Slot) -> &mut Option<Reading> {
+    pub(super) fn end(&mut self, slot: Slot) {
         match slot {
-            Slot::Sweep => &mut self.sweep,
-            Slot::Late => &mut self.late,
-            Slot::Poll => &mut self.poll,
-            Slot::Shards => &mut self.shards,
-            Slot::Views => &mut self.views,
+            Slot::Sweep => self.sweep = None,
+            Slot::Late => self.late = None,
+            Slot::Poll => self.poll = None,
+            Slot::Shards(node) => {
+                self.shards.remove(&node);
+            }
+            Slot::Views => self.views = None,
+            Slot::Entries => self.entries = None,
         }
+    }
+
+    /// The next observations of any reading; waits for ever where nothing is read. A source
+    /// that ends without saying so has ended its stage. Cancel-safe.
+    pub(super) async fn next(&mut self) -> (Slot, Vec<Observation>) {
+        poll_fn(|cx| {
+            let shards = self.shards.iter_mut().map(|(node, it)| (Slot::Shards(*node), it));
+            let others = [
+                (Slot::Entries, self.entries.as_mut()),
+                (Slot::Views, self.views.as_mut()),
+                (Slot::Late, self.late.as_mut()),
+                (Slot::Sweep, self.sweep.as_mut()),
+            ];
+            let others = others.into_iter().filter_map(|(slot, it)| Some((slot, it?)));
+            let poll = self.poll.as_mut().map(|it| (Slot::Poll, it));
+            for (slot, reading) in poll.into_iter().chain(shards).chain(others) {
+                if let Poll::Ready(seen) = reading.batches.poll_recv(cx) {
+                    return Poll::Ready((
+                        slot,
+                        seen.unwrap_or_else(|| vec![Observation::StageEnded]),
+                    ));
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 
@@ -123,16 +160,5 @@ async fn batch(
         if batches.send(batch).await.is_err() {
             return;
         }
-    }
-}
-
-/// The next observations of a reading; waits for ever where nothing is read. A source that
-/// ends without saying so has ended its stage.
-pub(super) async fn next(reading: &mut Option<Reading>) -> Vec<Observation> {
-    match reading {
-        Some(reading) => {
-            reading.batches.recv().await.unwrap_or_else(|| vec![Observation::StageEnded])
-        }
-        None => std::future::pending().await,
     }
 }

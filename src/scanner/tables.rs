@@ -4,6 +4,7 @@
 //! go through fixed stages, each built from what the one before found.
 
 mod disk;
+mod followed;
 mod listing;
 mod rounds;
 mod tasks;
@@ -16,10 +17,11 @@ use crate::{
     facts::{Facts, Source},
     inventory::{MapRead, Members, NodeSeen, Observation, Reshard, Stage, Unread},
     job,
-    snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot},
+    snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot, TargetRef},
     target::Kind,
 };
 use disk::{Disk, Peers};
+use followed::Followed;
 use listing::Listing;
 use rounds::Rounds;
 use std::{
@@ -48,8 +50,11 @@ pub(super) struct Tables {
     began: Moment,
     /// The same by the clock that only goes forward, for how long it took.
     began_at: Instant,
-    /// Targets whose facts a job has voided.
+    /// Views whose facts a job has voided.
     pub(super) reread: BTreeSet<Ix>,
+    pub(super) followed: Followed,
+    /// Whether this sweep lists what there is.
+    lists: bool,
 }
 
 impl Tables {
@@ -68,6 +73,8 @@ impl Tables {
             began: Moment::default(),
             began_at: Instant::now(),
             reread: BTreeSet::new(),
+            followed: Followed::new(),
+            lists: true,
         }
     }
 
@@ -82,7 +89,7 @@ impl Tables {
         }
         self.views.restore(self.draft.now());
         self.serve(settings);
-        self.note_ages();
+        self.note_ages(Moment::default());
         damaged
     }
 
@@ -92,8 +99,9 @@ impl Tables {
         self.began_at = Instant::now();
         self.incomplete.clear();
         self.rights.clear();
-        self.listing.begin();
+        self.listing.reshard = Reshard::default();
         self.disk.begin();
+        self.next_part();
         self.rounds = Rounds::default();
         self.status.progress = Some(Progress { since: now, done: 0, total: None });
         Stage::Nodes
@@ -103,7 +111,7 @@ impl Tables {
     pub(super) fn apply(
         &mut self,
         seen: Observation,
-        stage: &Stage,
+        (stage, began): (&Stage, Instant),
         settings: &Settings,
         now: Moment,
     ) -> Option<Stage> {
@@ -148,7 +156,11 @@ impl Tables {
                 }
                 Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
             },
-            Observation::Shard { ix, facts } => self.shard(ix, facts),
+            Observation::Shard { ix, facts } => {
+                if self.is_still(ix, stage) {
+                    self.shard(ix, facts);
+                }
+            }
             Observation::Views { db, suffix, views, signatures } => {
                 if let Some(db) = self.draft.find_db(DbName { db: &db, suffix: &suffix }) {
                     let seen = Seen {
@@ -157,7 +169,7 @@ impl Tables {
                         has_parts: self.disk.has_parts(db),
                         cleans_itself: self.cleans_itself(),
                     };
-                    for unread in self.views.seen(&mut self.draft, db, seen, now) {
+                    for unread in self.views.seen(&mut self.draft, db, seen, (began, now)) {
                         self.unread(NodeIx::CLUSTER, &unread);
                     }
                 }
@@ -167,10 +179,15 @@ impl Tables {
                 let at = self.draft.node(&node);
                 match tasks {
                     Ok(tasks) => {
+                        self.heard_of(at, true);
+                        if !tasks.is_empty() {
+                            self.followed.is_busy();
+                        }
                         let ended = self.running.seen(&mut self.draft, &self.views, at, tasks);
-                        self.reread.extend(ended);
+                        ended.into_iter().for_each(|ix| self.void(ix));
                     }
                     Err(unread) => {
+                        self.heard_of(at, false);
                         self.running.unseen(at);
                         self.count(at, &unread);
                     }
@@ -187,21 +204,28 @@ impl Tables {
 
     fn next(&mut self, stage: &Stage, settings: &Settings, now: Moment) -> Option<Stage> {
         match stage {
-            Stage::Nodes => Some(Stage::Map),
+            Stage::Nodes => Some(self.after_nodes(settings)),
             Stage::Map => Some(Stage::Files { nodes: self.nodes_to_read(settings) }),
             Stage::Files { .. } => Some(Stage::Strays { dbs: self.listing.unknown_strays() }),
             Stage::Strays { .. } => {
                 let map_whole = self.listing.map_whole;
                 self.listing.settle(&mut self.draft, settings);
+                if map_whole {
+                    self.followed.has_listed(self.began, &self.listing.reshard);
+                }
                 if !settings.views {
                     self.views.forget(&mut self.draft);
                 } else if self.rounds.is_first() && (map_whole || self.listing.readable) {
                     self.views.forget_gone(&mut self.draft);
                 }
                 // One walk a sweep: it waits for no node.
-                if self.rounds.is_first() { Some(Stage::Disk) } else { Some(self.shards()) }
+                if self.rounds.is_first() {
+                    Some(Stage::Disk)
+                } else {
+                    Some(self.shards_to_read(settings))
+                }
             }
-            Stage::Disk => Some(self.shards()),
+            Stage::Disk => Some(self.shards_to_read(settings)),
             Stage::Shards { .. } => self.round_ended(settings, now),
             Stage::Views { .. } => {
                 self.finish(now);
@@ -211,22 +235,43 @@ impl Tables {
         }
     }
 
-    /// Reads the shards of this round.
-    fn shards(&mut self) -> Stage {
-        let lanes = self.lanes();
-        self.expect(lanes.iter().map(|lane| lane.targets.len()).sum());
-        Stage::Shards { snapshot: Arc::new(self.draft.now().without_facts()), lanes }
-    }
-
     /// Whether a sweep has enough to go on with, though some node has not answered.
     pub(super) fn may_go_on(&self) -> bool {
         self.rounds.may_go_on()
     }
 
     /// Goes on without the nodes that have not answered.
-    pub(super) const fn go_on(&mut self) -> Stage {
+    pub(super) fn go_on(&mut self, settings: &Settings) -> Stage {
         self.rounds.awaits = true;
-        Stage::Map
+        self.after_nodes(settings)
+    }
+
+    /// What comes after the nodes: what there is, or where feeds have told that, the files that
+    /// are read beside CouchDB.
+    fn after_nodes(&mut self, settings: &Settings) -> Stage {
+        self.lists = self.has_to_list(settings);
+        if self.lists {
+            self.listing.begin();
+            return Stage::Map;
+        }
+        self.nodes_to_read(settings);
+        Stage::Disk
+    }
+
+    fn shards_to_read(&mut self, settings: &Settings) -> Stage {
+        let lanes = self.lanes(settings);
+        self.expect(lanes.iter().map(|lane| lane.targets.len()).sum());
+        Stage::Shards { snapshot: Arc::new(self.draft.now().without_facts()), lanes }
+    }
+
+    /// Whether a place still has the target that a stage was to read there.
+    fn is_still(&self, ix: Ix, stage: &Stage) -> bool {
+        let Stage::Shards { snapshot, .. } = stage else { return false };
+        let (then, now) = (snapshot.target(ix), self.draft.now().target(ix));
+        then.zip(now).is_some_and(|(then, now)| {
+            let place = |it: TargetRef<'_>| (it.kind(), it.node_ix(), it.range());
+            place(then) == place(now) && then.db_name() == now.db_name()
+        })
     }
 
     /// Every node has answered by now, or failed to.
@@ -242,10 +287,14 @@ impl Tables {
         }
         let nodes = self.nodes_to_read(settings);
         if !nodes.is_empty() {
-            return Some(Stage::Files { nodes });
+            return Some(if self.lists {
+                Stage::Files { nodes }
+            } else {
+                self.shards_to_read(settings)
+            });
         }
         if settings.views {
-            let dbs = self.dbs_to_read();
+            let dbs = self.dbs_to_read(settings);
             self.expect(dbs.len());
             return Some(Stage::Views {
                 snapshot: Arc::new(self.draft.now().without_facts()),
@@ -265,7 +314,8 @@ impl Tables {
     /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
     fn finish(&mut self, now: Moment) {
         self.judge_disk(now);
-        self.note_ages();
+        self.whole_no_more();
+        self.note_ages(now);
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
             let whole = !self.incomplete.contains(&at)
@@ -291,13 +341,16 @@ impl Tables {
         self.status.missing_rights = std::mem::take(&mut self.rights);
     }
 
-    /// Notes of each node when the oldest of its facts was measured.
-    fn note_ages(&mut self) {
+    /// Notes of each node when the oldest of its facts was measured; what feeds confirm is as
+    /// good as new.
+    fn note_ages(&mut self, now: Moment) {
         let mut oldest: BTreeMap<(NodeIx, Source), Moment> = BTreeMap::new();
         for target in self.draft.now().targets() {
             if let Some(measured) = target.facts().measured_at {
-                let first = oldest.entry((target.node_ix(), measured.by)).or_insert(measured.at);
-                *first = measured.at.min(*first);
+                let confirmed = self.draft.now().is_confirmed(target.ix());
+                let at = if confirmed { now.max(measured.at) } else { measured.at };
+                let first = oldest.entry((target.node_ix(), measured.by)).or_insert(at);
+                *first = at.min(*first);
             }
         }
         let nodes = self.draft.now().nodes().len();
@@ -376,6 +429,7 @@ impl Tables {
     fn node(&mut self, seen: NodeSeen) {
         let at = self.draft.node(&seen.node);
         let up = seen.up.is_ok();
+        self.heard_of(at, up);
         if up {
             self.rounds.answered.insert(at);
         }

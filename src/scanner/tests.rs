@@ -11,10 +11,13 @@ use crate::{
         CopyAt, Doing, IndexSeen, MapEntry, MapRead, Members, NodeSeen, TaskSeen, Unread, ViewSeen,
     },
     job,
-    snapshot::SmooshSeen,
-    target::{Range, Signature, State},
+    snapshot::{NodeIx, SmooshSeen},
+    target::{Kind, Range, Signature, State},
 };
-use futures::{StreamExt as _, stream, stream::BoxStream};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
 
@@ -227,6 +230,8 @@ impl Harness {
         let (source, source_rx) = watch::channel(source);
         let (settings, settings_rx) = watch::channel(Arc::new(Settings {
             interval: Duration::from_secs(300),
+            interval_followed: Duration::from_secs(21_600),
+            reread_after: Duration::from_secs(1),
             poll: Duration::from_secs(5),
             nodes: Nodes::All,
             views: true,

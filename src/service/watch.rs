@@ -4,7 +4,7 @@
 
 use super::StartError;
 use crate::{
-    archive,
+    archive, changes,
     channel::Mode,
     clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
@@ -145,6 +145,7 @@ pub struct Watch {
     pressure: latest::Sender<Arc<pressure::Settings>>,
     takeover: latest::Sender<Arc<takeover::Settings>>,
     warmer: latest::Sender<Arc<warmer::Settings>>,
+    listen: latest::Sender<changes::Settings>,
 }
 
 /// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
@@ -154,6 +155,7 @@ struct Reach {
     source: latest::Sender<Arc<dyn Source>>,
     probe: latest::Sender<Arc<dyn pressure::Probe>>,
     hands: latest::Sender<Arc<dyn Hands>>,
+    feeds: latest::Sender<Arc<dyn changes::Feeds>>,
     smoosh: latest::Sender<Arc<dyn takeover::Hands>>,
     builds: latest::Sender<Arc<dyn warmer::Hands>>,
 }
@@ -164,6 +166,7 @@ impl Reach {
             source: latest::channel(source_of(client, settings, clock)).0,
             probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
             hands: latest::channel(Arc::new(client.clone()) as Arc<dyn Hands>).0,
+            feeds: latest::channel(Arc::new(client.clone()) as Arc<dyn changes::Feeds>).0,
             smoosh: latest::channel(Arc::new(client.clone()) as Arc<dyn takeover::Hands>).0,
             builds: latest::channel(Arc::new(client.clone()) as Arc<dyn warmer::Hands>).0,
         }
@@ -280,6 +283,7 @@ impl Watch {
             pressure,
             takeover: sender(takeover::Settings::from(settings)),
             warmer: sender(warmer::Settings::from(settings)),
+            listen: latest::channel(settings.follow).0,
         })
     }
 
@@ -330,6 +334,19 @@ impl Watch {
         handle
     }
 
+    /// What hears of changes, so that not everything has to be read all the time.
+    pub fn listen(&self, journal: Option<Journal>, tasks: &mut Tasks) -> changes::Handle {
+        let (feeds, settings) = (self.reach.feeds.subscribe(), self.listen.subscribe());
+        let scanner = self.scanner.clone();
+        let (task, handle) = changes::Task::new(self.clock, feeds, settings, scanner, journal);
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "listener"
+        });
+        handle
+    }
+
     /// What stops smoosh's channels where the settings say so, and gives them back.
     pub fn take_over(
         &self,
@@ -367,6 +384,8 @@ impl Watch {
             let (replaced, stop) = (self.client_stop.clone(), self.stop.clone());
             spawn_client(task, replaced, stop, self.carried.clone(), tasks);
             self.client = client;
+            // A feed that is open stays so where nothing else is to be reached.
+            self.reach.feeds.send_replace(Arc::new(self.client.clone()));
         }
         self.reach.replace(&self.client, new, self.clock);
         self.scan.send_replace(Arc::new(scan_settings(new)));
@@ -376,6 +395,7 @@ impl Watch {
         self.pressure.send_replace(Arc::new(pressure_settings(new)));
         self.takeover.send_replace(Arc::new(takeover::Settings::from(new)));
         self.warmer.send_replace(Arc::new(warmer::Settings::from(new)));
+        self.listen.send_if_modified(|follow| std::mem::replace(follow, new.follow) != new.follow);
         Ok(())
     }
 }
@@ -479,6 +499,8 @@ const fn pressure_settings(settings: &Settings) -> pressure::Settings {
 fn scan_settings(settings: &Settings) -> scanner::Settings {
     scanner::Settings {
         interval: settings.scan.interval,
+        interval_followed: settings.scan.interval_followed,
+        reread_after: settings.follow.reread_after,
         poll: settings.poll,
         nodes: settings.nodes.clone(),
         views: settings.cluster_targets

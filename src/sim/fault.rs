@@ -24,6 +24,12 @@ pub enum Effect {
     Status(u16),
     /// The connection breaks before a byte of the body.
     Drop,
+    /// A feed that answers as if it were asked from its beginning.
+    FromStart,
+    /// The head of the answer, and then nothing; the connection stays open.
+    Silent,
+    /// The body ends after so many bytes, be it within a line.
+    Cut(usize),
     /// An endless body of valid JSON whitespace after the answer's first byte.
     Endless,
 }

@@ -147,13 +147,16 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         } else {
             inner.access.begin_session(&login, &checks)
         };
-        let ask = Ask::new(&parts, node.clone(), (login, shown.clone()), body, wall_start);
+        let mut ask = Ask::new(&parts, node.clone(), (login, shown.clone()), body, wall_start);
+        if effect == Some(Effect::FromStart) {
+            ask = ask.since_the_start();
+        }
         (routed(inner, ask), version, inner.log.seen(), set_cookie)
     });
     let version = version.to_string();
     let answer = match routed {
         Routed::Answer(answer) => answer,
-        Routed::Feed(feed) => feed.answer(cluster.clone()).await,
+        Routed::Feed(feed) => feed.answer(cluster.clone(), &node).await,
         Routed::Hang => {
             note(&cluster, &parts, &node, &shown, 0);
             return std::future::pending().await;

@@ -170,6 +170,11 @@ impl World {
         self.config.global_changes
     }
 
+    /// Makes `_global_changes`, or deletes it.
+    pub const fn set_global_changes(&mut self, there: bool) {
+        self.config.global_changes = there;
+    }
+
     /// Writes documents to a database now: new, changed and deleted ones in its usual mix.
     pub fn write(&mut self, db: &str, documents: u64) {
         if let Some(db) = self.catalog.find(db) {

@@ -1,7 +1,7 @@
 //! The one copy of the tables that changes.
 
 use super::{
-    Chunked, DbMap, DbName, Node, NodeIx, Packed, PartSums, Row, Snapshot, TargetRef, View,
+    Bits, Chunked, DbMap, DbName, Node, NodeIx, Packed, PartSums, Row, Snapshot, TargetRef, View,
     top::Keeper, totals::Totals,
 };
 use crate::{
@@ -67,8 +67,8 @@ pub struct Draft {
     free_views: Vec<u32>,
     keeper: Keeper,
     changed: Vec<Ix>,
-    /// One bit a place: whether it is among the changed already.
-    marked: Vec<u64>,
+    /// Places that are among the changed already.
+    marked: Bits,
 }
 
 impl Draft {
@@ -88,7 +88,7 @@ impl Draft {
             free_views: Vec::new(),
             keeper: Keeper::new(top),
             changed: Vec::new(),
-            marked: Vec::new(),
+            marked: Bits::default(),
         };
         draft.node(CLUSTER);
         draft
@@ -129,9 +129,40 @@ impl Draft {
         self.now.sweep = Some(took);
     }
 
+    /// Says since when feeds tell of every change of a database; none where they do not.
+    pub const fn set_followed_since(&mut self, since: Option<Moment>) {
+        self.now.followed_since = since;
+    }
+
+    /// Says whether the cluster is quiet.
+    pub const fn set_quiet(&mut self, quiet: bool) {
+        self.now.quiet = quiet;
+    }
+
+    /// Something may have changed a target: what was measured is confirmed by nobody until
+    /// [`Self::trust`].
+    pub fn doubt(&mut self, ix: Ix) {
+        if !self.now.in_doubt.has(ix.as_usize()) {
+            Arc::make_mut(&mut self.now.in_doubt).set(ix.as_usize());
+        }
+    }
+
+    /// A target was measured since the last doubt.
+    pub fn trust(&mut self, ix: Ix) {
+        if self.now.in_doubt.has(ix.as_usize()) {
+            Arc::make_mut(&mut self.now.in_doubt).unset(ix.as_usize());
+        }
+    }
+
+    /// Whether something may have changed a target since it was measured.
+    #[must_use]
+    pub fn is_doubted(&self, ix: Ix) -> bool {
+        self.now.in_doubt.has(ix.as_usize())
+    }
+
     /// The database instance of this name, made on first sight.
     pub fn db(&mut self, name: DbName<'_>) -> DbIx {
-        let hash = self.hasher.hash_one(name);
+        let hash = self.hasher.hash_one(name.db);
         let names = &self.now.names;
         let found = self.by_name.find(hash, |at| names.get(*at as usize) == Some(name));
         if let Some(at) = found {
@@ -149,16 +180,35 @@ impl Draft {
             place(self.now.names.push(name))
         };
         let (names, hasher) = (&self.now.names, &self.hasher);
-        self.by_name.insert_unique(hash, at, |at| hasher.hash_one(name_at(names, *at)));
+        self.by_name.insert_unique(hash, at, |at| hasher.hash_one(name_at(names, *at).db));
         DbIx(at)
     }
 
     /// The database instance of this name, if any target has it.
     #[must_use]
     pub fn find_db(&self, name: DbName<'_>) -> Option<DbIx> {
-        let hash = self.hasher.hash_one(name);
+        let hash = self.hasher.hash_one(name.db);
         let names = &self.now.names;
         self.by_name.find(hash, |at| names.get(*at as usize) == Some(name)).map(|at| DbIx(*at))
+    }
+
+    /// Every instance of a database that any target has.
+    #[must_use]
+    pub fn instances(&self, db: &str) -> Vec<DbIx> {
+        let names = &self.now.names;
+        let alike = self.by_name.iter_hash(self.hasher.hash_one(db)).copied();
+        alike.filter(|at| names.get(*at as usize).is_some_and(|it| it.db == db)).map(DbIx).collect()
+    }
+
+    /// The copies of a database instance on all nodes.
+    #[must_use]
+    pub fn copies_of(&self, db: DbIx) -> Vec<Ix> {
+        let ranges = place(self.now.ranges.len());
+        let nodes = (0..self.now.nodes.len()).filter_map(NodeIx::from_usize);
+        nodes
+            .flat_map(|node| (0..=ranges).map(move |extra| (Some(Kind::Db), node, db.0, extra)))
+            .filter_map(|key| self.find(key))
+            .collect()
     }
 
     /// What the shard map says of a database.
@@ -329,6 +379,7 @@ impl Draft {
             row.kind = None;
         }
         self.free_rows.push(ix.0);
+        self.trust(ix);
         self.mark(ix);
         self.release(row.db);
     }
@@ -348,9 +399,7 @@ impl Draft {
         self.now.version += 1;
         self.now.generated_at = now;
         for ix in &self.changed {
-            if let Some(word) = self.marked.get_mut(ix.as_usize() / 64) {
-                *word = 0;
-            }
+            self.marked.unset(ix.as_usize());
         }
         self.now.changed = std::mem::take(&mut self.changed).into();
         Arc::new(self.now.clone())
@@ -429,14 +478,8 @@ impl Draft {
     }
 
     fn mark(&mut self, ix: Ix) {
-        let (word, bit) = (ix.as_usize() / 64, 1_u64 << (ix.as_usize() % 64));
-        if self.marked.len() <= word {
-            self.marked.resize(word + 1, 0);
-        }
-        if let Some(word) = self.marked.get_mut(word)
-            && *word & bit == 0
-        {
-            *word |= bit;
+        if !self.marked.has(ix.as_usize()) {
+            self.marked.set(ix.as_usize());
             self.changed.push(ix);
         }
     }
@@ -448,7 +491,8 @@ impl Draft {
             return;
         }
         if let Some(name) = self.now.names.get(db as usize)
-            && let Ok(entry) = self.by_name.find_entry(self.hasher.hash_one(name), |at| *at == db)
+            && let Ok(entry) =
+                self.by_name.find_entry(self.hasher.hash_one(name.db), |at| *at == db)
         {
             entry.remove();
             self.free_dbs.push(db);

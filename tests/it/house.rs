@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["disk", "pressure", "takeover"],
     &["plan"],
     &["scanner", "smoosh"],
-    &["planner", "follower", "archive"],
+    &["planner", "follower", "archive", "changes"],
     &["report", "config", "enforcer", "warmer"],
     &["http"],
     &["sim"],

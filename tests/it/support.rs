@@ -10,6 +10,7 @@ use crate::scenario::judge::{self, Life, Record};
 use futures::FutureExt as _;
 use notebook::Notebook;
 use recliner::{
+    changes,
     channel::Mode,
     clock::{Clock, Moment},
     config::{self, Flags},
@@ -316,6 +317,13 @@ fn run(
     let smoosh = ledger.map(|ledger| watch.take_over(Arc::new(ledger.clone()), &mut tasks));
     let warmer = ledger.map(|_| watch.warm(None, 1, &mut tasks));
     (watch, smoosh, warmer, tasks, stop)
+}
+
+impl Rig {
+    /// From now on feeds are heard, without a journal.
+    pub(crate) fn listens(&mut self) -> changes::Handle {
+        self.watch.listen(None, &mut self.tasks)
+    }
 }
 
 impl Drop for Rig {

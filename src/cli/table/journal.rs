@@ -40,7 +40,11 @@ pub(in crate::cli) fn events(rows: &[Value], width: u16) -> String {
     }
     let mut table = table(width, &["seq", "at", "event", "of", "more"], &[0]);
     for row in rows {
-        let of = match (row["target"].as_str(), &row["scope"], &row["node"]) {
+        let of = match (
+            row["target"].as_str().or_else(|| row["db"].as_str()),
+            &row["scope"],
+            &row["node"],
+        ) {
             (Some(target), ..) => named(target, &text(&row["channel"])),
             (None, scope, _) if scope.is_string() => text(scope),
             (None, _, node) => text(node),
@@ -61,7 +65,7 @@ pub(in crate::cli) fn events(rows: &[Value], width: u16) -> String {
 fn more((name, value): (&String, &Value)) -> Option<String> {
     let said = text(value);
     match name.as_str() {
-        "seq" | "at" | "type" | "target" | "channel" | "scope" | "node" => None,
+        "seq" | "at" | "type" | "target" | "db" | "channel" | "scope" | "node" => None,
         _ if value.is_null() || *value == false => None,
         "owner" => (value == "other").then(|| "by others".to_owned()),
         "ordered_by" => Some(format!("ordered by {said}")),
@@ -171,6 +175,10 @@ mod tests {
         })];
         let says = "orders 00000000-ffffffff on n  -1.0 KiB freed, by others, nothing freed";
         assert!(events(&rows, 200).contains(says), "{}", events(&rows, 200));
+        let rows = [json!({
+            "seq": 5, "at": "2026-11-21T00:54:00Z", "type": "updated", "db": "orders",
+        })];
+        assert!(events(&rows, 200).contains("orders"), "{}", events(&rows, 200));
         assert_eq!(events(&[], 200), "No event is remembered.\n");
     }
 }

@@ -77,19 +77,10 @@ fn the_whole_example_is_understood() {
 }
 
 #[test]
-fn the_whole_example_says_what_is_not_in_force() {
+fn the_whole_example_says_what_has_no_effect() {
     let said: Vec<String> = full().findings.iter().map(ToString::to_string).collect();
-    let keys: Vec<&str> =
-        said.iter().map(|said| said.splitn(5, [':', ' ']).nth(4).unwrap().trim()).collect();
-    let not_yet = "checked, but not in force: this version does nothing with it yet";
-    let expected: Vec<String> = [
-        ("scan.interval_followed", not_yet),
-        ("channels[0].designs", "no effect in a channel of kind db and priority ratio"),
-        ("follow", not_yet),
-    ]
-    .map(|(key, says)| format!("{key}: {says}"))
-    .to_vec();
-    assert_eq!(keys, expected);
+    let says = "channels[0].designs: no effect in a channel of kind db and priority ratio";
+    assert!(said.len() == 1 && said.iter().all(|said| said.ends_with(says)), "{said:?}");
 }
 
 #[test]

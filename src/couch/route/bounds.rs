@@ -16,6 +16,8 @@ impl Route<'_> {
             Self::ShardMap { .. } | Self::DesignDocs { .. } => 64 * MIB,
             // A task for every running job.
             Self::ActiveTasks { .. } | Self::ReshardJobs => 64 * MIB,
+            // Rows of a few hundred bytes, of as many as are asked for.
+            Self::MapChanges { .. } => 4 * MIB,
             Self::Config { .. }
             | Self::ConfigSection { .. }
             | Self::AllDbs { .. }
@@ -34,6 +36,10 @@ impl Route<'_> {
             | Self::Database { .. }
             | Self::ViewInfo { .. }
             | Self::DocShards { .. }
+            | Self::DbUpdatesNow
+            // Of a refusal: what comes line by line has no end.
+            | Self::DbUpdates { .. }
+            | Self::MapChangesNow { .. }
             | Self::NodeCompact { .. }
             | Self::NodeCompactView { .. }
             | Self::CompactView { .. }
@@ -77,6 +83,11 @@ impl Route<'_> {
             | Self::Config { .. }
             | Self::ActiveTasks { .. }
             | Self::ReshardJobs
+            // Or whom `[global_changes] allowed_owner` names.
+            | Self::DbUpdatesNow
+            | Self::DbUpdates { .. }
+            | Self::MapChangesNow { .. }
+            | Self::MapChanges { .. }
             | Self::NodeCompact { .. }
             | Self::NodeCompactView { .. }
             // Admins of the database suffice.

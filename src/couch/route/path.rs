@@ -73,6 +73,21 @@ impl Path {
         Ok(self)
     }
 
+    /// Adds a number behind a query that has begun.
+    pub(super) fn number(mut self, name: &'static str, value: u64) -> Self {
+        // Writing to a String cannot fail.
+        let _written = write!(self.0, "&{name}={value}");
+        self
+    }
+
+    /// Adds a text behind a query that has begun.
+    pub(super) fn value(mut self, name: &'static str, text: &str) -> Self {
+        // Writing to a String cannot fail.
+        let _written = write!(self.0, "&{name}=");
+        self.0.extend(encode_part(text));
+        self
+    }
+
     /// Adds paging to a listing of documents.
     pub(super) fn page(mut self, from: Option<&str>, limit: usize) -> Self {
         self.0.push_str("?include_docs=true&");

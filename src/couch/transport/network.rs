@@ -1,9 +1,11 @@
 //! Requests over TCP and TLS, on connections that are kept.
 
-use super::{Collected, Failure, Outgoing, Reply, TransportError, gzip, location, tls, uri};
+use super::{
+    Failure, Opened, Outgoing, Reply, TransportError, collected, gzip, location, tls, uri,
+};
 use crate::couch::{Address, Settings, credential::Cookie};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -47,21 +49,15 @@ impl Network {
     }
 
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
-        const AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
-        let mut request = Request::new(Full::default());
-        *request.method_mut() = out.method.clone();
-        *request.uri_mut() = uri(at, out.path)?;
-        let headers = request.headers_mut();
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        out.write_headers(headers);
         let limit = out.limit;
-        if let Some(form) = out.form {
-            *request.body_mut() = Full::new(form);
+        let (head, body) = self.request(at, out, Some("gzip")).await?.into_parts();
+        let expected = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+        let expected = expected.unwrap_or_default();
+        if expected > limit {
+            return Err(Failure::TooLarge);
         }
-        let response = self.client.request(request).await.map_err(|error| Failure::of(&error))?;
-        let (head, body) = response.into_parts();
-        let mut body = collected(body, limit).await?;
+        let body = body.map_err(|error| Failure::of(&error)).boxed_unsync();
+        let mut body = collected(body, expected, limit).await?;
         if is_packed(&head.headers) {
             body = gzip::unpacked(&body, limit)?;
         }
@@ -72,27 +68,46 @@ impl Network {
             body,
         })
     }
+
+    /// An answer that is read as it comes; nothing is to pack it on the way, for who packs
+    /// waits for more.
+    pub(super) async fn open(&self, at: &Address, out: Outgoing<'_>) -> Result<Opened, Failure> {
+        let (head, body) = self.request(at, out, None).await?.into_parts();
+        if is_packed(&head.headers) {
+            return Err(Failure::Garbage("it is compressed, which nobody asked for".to_owned()));
+        }
+        Ok(Opened {
+            status: head.status.as_u16(),
+            location: location(&head.headers),
+            cookie: Cookie::read(&head.headers),
+            body: body.map_err(|error| Failure::of(&error)).boxed_unsync(),
+        })
+    }
+
+    async fn request(
+        &self,
+        at: &Address,
+        out: Outgoing<'_>,
+        accepts: Option<&'static str>,
+    ) -> Result<Response<Incoming>, Failure> {
+        const AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = out.method.clone();
+        *request.uri_mut() = uri(at, out.path)?;
+        let headers = request.headers_mut();
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
+        if let Some(coding) = accepts {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(coding));
+        }
+        out.write_headers(headers);
+        if let Some(form) = out.form {
+            *request.body_mut() = Full::new(form);
+        }
+        self.client.request(request).await.map_err(|error| Failure::of(&error))
+    }
 }
 
 fn is_packed(headers: &HeaderMap) -> bool {
     let encoding = headers.get(header::CONTENT_ENCODING);
     encoding.is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"gzip"))
-}
-
-async fn collected(mut body: Incoming, limit: usize) -> Result<Bytes, Failure> {
-    let expected = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-    let expected = expected.unwrap_or_default();
-    if expected > limit {
-        return Err(Failure::TooLarge);
-    }
-    let mut pieces = Collected::default();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Failure::of(&error))?;
-        if let Ok(piece) = frame.into_data()
-            && !pieces.add(piece, expected, limit)
-        {
-            return Err(Failure::TooLarge);
-        }
-    }
-    Ok(pieces.whole())
 }

@@ -299,6 +299,9 @@ async fn status_and_config_say_what_is_in_force() {
             "last_error": "could not ask couchdb@b",
             "problem": null,
             "missing_rights": [],
+            "feeds": {
+                "followed_since": null, "last_event": null, "pending_events": 0, "list": [],
+            },
             "smoosh": [],
             "config": {
                 "loaded_at": "2026-11-21T00:46:40Z",

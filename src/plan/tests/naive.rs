@@ -212,7 +212,8 @@ impl Naive<'_> {
     fn stale(&self, ix: Ix) -> Option<RefusalReason> {
         let fresh_for = self.world.rules.fresh_for;
         let measured = self.target(ix).facts().measured_at;
-        let fresh = measured.is_some_and(|it| it.at.age(self.plan.made_at) <= fresh_for);
+        let young = measured.is_some_and(|it| it.at.age(self.plan.made_at) <= fresh_for);
+        let fresh = young || (measured.is_some() && self.plan.snapshot.is_confirmed(ix));
         (!fresh).then_some(RefusalReason::Stale)
     }
 

@@ -1,15 +1,12 @@
 //! Which targets there are: the shard map held against the files on each node.
 
-use super::{
-    super::{Settings, bits::Bits},
-    views::Views,
-};
+use super::{super::Settings, views::Views};
 use crate::{
     couch::wire::Names,
     inventory::{
         Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
     },
-    snapshot::{DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
+    snapshot::{Bits, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
     target::{Kind, Range, ShardName, State},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,12 +51,14 @@ struct Stray {
 }
 
 impl Listing {
+    /// Begins anew, with what is being split as it was seen last.
     pub(super) fn begin(&mut self) {
         self.mapped.clear();
         self.on_disk.clear();
         *self = Self {
             mapped: std::mem::take(&mut self.mapped),
             on_disk: std::mem::take(&mut self.on_disk),
+            reshard: std::mem::take(&mut self.reshard),
             ..Self::default()
         };
     }
@@ -91,6 +90,22 @@ impl Listing {
         if !entry.arriving.is_empty() || !entry.leaving.is_empty() {
             self.moving.insert((entry.db.clone(), entry.suffix.clone()), entry);
         }
+    }
+
+    /// A copy that the map has just got: its file was made with it.
+    pub(super) fn found(&mut self, ix: Ix) {
+        self.on_disk.set(ix.as_usize());
+    }
+
+    /// A copy is no more.
+    pub(super) fn gone(&mut self, ix: Ix) {
+        self.mapped.unset(ix.as_usize());
+        self.on_disk.unset(ix.as_usize());
+    }
+
+    /// Whether a node's files were listed.
+    pub(super) fn has_listed(&self, node: NodeIx) -> bool {
+        self.listed.contains(&node)
     }
 
     /// Nodes that hold copies by the map.

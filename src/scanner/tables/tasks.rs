@@ -84,6 +84,8 @@ impl Running {
             .chain(ended.iter().copied())
             .collect();
         for ix in touched {
+            // A job changes it without a word.
+            draft.doubt(ix);
             let Some(mut facts) = draft.now().target(ix).map(TargetRef::facts) else {
                 continue;
             };

@@ -8,6 +8,7 @@ use crate::{
     target::{Kind, Signature, State},
 };
 use std::{collections::BTreeMap, sync::Arc};
+use tokio::time::Instant;
 
 /// The view targets of each database instance.
 #[derive(Debug, Default)]
@@ -40,6 +41,8 @@ struct Known {
     mapped: bool,
     /// Every signature that some design document of the database has, where all are known.
     designed: Option<Vec<Signature>>,
+    /// When a feed last named the database.
+    named: Option<Instant>,
 }
 
 impl Views {
@@ -82,8 +85,14 @@ impl Views {
     ///
     /// An edit of a design document moves the update sequence of every copy that takes it,
     /// so a database without views has none as long as no copy moved. One with views is
-    /// always due: an index grows and is compacted without its database.
-    pub(super) fn due(&mut self, tables: &Snapshot, copies: impl Iterator<Item = Ix>) -> bool {
+    /// always due, because an index grows and is compacted without its database; save where
+    /// feeds confirm that none of its indexes did, and then only in its turn.
+    pub(super) fn due(
+        &mut self,
+        tables: &Snapshot,
+        copies: impl Iterator<Item = Ix>,
+        is_due: impl Fn(Ix) -> bool,
+    ) -> bool {
         let mut far = Some(0_u32);
         let mut name = None;
         for target in copies.filter_map(|ix| tables.target(ix)) {
@@ -103,7 +112,9 @@ impl Views {
         let Some(asked) = self.asked.get_mut(place) else { return true };
         let unmoved = far != 0 && *asked == far;
         *asked = far;
-        !unmoved || self.dbs.contains_key(&db)
+        let due =
+            |known: &Known| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
+        !unmoved || self.dbs.get(&db).is_some_and(due)
     }
 
     /// Forgets what was asked: another source may take other documents for views.
@@ -127,6 +138,20 @@ impl Views {
                 .and_then(|target| target.view())
                 .is_some_and(|view| view.designs.iter().any(|id| **id == *design))
         })
+    }
+
+    /// A feed named a database.
+    pub(super) fn named(&mut self, db: DbIx, now: Instant) {
+        if let Some(known) = self.dbs.get_mut(&db) {
+            known.named = Some(now);
+        }
+    }
+
+    /// A database is gone, and with it its views.
+    pub(super) fn gone(&mut self, draft: &mut Draft, db: DbIx) {
+        if let Some(known) = self.dbs.remove(&db) {
+            known.views.into_iter().chain(known.cleanup).for_each(|ix| draft.remove(ix));
+        }
     }
 
     /// Notes that the map still has a database.
@@ -167,7 +192,7 @@ impl Views {
         draft: &mut Draft,
         db: DbIx,
         seen: Seen,
-        now: Moment,
+        (began, now): (Instant, Moment),
     ) -> Vec<Unread> {
         let Seen { views, signatures, has_parts, cleans_itself } = seen;
         let views = match views {
@@ -198,6 +223,9 @@ impl Views {
             }
         }
         known.views = current;
+        if known.named.is_none_or(|named| named < began) {
+            known.views.iter().for_each(|ix| draft.trust(*ix));
+        }
         let evidence = whole && !gone.is_empty() && !cleans_itself;
         known.note_cleanup(draft, db, evidence, now);
         if !whole {

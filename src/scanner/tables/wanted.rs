@@ -30,11 +30,13 @@ impl Tables {
     }
 
     /// What to read on each node.
-    pub(super) fn lanes(&self) -> Vec<Lane> {
+    pub(super) fn lanes(&self, settings: &Settings) -> Vec<Lane> {
         let snapshot = self.draft.now();
         let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
         for target in snapshot.targets().filter(|target| target.kind() == Kind::Db) {
-            if !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable) {
+            let there =
+                !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
+            if there && self.is_due(target.ix(), settings) {
                 lanes.entry(target.node_ix()).or_default().push(target.ix());
             }
         }
@@ -59,11 +61,14 @@ impl Tables {
 
     /// The databases whose views a sweep reads: all but those known to have none, of which
     /// no copy changed since their design documents were read.
-    pub(super) fn dbs_to_read(&mut self) -> Databases {
+    pub(super) fn dbs_to_read(&mut self, settings: &Settings) -> Databases {
         let mut dbs = Databases::default();
         for copies in self.copies(|_| true).chunk_by(|(one, _), (other, _)| one == other) {
             let copies = copies.iter().map(|(_, ix)| *ix);
-            if self.views.due(self.draft.now(), copies.clone()) {
+            let mut views = std::mem::take(&mut self.views);
+            let due = views.due(self.draft.now(), copies.clone(), |ix| self.is_due(ix, settings));
+            self.views = views;
+            if due {
                 dbs.push(copies);
             }
         }

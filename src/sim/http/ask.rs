@@ -56,6 +56,14 @@ impl Ask {
         Self { login, node: to.to_owned(), ..self.clone() }
     }
 
+    /// The same, as if a feed's beginning were asked for.
+    pub(super) fn since_the_start(mut self) -> Self {
+        for (_, value) in self.query.iter_mut().filter(|(key, _)| key == "since") {
+            "0".clone_into(value);
+        }
+        self
+    }
+
     pub(super) fn new(
         parts: &http::request::Parts,
         node: String,

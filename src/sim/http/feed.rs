@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures::stream as streams;
 use http::Method;
 use serde_json::{Value, json as value};
-use std::{convert::Infallible, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// How long a feed without a timeout of its own waits (`[chttpd] changes_timeout`).
@@ -184,16 +184,16 @@ fn map_rows(inner: &Inner, since: u64, limit: u64) -> (bool, Answer) {
 
 impl Feed {
     /// Waits for what the feed has to tell.
-    pub(super) async fn answer(self, cluster: Cluster) -> Answer {
+    pub(super) async fn answer(self, cluster: Cluster, node: &str) -> Answer {
         match self.kind {
             Kind::Longpoll => self.longpoll(&cluster).await,
             Kind::Map => self.map(&cluster).await,
             Kind::Continuous => {
-                let open = Open::new(self, cluster);
+                let open = Open::new(self, cluster, node);
                 stream("application/json", Body::from_stream(streams::unfold(open, Open::next)))
             }
             Kind::EventSource => {
-                let open = Open::new(self, cluster);
+                let open = Open::new(self, cluster, node);
                 stream("text/event-stream", Body::from_stream(streams::unfold(open, Open::event)))
             }
         }
@@ -232,14 +232,29 @@ struct Open {
     /// When it last told something.
     told: Instant,
     ended: bool,
+    /// The node that answers, and how often it had stopped when it began to.
+    node: Arc<str>,
+    stops: Option<u64>,
 }
 
 /// The next piece of a body, and what comes after it.
-type Piece = Option<(Result<Bytes, Infallible>, Open)>;
+type Piece = Option<(io::Result<Bytes>, Open)>;
 
 impl Open {
-    fn new(feed: Feed, cluster: Cluster) -> Self {
-        Self { feed, cluster, told: Instant::now(), ended: false }
+    fn new(feed: Feed, cluster: Cluster, node: &str) -> Self {
+        let stops = cluster.world(|world| world.stops(node));
+        Self { feed, cluster, told: Instant::now(), ended: false, node: node.into(), stops }
+    }
+
+    /// Whether the node has stopped since, and every connection to it broke.
+    fn is_broken(&self) -> bool {
+        self.cluster.world(|world| world.stops(&self.node)) != self.stops
+    }
+
+    /// The end of a broken connection.
+    fn broken(mut self) -> Piece {
+        self.ended = true;
+        Some((Err(io::Error::from(io::ErrorKind::ConnectionReset)), self))
     }
 
     /// Rows that came, or `None` when a heartbeat or the end is due.
@@ -247,8 +262,12 @@ impl Open {
         let quiet = self.feed.heartbeat.unwrap_or(self.feed.timeout);
         loop {
             let since = self.feed.since;
-            let (mut updates, now) =
-                self.cluster.world(|world| (world.updates(since), world.updates_seq()));
+            let (mut updates, now, there) = self.cluster.world(|world| {
+                (world.updates(since), world.updates_seq(), world.has_global_changes())
+            });
+            if self.is_broken() || !there {
+                return None;
+            }
             if !updates.is_empty() {
                 let limit = usize::try_from(self.feed.limit).unwrap_or(usize::MAX);
                 updates.truncate(limit);
@@ -272,12 +291,13 @@ impl Open {
         }
         let told = if self.feed.limit == 0 { None } else { self.wait().await };
         let text = match told {
+            _ if self.is_broken() => return self.broken(),
             Some(updates) => updates.iter().fold(String::new(), |mut text, update| {
                 text.push_str(&row(update).to_string());
                 text.push('\n');
                 text
             }),
-            None if self.feed.heartbeat.is_some() && self.feed.limit > 0 => "\n".to_owned(),
+            None if self.beats() => "\n".to_owned(),
             None => {
                 self.ended = true;
                 format!("{}\n", value!({"last_seq": packed(self.feed.since)}))
@@ -286,12 +306,19 @@ impl Open {
         Some((Ok(text.into()), self))
     }
 
+    /// Whether a silence ends with a heartbeat, and not with the feed.
+    fn beats(&self) -> bool {
+        let there = self.cluster.world(|world| world.has_global_changes());
+        there && self.feed.heartbeat.is_some() && self.feed.limit > 0
+    }
+
     /// The raw changes that this feed shows, and its end at the first heartbeat.
     async fn event(mut self) -> Piece {
         if self.ended {
             return None;
         }
         let text = match self.wait().await {
+            _ if self.is_broken() => return self.broken(),
             Some(updates) => updates.iter().fold(String::new(), |mut text, update| {
                 let id = format!("{}:{}", update.kind.label(), update.db);
                 let seq = packed(update.seq);

@@ -20,7 +20,7 @@ pub(super) async fn struck(
 ) -> (Response, u16) {
     let status = response.status().as_u16();
     match effect {
-        Effect::Delay(_) | Effect::Hang => (response, status),
+        Effect::Delay(_) | Effect::Hang | Effect::FromStart => (response, status),
         Effect::Garbage => {
             *response.body_mut() = Body::from("<html>{\"db_name\": not json at all");
             response.headers_mut().remove(header::CONTENT_LENGTH);
@@ -51,6 +51,23 @@ pub(super) async fn struck(
         Effect::Drop => {
             *response.body_mut() = Body::from_stream(stream::iter([Err::<Bytes, _>(broken())]));
             (response, 0)
+        }
+        Effect::Silent => {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            *response.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, io::Error>>());
+            (response, status)
+        }
+        Effect::Cut(bytes) => {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+            let body = std::mem::replace(response.body_mut(), Body::empty());
+            let left = body.into_data_stream().scan(bytes, |left, piece| {
+                let piece = piece.map(|piece: Bytes| piece.slice(..piece.len().min(*left)));
+                let any = *left > 0;
+                *left -= piece.as_ref().map_or(0, Bytes::len);
+                std::future::ready(any.then_some(piece))
+            });
+            *response.body_mut() = Body::from_stream(left);
+            (response, status)
         }
         Effect::Endless => {
             let spaces = Bytes::from_static(&[b' '; 4096]);

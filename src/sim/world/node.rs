@@ -15,6 +15,8 @@ type Settings = BTreeMap<String, BTreeMap<String, String>>;
 pub(super) struct NodeState {
     pub(super) node: Node,
     up: bool,
+    /// How often it has stopped.
+    stops: u64,
     disk_full: bool,
     /// What is in force.
     settings: Settings,
@@ -42,7 +44,7 @@ impl NodeState {
             settings.entry(section).or_default().insert(key, value);
         }
         let uuid = mix(seed, crate::sim::catalog::key_of(&node.name));
-        Self { node, up: true, disk_full: false, files: settings.clone(), settings, uuid }
+        Self { node, up: true, stops: 0, disk_full: false, files: settings.clone(), settings, uuid }
     }
 }
 
@@ -102,7 +104,13 @@ impl World {
         });
         if let Some(state) = self.state_mut(node) {
             state.up = false;
+            state.stops += 1;
         }
+    }
+
+    /// How often a node has stopped.
+    pub(in crate::sim) fn stops(&self, node: &str) -> Option<u64> {
+        Some(self.nodes.get(self.place(node)? as usize)?.stops)
     }
 
     /// Brings a node back, with the settings of its files.

@@ -168,7 +168,10 @@ async fn kept(dir: &Path) -> Option<Kept> {
             | What::Ordered { .. }
             | What::Lapsed { .. }
             | What::IndexBuildStarted { .. }
-            | What::IndexBuildFinished { .. } => continue,
+            | What::IndexBuildFinished { .. }
+            | What::Created { .. }
+            | What::Updated { .. }
+            | What::Deleted { .. } => continue,
         };
         kept.told.entry((key.0.to_string(), key.1)).or_default().push(start);
     }

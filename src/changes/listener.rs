@@ -1,0 +1,172 @@
+//! What becomes of what the feeds told. Pure but for `now`.
+
+use super::{
+    batch::{Events, Names},
+    heard::{Event, Heard, Standing},
+    status::{Feed, Status},
+};
+use crate::{
+    clock::Moment,
+    couch::wire::DbChange,
+    journal::What,
+    scanner::{News, Stale},
+    settings::work::Follow,
+};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::Instant;
+
+/// `_db_updates` and `_dbs/_changes`, as labels.
+pub(super) const UPDATES: &str = "_db_updates";
+pub(super) const MAP: &str = "_dbs";
+
+/// How long a feed may be gone before what was measured counts as unconfirmed. What it then
+/// resumes with is told late, and confirms again.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// One feed and when it was last connected.
+#[derive(Debug, Default)]
+struct Followed {
+    standing: Standing,
+    lost: Option<Instant>,
+}
+
+impl Followed {
+    fn stands(&mut self, standing: Standing, now: Instant) {
+        self.lost = if standing.connected { None } else { self.lost.or(Some(now)) };
+        self.standing = standing;
+    }
+
+    /// Since when it missed nothing, if it is there, or was a moment ago.
+    fn since(&self, now: Instant) -> Option<Moment> {
+        let there = match self.lost {
+            None => self.standing.connected,
+            Some(lost) => now < lost + GRACE,
+        };
+        self.standing.followed_since.filter(|_| there)
+    }
+}
+
+/// Everything that was told and not sent on.
+#[derive(Debug, Default)]
+pub(super) struct Listener {
+    updates: Followed,
+    map: Followed,
+    names: Names,
+    events: Events,
+    /// When names are sent on, and events.
+    names_at: Option<Instant>,
+    events_at: Option<Instant>,
+    /// What the scanner was told last.
+    told: Option<Moment>,
+    counts: BTreeMap<DbChange, u64>,
+    last_event: Option<Moment>,
+}
+
+impl Listener {
+    /// Takes in what a feed told.
+    pub(super) fn heard(&mut self, heard: Heard, follow: &Follow, now: (Instant, Moment)) {
+        let (instant, _) = now;
+        match heard {
+            Heard::Updates(events, standing) => {
+                self.updates.stands(standing, instant);
+                for event in events {
+                    self.event(event, follow, now);
+                }
+            }
+            Heard::Map(named, standing) => {
+                self.map.stands(standing, instant);
+                for db in named {
+                    self.name(db, Stale::Entry, follow, instant);
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event, follow: &Follow, (instant, moment): (Instant, Moment)) {
+        *self.counts.entry(event.change).or_default() += 1;
+        self.last_event = Some(moment);
+        let what = match event.change {
+            DbChange::Updated => Stale::Shards,
+            DbChange::Created | DbChange::Deleted => Stale::Entry,
+        };
+        self.name(event.db.clone(), what, follow, instant);
+        if follow.update_db {
+            self.events.add(event);
+            self.events_at.get_or_insert(instant + follow.max_write_delay);
+        }
+    }
+
+    fn name(&mut self, db: Box<str>, what: Stale, follow: &Follow, now: Instant) {
+        self.names.add(db, what);
+        self.names_at.get_or_insert(now + follow.max_event_delay);
+    }
+
+    /// Since when nothing was missed by either feed.
+    fn followed_since(&self, now: Instant) -> Option<Moment> {
+        Some(self.updates.since(now)?.max(self.map.since(now)?))
+    }
+
+    /// When there is something to do next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let lost = [&self.updates, &self.map].into_iter().filter_map(|feed| feed.lost);
+        let graces = lost.map(|lost| lost + GRACE).filter(|_| self.told.is_some());
+        self.names_at.into_iter().chain(self.events_at).chain(graces).min()
+    }
+
+    /// What the scanner is to be told now, if anything.
+    pub(super) fn news(&mut self, now: Instant) -> Option<News> {
+        let followed_since = self.followed_since(now);
+        let due = self.names_at.is_some_and(|at| at <= now);
+        if !due && followed_since == self.told {
+            return None;
+        }
+        self.names_at = None;
+        self.told = followed_since;
+        Some(News { named: self.names.take(), followed_since })
+    }
+
+    /// The scanner could not be told: it is tried again.
+    pub(super) fn not_told(&mut self, news: News, follow: &Follow, now: Instant) {
+        for named in news.named {
+            self.names.add(named.db, named.what);
+        }
+        self.names_at = Some(now + follow.max_event_delay.max(Duration::from_millis(10)));
+    }
+
+    /// What is to be written to the journal now.
+    pub(super) fn batch(&mut self, now: Instant) -> Vec<What> {
+        if self.events_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.events_at = None;
+        let what = |Event { db, change }| {
+            let db = String::from(db);
+            match change {
+                DbChange::Created => What::Created { db },
+                DbChange::Updated => What::Updated { db },
+                DbChange::Deleted => What::Deleted { db },
+            }
+        };
+        self.events.take().into_iter().map(what).collect()
+    }
+
+    /// What is shown.
+    pub(super) fn status(&self, now: Instant) -> Status {
+        let feeds = [(UPDATES, &self.updates), (MAP, &self.map)];
+        Status {
+            feeds: feeds.map(|(name, feed)| (name, Feed::from(&feed.standing))).into(),
+            followed_since: self.followed_since(now),
+            events: DbChange::ALL
+                .map(|change| (change, self.counts.get(&change).copied().unwrap_or_default()))
+                .into(),
+            pending: self.events.len(),
+            last_event: self.last_event,
+        }
+    }
+
+    /// Begins anew with other feeds; what was counted stays.
+    pub(super) fn begin_anew(&mut self) {
+        self.updates = Followed::default();
+        self.map = Followed::default();
+    }
+}

@@ -1,0 +1,97 @@
+//! Lines out of a body that comes in pieces, none of them longer than a cap.
+
+use bytes::{Bytes, BytesMut};
+
+/// What has come and is no whole line yet.
+#[derive(Debug)]
+pub(super) struct Lines {
+    held: BytesMut,
+    /// How much of it was looked through for an end.
+    looked: usize,
+    longest: usize,
+}
+
+/// A line is longer than the cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooLong;
+
+impl Lines {
+    /// Nothing has come; lines have at most so many bytes.
+    pub(super) fn new(longest: usize) -> Self {
+        Self { held: BytesMut::new(), looked: 0, longest }
+    }
+
+    /// A piece came.
+    pub(super) fn add(&mut self, piece: &Bytes) {
+        self.held.extend_from_slice(piece);
+    }
+
+    /// The next whole line, without its end.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+        let rest = self.held.get(self.looked..).unwrap_or_default();
+        let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
+            self.looked = self.held.len();
+            return if self.looked > self.longest { Err(TooLong) } else { Ok(None) };
+        };
+        let end = self.looked + at;
+        self.looked = 0;
+        if end > self.longest {
+            return Err(TooLong);
+        }
+        let mut line = self.held.split_to(end + 1).freeze();
+        line.truncate(end);
+        if line.last() == Some(&b'\r') {
+            line.truncate(end - 1);
+        }
+        Ok(Some(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(lines: &mut Lines) -> Result<Vec<Bytes>, TooLong> {
+        let mut found = Vec::new();
+        while let Some(line) = lines.next()? {
+            found.push(line);
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn a_line_over_the_cap_is_refused_before_its_end_comes() {
+        let mut lines = Lines::new(4);
+        lines.add(&Bytes::from_static(b"1234\r\n12345"));
+        assert_eq!(lines.next(), Err(TooLong), "with its carriage return");
+        let mut lines = Lines::new(4);
+        lines.add(&Bytes::from_static(b"1234\n1234"));
+        assert_eq!(lines.next(), Ok(Some(Bytes::from_static(b"1234"))));
+        assert_eq!(lines.next(), Ok(None));
+        lines.add(&Bytes::from_static(b"5"));
+        assert_eq!(lines.next(), Err(TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(
+            texts in proptest::collection::vec("[a-z]{0,9}", 0..20),
+            rest in "[a-z]{0,9}",
+            cuts in proptest::collection::vec(1_usize..7, 1..9),
+        ) {
+            let whole = texts.iter().fold(String::new(), |all, text| all + text + "\n") + &rest;
+            let mut lines = Lines::new(9);
+            let mut found = Vec::new();
+            let mut left = Bytes::from(whole);
+            for cut in cuts.iter().cycle() {
+                if left.is_empty() {
+                    break;
+                }
+                lines.add(&left.split_to((*cut).min(left.len())));
+                found.extend(all(&mut lines).unwrap());
+            }
+            prop_assert_eq!(found, texts);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Feeds: database events (`_db_updates`) and changes of the shard map (`_dbs/_changes`).
+
+use super::loose;
+use serde::Deserialize;
+
+/// What happened to a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Change {
+    /// It was made.
+    Created,
+    /// A document of it was written.
+    Updated,
+    /// It was deleted.
+    Deleted,
+}
+
+impl Change {
+    /// Every change.
+    pub const ALL: [Self; 3] = [Self::Created, Self::Updated, Self::Deleted];
+
+    /// The word that CouchDB has for it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    /// The change with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.label() == label)
+    }
+}
+
+/// One line of the continuous feed of database events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpdateLine {
+    /// Nothing happened, and the feed lives.
+    Heartbeat,
+    /// Something happened.
+    Update {
+        /// The database.
+        db: String,
+        /// What; absent for a word that is not known.
+        change: Option<Change>,
+        /// The sequence to go on from.
+        seq: String,
+    },
+    /// The feed ends here.
+    End {
+        /// The sequence to go on from.
+        seq: String,
+    },
+}
+
+impl UpdateLine {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn read(line: &[u8]) -> Result<Self, String> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Self::Heartbeat);
+        }
+        let said: Said = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+        match (said.db_name, said.seq, said.last_seq) {
+            (Some(db), Some(seq), _) => {
+                let change = said.kind.as_deref().and_then(Change::from_label);
+                Ok(Self::Update { db, change, seq })
+            }
+            (None, None, Some(seq)) => Ok(Self::End { seq }),
+            _ => Err("it names neither a database with a sequence nor the feed's end".to_owned()),
+        }
+    }
+}
+
+/// Everything a line may say.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    #[serde(deserialize_with = "loose::loose")]
+    db_name: Option<String>,
+    #[serde(rename = "type", deserialize_with = "loose::loose")]
+    kind: Option<String>,
+    #[serde(deserialize_with = "loose::loose")]
+    seq: Option<String>,
+    #[serde(deserialize_with = "loose::loose")]
+    last_seq: Option<String>,
+}
+
+/// What of a normal answer of `_db_updates` counts: how far the feed is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct UpdatesEnd {
+    #[serde(deserialize_with = "loose::loose")]
+    pub(crate) last_seq: Option<String>,
+}
+
+/// An answer of `_dbs/_changes`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct MapChanges {
+    /// Databases whose entry changed, in the order of their sequences.
+    #[serde(deserialize_with = "loose::loose")]
+    pub results: Vec<MapChange>,
+    /// The node's own sequence to go on from.
+    #[serde(deserialize_with = "loose::seq")]
+    pub last_seq: Option<u64>,
+}
+
+/// A database whose entry in the shard map changed.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct MapChange {
+    /// The database; design documents come too.
+    #[serde(deserialize_with = "loose::loose")]
+    pub id: Option<String>,
+    /// The node's own sequence.
+    #[serde(deserialize_with = "loose::seq")]
+    pub seq: Option<u64>,
+    /// Whether the entry is gone.
+    #[serde(deserialize_with = "loose::loose")]
+    pub deleted: Option<bool>,
+}
+
+impl loose::Object for MapChange {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_say_what_couchdb_means() {
+        let update = |db: &str, change, seq: &str| {
+            Ok(UpdateLine::Update { db: db.into(), change, seq: seq.into() })
+        };
+        for (line, expected) in [
+            ("", Ok(UpdateLine::Heartbeat)),
+            (" \r", Ok(UpdateLine::Heartbeat)),
+            (
+                r#"{"db_name":"e_00119","type":"created","seq":"53-g1AAAACTeJ"}"#,
+                update("e_00119", Some(Change::Created), "53-g1AAAACTeJ"),
+            ),
+            (r#"{"db_name":"a","type":"renamed","seq":"54-x"}"#, update("a", None, "54-x")),
+            (r#"{"last_seq":"55-x"}"#, Ok(UpdateLine::End { seq: "55-x".into() })),
+        ] {
+            assert_eq!(UpdateLine::read(line.as_bytes()), expected, "{line}");
+        }
+        for line in [
+            "<html>",
+            "{",
+            "[]",
+            "{}",
+            r#"{"db_name":"a","type":"created"}"#,
+            r#"{"db_name":7,"seq":"1-x"}"#,
+            r#"{"error":"unauthorized","reason":"You are not a server admin."}"#,
+        ] {
+            assert!(UpdateLine::read(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_map_may_be_of_any_form() {
+        let text = r#"{"results":[{"seq":5,"id":"a","changes":[{"rev":"1-x"}]},
+            {"seq":"6-g1AA","id":"b","deleted":true,"changes":[]}, 7, {}],"last_seq":"6-g1AA"}"#;
+        let read: MapChanges = serde_json::from_str(text).unwrap();
+        let row =
+            |id: &str, seq, deleted| MapChange { id: Some(id.into()), seq: Some(seq), deleted };
+        let expected = vec![row("a", 5, None), row("b", 6, Some(true)), MapChange::default()];
+        assert_eq!(read, MapChanges { results: expected, last_seq: Some(6) });
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(line in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _any = UpdateLine::read(&line);
+        }
+    }
+}

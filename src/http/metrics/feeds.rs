@@ -1,0 +1,22 @@
+//! What is heard of databases.
+
+use crate::{
+    changes::Status,
+    exposition::{Writer, families as f},
+};
+
+/// Writes how the feeds stand; nothing where none are to be followed.
+pub(super) fn write(writer: &mut Writer, status: &Status) {
+    let mut samples = writer.family(&f::FEED_CONNECTED);
+    for (name, feed) in &status.feeds {
+        samples.sample(&[name], u64::from(feed.connected));
+    }
+    let mut samples = writer.family(&f::FEED_EVENTS);
+    for (change, count) in &status.events {
+        samples.sample(&[change.label()], *count);
+    }
+    let mut samples = writer.family(&f::FEED_PENDING_EVENTS);
+    if !status.feeds.is_empty() {
+        samples.sample(&[], status.pending as u64);
+    }
+}

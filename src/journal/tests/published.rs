@@ -1,0 +1,114 @@
+use super::{disk::Disk, *};
+use std::collections::BTreeMap;
+
+fn updated(number: u64) -> What {
+    What::Updated { db: format!("db{number}") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_published_is_told_with_its_number_once_it_is_kept() {
+    let running = Running::claimed(Disk::formatted()).await;
+    running.journal.publish(vec![What::Created { db: "early".into() }]);
+    running.keep(vec![ended(1)]).await.unwrap();
+    let mut kept = running.journal.kept();
+    let batch = vec![updated(1), What::Deleted { db: "db2".into() }];
+    running.journal.publish(batch.clone());
+    let told = soon(kept.recv()).await.unwrap();
+    let whats: Vec<What> = told.iter().map(|(_, event)| event.what.clone()).collect();
+    assert_eq!(whats, batch);
+    let (first, last) = (told[0].0, told[1].0);
+    assert_eq!(last, first + 1);
+    assert_eq!(running.journal.health().borrow().last_seq, last);
+
+    let query = |types: Vec<Type>| EventsQuery { types, since: Some(0), limit: 9 };
+    let of_databases = vec![Type::Created, Type::Updated, Type::Deleted];
+    let page = soon(running.journal.events(query(of_databases))).await.unwrap();
+    let seqs: Vec<u64> = page.entries.iter().map(|(seq, _)| *seq).collect();
+    assert_eq!((seqs.len(), seqs[1..].to_vec()), (3, vec![first, last]));
+    // What else is kept is told of as well, in the order of the numbers.
+    running.keep(vec![ended(2)]).await.unwrap();
+    let told = soon(kept.recv()).await.unwrap();
+    assert!(told[0].0 > last && matches!(told[0].1.what, What::Finished { .. }), "{told:?}");
+    running.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_written_is_counted_and_told_to_nobody() {
+    let running = Running::open(Disk::formatted()).unwrap();
+    let mut kept = running.journal.kept();
+    running.journal.publish(vec![updated(1), updated(2)]);
+    // Claimed behind it: by then the batch was refused.
+    running.recovered().await;
+    assert_eq!(running.journal.dropped(), 2);
+    running.journal.publish(vec![updated(3)]);
+    assert_eq!(soon(kept.recv()).await.unwrap()[0].1.what, updated(3));
+    running.stopped().await;
+}
+
+const CHILD: &str = "RECLINER_TEST_JOURNAL_EVENTS";
+
+/// Not a test of its own: what [`every_event_that_was_told_outlives_a_kill`] starts and kills.
+#[tokio::test]
+async fn prints_what_was_told() {
+    use std::io::Write as _;
+    let Some(dir) = std::env::var_os(CHILD) else {
+        println!("skipped: nobody waits for what it prints");
+        return;
+    };
+    let running = Running::claimed(Directory::new(dir)).await;
+    let mut kept = running.journal.kept();
+    for number in 0.. {
+        running.journal.publish((number..number + 3).map(updated).collect());
+        for (seq, event) in soon(kept.recv()).await.unwrap().iter() {
+            let What::Updated { db } = &event.what else { continue };
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "\ntold {seq} {db}").unwrap();
+            out.flush().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_event_that_was_told_outlives_a_kill() {
+    use tokio::io::AsyncReadExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let mut told: BTreeMap<u64, String> = BTreeMap::new();
+    for round in 0..4 {
+        let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["journal::tests::published::prints_what_was_told", "--exact", "--nocapture"])
+            .env(CHILD, dir.path())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut text = Vec::new();
+        while text.len() <= 500 + 300 * round {
+            assert!(
+                soon(out.read_buf(&mut text)).await.unwrap() > 0,
+                "it writes until it is killed"
+            );
+        }
+        soon(child.kill()).await.unwrap();
+        soon(out.read_to_end(&mut text)).await.unwrap();
+        let text = String::from_utf8(text).unwrap();
+        // The last line may be torn.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let lines = whole.lines().filter_map(|line| line.strip_prefix("told ")?.split_once(' '));
+        let new: Vec<(u64, String)> =
+            lines.map(|(seq, db)| (seq.parse().unwrap(), db.to_owned())).collect();
+        assert!(!new.is_empty() && new.iter().all(|(seq, _)| !told.contains_key(seq)), "{new:?}");
+        told.extend(new);
+
+        let running = Running::claimed(Directory::new(dir.path())).await;
+        let query = EventsQuery { since: Some(0), limit: usize::MAX, ..EventsQuery::default() };
+        let page = soon(running.journal.events(query)).await.unwrap();
+        let kept: BTreeMap<u64, What> =
+            page.entries.into_iter().map(|(seq, event)| (seq, event.what)).collect();
+        for (seq, db) in &told {
+            assert_eq!(kept.get(seq), Some(&What::Updated { db: db.clone() }), "{seq}");
+        }
+        running.stopped().await;
+    }
+}

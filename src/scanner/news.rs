@@ -1,0 +1,30 @@
+//! What feeds tell the scanner.
+
+use crate::clock::Moment;
+
+/// What feeds told since the last time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Databases in the order in which they were named.
+    pub named: Vec<Named>,
+    /// Since when nothing can have happened that was not told, now that those were.
+    pub followed_since: Option<Moment>,
+}
+
+/// A database that was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its name.
+    pub db: Box<str>,
+    /// What has to be read again.
+    pub what: Stale,
+}
+
+/// What of a database has to be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stale {
+    /// Its shards: something was written.
+    Shards,
+    /// Its entry in the shard map, and with it its shards: it was made, deleted or moved.
+    Entry,
+}

@@ -1,0 +1,369 @@
+//! What feeds tell of a simulated cluster, from the write to the plan, and what a feed that
+//! breaks costs.
+
+use crate::support::{A, B, C, Rig, dbs_seen, dbs_there, nodes, small, targets};
+use recliner::{
+    changes::{Handle, Status},
+    plan::{Freshness, Plan},
+    sim::{Config, Database, Design, Effect, Exchange, Fault, Fleet},
+    snapshot::Ix,
+    target::{Kind, State},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep, timeout};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Sweeps are so far apart that what is seen between them was heard of.
+const SELDOM: &str = "scan: {interval: 1h, interval_followed: 6h, fresh_for: 4h}\n";
+
+fn world() -> Config {
+    nodes()
+        .with(Database { q: 2, designs: vec![Design::new("v")], ..Database::new("app") })
+        .with(small("quiet", 100))
+}
+
+async fn heard(handle: &mut Handle, wanted: impl Fn(&Status) -> bool) -> Arc<Status> {
+    let waited = timeout(HOUR, handle.status.wait_for(|status| wanted(status))).await;
+    Arc::clone(&waited.expect("it comes within the hour").expect("the listener lives"))
+}
+
+/// One that follows both feeds and has read everything since.
+async fn followed(world: Config, yaml: &str) -> (Rig, Handle) {
+    let mut rig = Rig::new(world, yaml);
+    rig.sweep().await;
+    let mut handle = rig.listens();
+    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    sleep(2 * Duration::from_secs(1)).await;
+    rig.sweep().await;
+    (rig, handle)
+}
+
+fn seqs(plan: &Plan, db: &str) -> BTreeMap<String, Option<u64>> {
+    targets(plan, Kind::Db)
+        .filter(|target| target.db_name().db == db)
+        .map(|target| (target.id().to_string(), target.facts().update_seq.get()))
+        .collect()
+}
+
+/// The first plan in which every copy of a database is further than before.
+async fn moved(rig: &mut Rig, db: &str, before: &BTreeMap<String, Option<u64>>) -> Duration {
+    let began = Instant::now();
+    rig.plan_where(|plan| {
+        let now = seqs(plan, db);
+        now.len() == before.len() && now.iter().all(|(id, seq)| *seq > before[id])
+    })
+    .await;
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_is_read_at_once_and_nothing_else() {
+    let (mut rig, _handle) = followed(world(), SELDOM).await;
+    let before = seqs(&*rig.planned().await, "app");
+    rig.cluster.clear_wire();
+    let sweeps = rig.status().sweeps;
+    rig.cluster.world(|world| world.write("app", 50));
+    let took = moved(&mut rig, "app", &before).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(rig.status().sweeps, sweeps);
+    let reads = rig.asked("/shards%2F");
+    assert_eq!(reads.len(), 6, "each of its copies once: {reads:?}");
+    assert!(reads.iter().all(|read| read.path.contains("app.")), "{reads:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_that_is_made_enters_at_once_and_one_that_is_deleted_leaves() {
+    let (mut rig, _handle) = followed(world(), SELDOM).await;
+    let sweeps = rig.status().sweeps;
+    let began = Instant::now();
+    rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
+    let measured = |plan: &Plan| {
+        let mut all = targets(plan, Kind::Db).filter(|it| it.db_name().db == "new").peekable();
+        all.peek().is_some() && all.all(|it| it.facts().measured_at.is_some())
+    };
+    rig.plan_where(measured).await;
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    // The map itself was read a moment ago and is not read again at once.
+    sleep(Duration::from_secs(5)).await;
+    let plan = rig.planned().await;
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+
+    let began = Instant::now();
+    rig.cluster.world(|world| world.delete("app", false));
+    let gone = |plan: &Plan| plan.snapshot.targets().all(|it| it.db_name().db != "app");
+    rig.plan_where(gone).await;
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    // The map itself was read a moment ago and is not read again at once.
+    sleep(Duration::from_secs(5)).await;
+    let plan = rig.planned().await;
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+
+    rig.cluster.world(|world| world.create(Database { q: 1, ..Database::new("app") })).unwrap();
+    let back = |plan: &Plan| targets(plan, Kind::Db).any(|it| it.db_name().db == "app");
+    rig.plan_where(back).await;
+    sleep(MINUTE).await;
+    let plan = rig.planned().await;
+    assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
+    assert_eq!(rig.status().sweeps, sweeps);
+    let plan = rig.sweep().await;
+    assert_eq!(
+        dbs_seen(&plan),
+        dbs_there(&rig.cluster, |_, _| State::Ok),
+        "nor does a sweep differ"
+    );
+    assert_eq!(rig.errors(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_feed_named_stays_fresh_and_says_why() {
+    let yaml = "scan: {interval: 5m, interval_followed: 6h, fresh_for: 15m}\n";
+    let (mut rig, _handle) = followed(world(), yaml).await;
+    sleep(2 * HOUR).await;
+    let plan = rig.planned().await;
+    let rules = |plan: &Plan| {
+        let mut rules: BTreeMap<Option<Freshness>, usize> = BTreeMap::new();
+        for target in plan.snapshot.targets().filter(|it| it.kind() != Kind::Cleanup) {
+            *rules.entry(plan.freshness(target)).or_default() += 1;
+        }
+        rules
+    };
+    let found = rules(&plan);
+    assert!(found.contains_key(&Some(Freshness::Followed)), "{found:?}");
+    assert!(!found.contains_key(&None), "{found:?}");
+
+    // Without the feed, what is old is stale until it is read again: within two sweeps.
+    rig.cluster.world(|world| world.set_global_changes(false));
+    sleep(45 * Duration::from_secs(1)).await;
+    let plan = rig.planned().await;
+    assert!(rules(&plan).contains_key(&None), "{:?}", rules(&plan));
+    sleep(10 * MINUTE).await;
+    let plan = rig.planned().await;
+    assert_eq!(rules(&plan).into_keys().collect::<Vec<_>>(), [Some(Freshness::Measured)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_voids_what_was_measured_though_no_feed_names_it() {
+    let mut config = nodes().with(Database { bloat: 5.0, ..small("big", 100_000) });
+    config.compaction_rate = 1 << 20;
+    let (mut rig, _handle) = followed(config, SELDOM).await;
+    let target = |plan: &Plan| {
+        let mut found = targets(plan, Kind::Db);
+        found.find(|it| it.node() == A && it.db_name().db == "big").unwrap().ix()
+    };
+    let plan = rig.planned().await;
+    let ix = target(&plan);
+    assert!(plan.snapshot.is_confirmed(ix));
+    let file = plan.snapshot.target(ix).unwrap().shard_name().unwrap();
+    let before = plan.snapshot.target(ix).unwrap().facts().file.get();
+    rig.cluster.world(|world| world.compact(A, &file)).unwrap();
+    let plan = rig.plan_where(|plan| !plan.snapshot.is_confirmed(ix)).await;
+    assert!(plan.snapshot.target(ix).unwrap().facts().flags.compact_running);
+    let smaller = |plan: &Plan| {
+        let facts = plan.snapshot.target(ix).unwrap().facts();
+        facts.file.get() < before && plan.snapshot.is_confirmed(ix)
+    };
+    rig.plan_where(smaller).await;
+}
+
+/// What is asked in an hour, by the label of its route, without what a test does.
+fn asked(rig: &Rig, part: &str) -> usize {
+    rig.cluster.wire().iter().filter(|it| it.path.contains(part)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_breaks_in_any_way_costs_little_and_is_followed_again() {
+    // Within the first line of either.
+    let some = 20;
+    let effects = [
+        ("status", Effect::Status(500)),
+        ("malformed", Effect::Status(400)),
+        ("absent", Effect::Status(404)),
+        ("garbage", Effect::Garbage),
+        ("endless", Effect::Endless),
+        ("dropped", Effect::Drop),
+        ("silent", Effect::Silent),
+        ("hangs", Effect::Hang),
+        ("cut", Effect::Cut(some)),
+        ("redirected", Effect::Redirect("http://elsewhere/".to_owned())),
+        ("from its start", Effect::FromStart),
+    ];
+    for (path, feed) in [("/_db_updates", "_db_updates"), ("/_dbs/_changes", "_dbs")] {
+        for (name, effect) in &effects {
+            let name = format!("{feed} {name}");
+            let (mut rig, mut handle) = followed(world(), SELDOM).await;
+            rig.cluster.faults().plan(Fault::everywhere(effect.clone()).at(path));
+            // What is open breaks, so that it has to be opened again.
+            for node in [A, B, C] {
+                rig.cluster.faults().restart(node);
+            }
+            rig.cluster.clear_wire();
+            rig.cluster.world(|world| world.write("app", 50));
+            sleep(HOUR).await;
+            let asked = asked(&rig, path);
+            assert!((2..=400).contains(&asked), "{name}: {asked} requests in an hour");
+            let reads = rig.asked("/shards%2F").len();
+            assert!(reads <= 60, "{name}: {reads} shards read in an hour, and there are 9");
+            let status = handle.status.borrow().clone();
+            let silent = matches!(effect, Effect::Hang) && feed == "_dbs";
+            assert!(status.followed_since.is_none() || silent, "{name}: {status:?}");
+
+            rig.cluster.faults().clear();
+            heard(&mut handle, |status| status.followed_since.is_some()).await;
+            rig.sweep().await;
+            let before = seqs(&*rig.planned().await, "app");
+            rig.cluster.world(|world| world.write("app", 50));
+            let took = moved(&mut rig, "app", &before).await;
+            assert!(took < Duration::from_secs(2), "{name}: {took:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_may_come_later_and_vanish_again() {
+    let mut config = world();
+    config.global_changes = false;
+    let mut rig = Rig::new(config, SELDOM);
+    rig.sweep().await;
+    let mut handle = rig.listens();
+    let status =
+        heard(&mut handle, |it| it.feeds.get("_db_updates").is_some_and(|it| it.absent)).await;
+    assert!(status.feeds["_dbs"].problem.is_none(), "{status:?}");
+    sleep(HOUR).await;
+    assert!(handle.status.borrow().feeds["_dbs"].connected);
+    assert!((50..=70).contains(&rig.asked("/_db_updates").len()), "once a minute");
+    rig.cluster.world(|world| world.set_global_changes(true));
+    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    rig.cluster.world(|world| world.set_global_changes(false));
+    heard(&mut handle, |status| status.followed_since.is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_restarts_costs_no_coverage() {
+    let (mut rig, mut handle) = followed(world(), SELDOM).await;
+    let since = handle.status.borrow().followed_since;
+    for node in [A, B, C] {
+        rig.cluster.faults().restart(node);
+        sleep(MINUTE).await;
+    }
+    let status = heard(&mut handle, |status| status.followed_since.is_some()).await;
+    assert_eq!(status.followed_since, since, "{status:?}");
+    assert!(status.feeds["_db_updates"].failures > 0, "{status:?}");
+    let before = seqs(&*rig.planned().await, "app");
+    rig.cluster.world(|world| world.write("app", 50));
+    assert!(moved(&mut rig, "app", &before).await < Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_that_tells_of_the_map_may_go() {
+    let (rig, mut handle) = followed(world(), SELDOM).await;
+    let asked = handle.status.borrow().feeds["_dbs"].node.clone().unwrap();
+    rig.cluster.faults().down(&asked);
+    let status = heard(&mut handle, |status| {
+        let feed = &status.feeds["_dbs"];
+        feed.connected && feed.node.as_ref() != Some(&asked)
+    })
+    .await;
+    assert!(status.feeds["_dbs"].failures > 0, "{status:?}");
+    rig.cluster.faults().up(&asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_may_not_follow_asks_seldom_and_a_refused_one_not_at_all() {
+    let (rig, mut handle) = followed(world(), SELDOM).await;
+    rig.cluster.faults().password("admin", "other");
+    for node in [A, B, C] {
+        rig.cluster.faults().restart(node);
+    }
+    heard(&mut handle, |status| status.followed_since.is_none()).await;
+    rig.cluster.clear_wire();
+    sleep(HOUR).await;
+    let logins: Vec<Exchange> = rig.cluster.wire();
+    assert!(logins.len() <= 40, "{}", logins.len());
+    rig.cluster.faults().password("admin", "secret");
+    heard(&mut handle, |status| status.followed_since.is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_shards_of_which_none_changes_cost_less_than_a_request_a_second() {
+    let like = Database { q: 1, n: 3, docs: 100, ..Database::new("tenant-") };
+    let fleet = Fleet::named(like, 3_330, 12);
+    let mut config = nodes();
+    config.fleets.push(fleet);
+    let yaml = "couchdb: {cold_reads_per_second: off}\n";
+    let mut rig =
+        Rig::in_mode(recliner::channel::Mode::Advise, crate::support::START, config, yaml);
+    let mut handle = rig.listens();
+    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    sleep(20 * MINUTE).await;
+    let shards = targets(&*rig.planned().await, Kind::Db).count();
+    assert!(shards >= 9_990, "{shards}");
+    let before = rig.cluster.requests();
+    sleep(6 * HOUR).await;
+    let asked = rig.cluster.requests() - before;
+    let rate = asked as f64 / (6.0 * 3_600.0);
+    let mut routes: BTreeMap<String, usize> = BTreeMap::new();
+    for exchange in rig.cluster.wire() {
+        let route = exchange.path.split(['?']).next().unwrap_or_default();
+        let route = route.split("/shards").next().unwrap_or_default().to_owned();
+        *routes.entry(route).or_default() += 1;
+    }
+    assert!(rate <= 1.0, "{rate} requests a second; the latest were {routes:#?}");
+    let plan = rig.planned().await;
+    let unconfirmed = targets(&plan, Kind::Db).filter(|it| !plan.snapshot.is_confirmed(it.ix()));
+    assert_eq!(unconfirmed.count(), 0);
+    println!("{rate:.3} requests a second over {shards} shards");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_to_a_thousand_databases_show_within_two_seconds_and_none_is_read_too_often() {
+    let like = Database { q: 1, n: 1, docs: 100, ..Database::new("tenant-") };
+    let mut config = Config::new(&[A]);
+    config.fleets.push(Fleet::named(like, 1_000, 12));
+    let (mut rig, _handle) = followed(config, SELDOM).await;
+    let plan = rig.planned().await;
+    let places: Vec<(String, Ix, u64)> = targets(&plan, Kind::Db)
+        .filter(|it| it.db_name().db.starts_with("tenant-"))
+        .map(|it| (it.db_name().db.to_owned(), it.ix(), it.facts().update_seq.get().unwrap()))
+        .collect();
+    assert_eq!(places.len(), 1_000);
+    rig.cluster.clear_wire();
+
+    let mut written = vec![0_u64; places.len()];
+    let mut waiting: Vec<(usize, u64, Instant)> = Vec::new();
+    let mut took: Vec<Duration> = Vec::new();
+    for at in 0..10_000_usize {
+        if at < 6_000 {
+            // In no order, some twice in a short while.
+            let place = at.wrapping_mul(0x9e37_79b9) % 7_919 % places.len();
+            rig.cluster.world(|world| world.write(&places[place].0, 1));
+            written[place] += 1;
+            waiting.push((place, written[place], Instant::now()));
+        }
+        sleep(Duration::from_millis(5)).await;
+        if at % 4 == 0 {
+            let plan = Arc::clone(&rig.watch.planner.plan.borrow());
+            waiting.retain(|(place, count, since)| {
+                let (_, ix, before) = places[*place];
+                let seen = plan.snapshot.target(ix).and_then(|it| it.facts().update_seq.get());
+                let shows = seen.is_some_and(|seen| seen >= before + count);
+                took.extend(shows.then(|| since.elapsed()));
+                !shows
+            });
+        }
+    }
+    assert!(waiting.is_empty(), "{} never showed", waiting.len());
+    took.sort_unstable();
+    let of_hundred = |part: usize| took[took.len() * part / 100];
+    println!("median {:?}, p99 {:?}, all {:?}", of_hundred(50), of_hundred(99), took.last());
+    assert!(of_hundred(99) <= Duration::from_secs(2), "{:?}", of_hundred(99));
+
+    let mut reads: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+    for read in rig.asked("/shards%2F") {
+        reads.entry(read.path).or_default().push(read.at);
+    }
+    let gaps = reads.values().flat_map(|all| all.windows(2)).map(|two| two[1] - two[0]);
+    let least = gaps.min().unwrap();
+    assert!(least >= Duration::from_secs(1), "read again after {least:?}");
+}
