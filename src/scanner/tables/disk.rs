@@ -7,7 +7,7 @@ use crate::{
     facts::{Fact, Facts, Verdict, merged},
     inventory::{CompactionFile, DiskSeen, FileSeen, PartSeen, Unread},
     job,
-    scanner::{Settings, bits::Bits},
+    scanner::Settings,
     snapshot::{DbIx, DbName, Draft, Ix, NodeIx, OnDisk, PartSums, TargetRef, View},
     target::{Kind, Range, ShardName, State},
 };
