@@ -4,14 +4,12 @@
 //! `RECLINER_BENCH_FILES` sets how many files, `RECLINER_BENCH_COLD=1` adds a round after the
 //! kernel was told to drop its caches, which wants root.
 
-mod measured;
-
 use cap::Cap;
-use measured::{Failure, say};
 use recliner::datadir::{Known, Roots, walk};
 use serde_json::Value;
 use std::{
     env, fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
@@ -24,6 +22,8 @@ use tokio::time::Instant;
 /// As in the program, and counted.
 #[global_allocator]
 static ALLOCATOR: Cap<Jemalloc> = Cap::new(Jemalloc, usize::MAX);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const ROUNDS: usize = 9;
 const THREADS: usize = 2;
@@ -39,6 +39,10 @@ const DBS: [&str; 6] = [
 ];
 const VIEWS: [&str; 4] =
     ["view_multi.view", "comp_none.view", "mango.view", "view_big_header.view"];
+
+fn say(line: &str) -> Result<(), Failure> {
+    Ok(writeln!(std::io::stdout().lock(), "{line}")?)
+}
 
 fn set() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/couchfiles")
