@@ -8,7 +8,7 @@ use crate::{
     inventory::{CompactionFile, DiskSeen, FileSeen, PartSeen, Unread},
     job,
     scanner::Settings,
-    snapshot::{DbIx, DbName, Draft, Ix, NodeIx, OnDisk, PartSums, TargetRef, View},
+    snapshot::{Bits, DbIx, DbName, Draft, Ix, NodeIx, OnDisk, PartSums, TargetRef, View},
     target::{Kind, Range, ShardName, State},
 };
 use std::{

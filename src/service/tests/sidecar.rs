@@ -150,6 +150,8 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let (_source, source) = latest::channel(owner);
     let settings = scanner::Settings {
         interval: Duration::from_millis(1),
+        interval_followed: Duration::from_millis(1),
+        reread_after: Duration::from_millis(1),
         poll: Duration::from_secs(3_600),
         nodes: Nodes::Named(BTreeSet::new()),
         views: true,
