@@ -7,9 +7,11 @@
 mod memory;
 mod operator;
 mod orders;
+mod tasks;
 mod watch;
 
-pub use watch::{Surroundings, Tasks, Watch};
+pub use tasks::Tasks;
+pub use watch::{Surroundings, Watch};
 
 use crate::{
     clock::Clock,

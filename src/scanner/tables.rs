@@ -4,6 +4,7 @@
 //! go through fixed stages, each built from what the one before found.
 
 mod disk;
+mod ending;
 mod followed;
 mod listing;
 mod rounds;
@@ -14,7 +15,7 @@ mod wanted;
 use super::{Settings, Status, status::Progress};
 use crate::{
     clock::Moment,
-    facts::{Facts, Source},
+    facts::Facts,
     inventory::{MapRead, Members, NodeSeen, Observation, Reshard, Stage, Unread},
     job,
     snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot, TargetRef},
@@ -24,10 +25,7 @@ use disk::{Disk, Peers};
 use followed::Followed;
 use listing::Listing;
 use rounds::Rounds;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 use tasks::Running;
 use tokio::time::Instant;
 use views::{Seen, Views};
@@ -309,59 +307,6 @@ impl Tables {
     fn expect(&mut self, more: usize) {
         let done = self.status.progress.map_or(0, |progress| progress.done);
         self.status.progress = Some(Progress { since: self.began, done, total: Some(done + more) });
-    }
-
-    /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
-    fn finish(&mut self, now: Moment) {
-        self.judge_disk(now);
-        self.whole_no_more();
-        self.note_ages(now);
-        let nodes = self.draft.now().nodes().len();
-        for at in (0..nodes).filter_map(NodeIx::from_usize) {
-            let whole = !self.incomplete.contains(&at)
-                && (at == NodeIx::CLUSTER
-                    || self.draft.now().node(at).is_some_and(|node| node.up == Some(true)));
-            if whole {
-                self.draft.change_node(at, |node| node.last_success = Some(now));
-            }
-        }
-        let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
-        let answered =
-            answered || self.listing.readable || (self.listing.alone && self.disk.walked());
-        self.status.ready |= answered;
-        self.status.sweeps += 1;
-        let took = self.began_at.elapsed();
-        self.draft.set_sweep(took);
-        self.status.last_duration = Some(took);
-        self.status.last_end = Some(now);
-        if self.incomplete.is_empty() && answered {
-            self.status.last_success = Some(now);
-        }
-        self.status.progress = None;
-        self.status.missing_rights = std::mem::take(&mut self.rights);
-    }
-
-    /// Notes of each node when the oldest of its facts was measured; what feeds confirm is as
-    /// good as new.
-    fn note_ages(&mut self, now: Moment) {
-        let mut oldest: BTreeMap<(NodeIx, Source), Moment> = BTreeMap::new();
-        for target in self.draft.now().targets() {
-            if let Some(measured) = target.facts().measured_at {
-                let confirmed = self.draft.now().is_confirmed(target.ix());
-                let at = if confirmed { now.max(measured.at) } else { measured.at };
-                let first = oldest.entry((target.node_ix(), measured.by)).or_insert(at);
-                *first = at.min(*first);
-            }
-        }
-        let nodes = self.draft.now().nodes().len();
-        for at in (0..nodes).filter_map(NodeIx::from_usize) {
-            self.draft.change_node(at, |node| {
-                node.oldest_fact = oldest.get(&(at, Source::Http)).copied();
-                if let Some(disk) = &mut node.disk {
-                    disk.oldest_fact = oldest.get(&(at, Source::Files)).copied();
-                }
-            });
-        }
     }
 
     fn members(&mut self, members: Result<Members, Unread>) {

@@ -2,7 +2,7 @@
 //!
 //! A service also has them measure the surroundings: free space and pressure.
 
-use super::StartError;
+use super::{StartError, Tasks};
 use crate::{
     archive, changes,
     channel::Mode,
@@ -23,68 +23,12 @@ use crate::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use secrecy::SecretString;
-use std::{
-    collections::BTreeSet,
-    future::{Future, ready},
-    path::Path,
-    sync::Arc,
-};
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    sync::watch as latest,
-    task::JoinSet,
-};
+use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc};
+use tokio::sync::watch as latest;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
-
-/// The tasks of a process; each answers with its name when it ends.
-#[derive(Debug, Default)]
-pub struct Tasks(JoinSet<&'static str>);
-
-impl Tasks {
-    /// None yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Runs a task.
-    pub fn spawn(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
-        self.0.spawn(task);
-    }
-
-    /// Runs a task on a thread of its own.
-    ///
-    /// For those that own tables of a million rows: what they do to them holds up no other
-    /// task, and all that memory is had and given back by one thread. An allocator keeps
-    /// apart what each thread had, so that tables rewritten by whichever thread is free
-    /// would come to lie in several places, each as large as the whole.
-    ///
-    /// A runtime of one thread, as tests on paused time have, keeps its tasks: its clock
-    /// stands still while another thread works.
-    pub fn spawn_alone(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
-        let runtime = Handle::current();
-        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
-            self.0.spawn(task);
-        } else {
-            self.0.spawn_blocking(move || runtime.block_on(task));
-        }
-    }
-
-    /// The name of the next task that ends; `None` when none is left. A panic goes on in
-    /// whoever waits.
-    pub async fn next_ended(&mut self) -> Option<&'static str> {
-        match self.0.join_next().await? {
-            Ok(name) => Some(name),
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Some("a cancelled task"),
-            },
-        }
-    }
-}
 
 /// What a watch remembers by, and whether it looks around.
 pub struct Surroundings {

@@ -1,0 +1,60 @@
+//! The end of a sweep: what of it is told, and how old what is known has become.
+
+use super::Tables;
+use crate::{clock::Moment, facts::Source, snapshot::NodeIx};
+use std::collections::BTreeMap;
+
+impl Tables {
+    /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
+    pub(super) fn finish(&mut self, now: Moment) {
+        self.judge_disk(now);
+        self.whole_no_more();
+        self.note_ages(now);
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            let whole = !self.incomplete.contains(&at)
+                && (at == NodeIx::CLUSTER
+                    || self.draft.now().node(at).is_some_and(|node| node.up == Some(true)));
+            if whole {
+                self.draft.change_node(at, |node| node.last_success = Some(now));
+            }
+        }
+        let answered = self.draft.now().nodes().iter().any(|node| node.up == Some(true));
+        let answered =
+            answered || self.listing.readable || (self.listing.alone && self.disk.walked());
+        self.status.ready |= answered;
+        self.status.sweeps += 1;
+        let took = self.began_at.elapsed();
+        self.draft.set_sweep(took);
+        self.status.last_duration = Some(took);
+        self.status.last_end = Some(now);
+        if self.incomplete.is_empty() && answered {
+            self.status.last_success = Some(now);
+        }
+        self.status.progress = None;
+        self.status.missing_rights = std::mem::take(&mut self.rights);
+    }
+
+    /// Notes of each node when the oldest of its facts was measured; what feeds confirm is as
+    /// good as new.
+    pub(super) fn note_ages(&mut self, now: Moment) {
+        let mut oldest: BTreeMap<(NodeIx, Source), Moment> = BTreeMap::new();
+        for target in self.draft.now().targets() {
+            if let Some(measured) = target.facts().measured_at {
+                let confirmed = self.draft.now().is_confirmed(target.ix());
+                let at = if confirmed { now.max(measured.at) } else { measured.at };
+                let first = oldest.entry((target.node_ix(), measured.by)).or_insert(at);
+                *first = at.min(*first);
+            }
+        }
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            self.draft.change_node(at, |node| {
+                node.oldest_fact = oldest.get(&(at, Source::Http)).copied();
+                if let Some(disk) = &mut node.disk {
+                    disk.oldest_fact = oldest.get(&(at, Source::Files)).copied();
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Views and their parts in the copy of the tables that changes.
+
+use super::*;
+
+impl Draft {
+    /// Puts a new view index of the whole cluster into the tables.
+    ///
+    /// Views are few; whoever reads a database's design documents knows which of its
+    /// signatures have a place already.
+    pub fn add_view(&mut self, db: DbIx, view: View) -> Ix {
+        let at = self.view_place(view);
+        self.row((Some(Kind::View), NodeIx::CLUSTER, db.0, at))
+    }
+
+    /// The part of a view that is the index of one shard on one node, made on first sight.
+    pub fn part(
+        &mut self,
+        node: NodeIx,
+        db: DbIx,
+        range: Option<Range>,
+        signature: Signature,
+    ) -> Ix {
+        let wanted = (node, db.0, range, signature);
+        let hash = self.hasher.hash_one(wanted);
+        let now = &self.now;
+        let found = self.by_part.find(hash, |at| part_at(now, *at) == Some(wanted));
+        if let Some(at) = found {
+            return Ix(*at);
+        }
+        let at = self.view_place(View { signature, range, ..self.blank.clone() });
+        let ix = self.row((Some(Kind::View), node, db.0, at));
+        let (now, hasher) = (&self.now, &self.hasher);
+        self.by_part.insert_unique(hash, ix.0, |at| hasher.hash_one(part_at(now, *at)));
+        ix
+    }
+
+    fn view_place(&mut self, view: View) -> u32 {
+        let view = Arc::new(view);
+        match self.free_views.pop() {
+            Some(free) => {
+                if let Some(row) = self.now.views.get_mut(free as usize) {
+                    *row = view;
+                }
+                free
+            }
+            None => place(self.now.views.push(view)),
+        }
+    }
+
+    /// Changes a view's attributes; what is known of its parts stays.
+    pub fn set_view(&mut self, ix: Ix, view: View) {
+        let parts = self.now.target(ix).and_then(TargetRef::view).map(|view| view.parts);
+        self.put_view(ix, View { parts: parts.unwrap_or_default(), ..view });
+    }
+
+    /// Sets what is known of a view's parts.
+    pub fn set_parts(&mut self, ix: Ix, parts: PartSums) {
+        let Some(view) = self.now.target(ix).and_then(TargetRef::view) else { return };
+        if view.parts != parts {
+            let view = View { parts, ..view.clone() };
+            self.put_view(ix, view);
+        }
+    }
+
+    fn put_view(&mut self, ix: Ix, view: View) {
+        let Some(row) = self.now.rows.get(ix.as_usize()) else { return };
+        if row.kind != Some(Kind::View) {
+            return;
+        }
+        let at = row.extra as usize;
+        if self.now.views.get(at).is_some_and(|known| **known == view) {
+            return;
+        }
+        // What its parts come to counts in the totals.
+        self.uncount(ix);
+        if let Some(known) = self.now.views.get_mut(at) {
+            *known = Arc::new(view);
+        }
+        self.count(ix);
+        self.mark(ix);
+    }
+}
