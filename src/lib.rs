@@ -1,7 +1,7 @@
 //! recliner sees a whole CouchDB cluster from outside, scores every database shard and
 //! view index for compaction, and tells Prometheus what waits, what could be freed, and why.
 //!
-//! In enforce mode it runs the compactions too. This page is for whoever changes the program;
+//! In enforce mode it runs the compactions too, and may keep view indexes built. This page is for whoever changes the program;
 //! the README is for whoever runs it.
 //!
 //! # Words
@@ -10,7 +10,8 @@
 //! |---|---|---|
 //! | target | a `db` shard copy, a `view` index, or the `cleanup` of a database's index files | [`target`] |
 //! | facts | what was measured of a target, by whom and when; unknown is not zero | [`facts`] |
-//! | source | where facts come from; HTTP is the only one so far | [`inventory`] |
+//! | source | where facts come from: CouchDB over HTTP, or the headers of its files | [`inventory`], [`datadir`], [`couchfile`] |
+//! | part | the file of a view index beside one shard copy | [`datadir`] |
 //! | snapshot | all targets with their facts at one moment, shared cheaply | [`snapshot`] |
 //! | channel | a named rule: which targets it takes, by what priority | [`channel`] |
 //! | miss | why one channel does not take a target | [`score`] |
@@ -25,10 +26,10 @@
 //! # The way data flows
 //!
 //! ```text
-//!  CouchDB (or sim)                      settings <── config <── flags, recliner.yml
-//!      │  couch: login gate, pace,          │
-//!      │  own addresses, typed answers      │ (each task watches its part)
-//!      v                                    v
+//!  CouchDB (or sim)    its directories   settings <── config <── flags, recliner.yml
+//!      │  couch: login gate, pace, │        │
+//!      │  own addresses, typed     │ datadir│ (each task watches its part)
+//!      v  answers                  v        v
 //!  inventory ──observations──> scanner ──snapshot──> planner ──plan──┬──> http: metrics, API,
 //!  (stages of a sweep,         (tables of    │       (score, queues, │        page, probes
 //!   the poll of jobs)           all targets) │        plan: pure)    ├──> cli: scan, plan, explain
@@ -41,8 +42,8 @@
 //! [`changes`] listens to CouchDB's feeds beside all this: it tells the scanner which databases
 //! were named and since when nothing was missed, and the journal what happened.
 //!
-//! The [`enforcer`] is the only one that starts anything, and [`takeover`] the only one that
-//! changes a setting of CouchDB's. A start is kept in the [`journal`] before its request goes
+//! The [`enforcer`] is the only one that starts a compaction, the [`warmer`] the only one that has
+//! an index built, and [`takeover`] the only one that changes a setting of CouchDB's. A start is kept in the [`journal`] before its request goes
 //! out; the [`follower`] sees it through to its outcome.
 //!
 //! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
@@ -75,7 +76,7 @@
 //! # Invariants
 //!
 //! 1. **Advise reads and logs in, no more.** Every request is built by [`couch::Route`]; those
-//!    that change something are sent by [`enforcer`] and [`takeover`] alone, in enforce mode, save
+//!    that change something are sent by [`enforcer`], [`warmer`] and [`takeover`] alone, in enforce mode, save
 //!    that `_info` makes CouchDB create the index of a view that was never built.
 //! 2. **A name reaches CouchDB whole or not at all.** What a URL would fold into another path
 //!    is [`couch::Unaddressable`] and never sent.
