@@ -3,7 +3,7 @@
 //! Owns the walk over data and view directory, what each path means and what was read of each
 //! file before. Never writes, deletes, follows a link or goes where another file system's path
 //! leads out of the two directories; never decides what is stale: it says what lies there. The
-//! `files` source calls [`walk`] once a sweep, on threads that may block.
+//! `files` source calls [`walk()`] once a sweep, on threads that may block.
 
 mod known;
 mod meaning;
