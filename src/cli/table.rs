@@ -193,7 +193,11 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (Kind::View, Some(design)) if !target.is_part() => {
-            (format!("{db}/{design}"), format!("{} copies", target.copies()))
+            let copies = match target.copies() {
+                1 => "1 copy".to_owned(),
+                more => format!("{more} copies"),
+            };
+            (format!("{db}/{design}"), copies)
         }
         (kind, design) => {
             let range = target
