@@ -192,7 +192,7 @@ impl Task {
         if acting {
             self.ask_thresholds(&plan, now);
             for (at, class) in std::mem::take(&mut chosen.starts) {
-                self.start(&plan, at, class, &chosen.lines, now);
+                self.start(&plan, at, class, now);
             }
             for ix in &chosen.reread {
                 self.memory.asked(*ix, now);
@@ -207,11 +207,10 @@ impl Task {
         self.publish(chosen.lines, acting, now);
     }
 
-    fn start(&mut self, plan: &Plan, at: usize, class: Class, lines: &[Line], now: Moment) {
+    fn start(&mut self, plan: &Plan, at: usize, class: Class, now: Moment) {
         let Some(seen) = self.seen.get(at) else { return };
         let Some(target) = plan.snapshot.target(seen.ix) else { return };
-        let line = lines.iter().find(|line| line.ix == seen.ix);
-        let Some(query) = line.and_then(|line| line.query.clone()) else { return };
+        let Some(query) = target.view().and_then(|view| view.built_by.clone()) else { return };
         let (ix, db) = (seen.ix, target.db_name().db.to_owned());
         self.memory.start(seen, class, now);
         *self.totals.started.entry(class).or_default() += 1;
