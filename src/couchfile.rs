@@ -22,7 +22,7 @@ mod view;
 pub use chunk::last_purge;
 pub use db::{DbHeader, Epoch, Tree, Trees};
 pub use design::{BadDesign, Design, EmptyGroup};
-pub use opening::{Difference, Opening, Role};
+pub use opening::{Difference, Opening, Reported, Role};
 pub use unreadable::{Undecodable, Unreadable};
 pub use view::{Group, Index, IndexForm, ViewHeader};
 

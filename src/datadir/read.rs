@@ -1,7 +1,7 @@
 //! One file: opened once, measured, and read by its last header.
 
 use crate::{
-    couchfile::{self, Bytes, Header, Unreadable},
+    couchfile::{self, Bytes, Header, Reported, Unreadable},
     facts::Known,
     target::Signature,
 };
@@ -113,10 +113,31 @@ impl From<&Unreadable> for Problem {
 pub(super) struct File {
     /// Of device, inode, size and time of the last change.
     pub(super) stamp: u64,
+    /// Of device and inode: a compaction puts another file in its place.
+    pub(super) inode: u32,
+    /// Whether it is the file that was there before.
+    pub(super) same: bool,
+    /// Whether CouchDB says the same of it; databases only.
+    pub(super) reported: Reported,
     pub(super) numbers: Numbers,
     pub(super) problem: Option<Problem>,
     /// Of an index with a header, its collations.
     pub(super) collators: Option<Arc<[Arc<str>]>>,
+}
+
+impl File {
+    /// One of which no header was read.
+    fn unread(stat: &Stat, numbers: Numbers) -> Self {
+        Self {
+            stamp: stamp(stat),
+            inode: inode(stat),
+            same: false,
+            reported: Reported::Otherwise,
+            numbers,
+            problem: None,
+            collators: None,
+        }
+    }
 }
 
 /// What a file should be, by its path.
@@ -169,20 +190,27 @@ impl Reader {
             && let Ok(stat) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
             && stamp(&stat) == before.stamp
         {
-            return Some(before.clone());
+            return Some(File { same: true, ..before.clone() });
         }
+        let held = |file: File| {
+            let same = before.is_some_and(|before| before.inode == file.inode);
+            Some(File { same, ..file })
+        };
         let first = self.once(&dir, name, expected);
-        if first.as_ref().is_ok_and(|file| file.problem.is_none()) {
-            return first.ok();
+        if let Ok(file) = first
+            && file.problem.is_none()
+        {
+            return held(file);
         }
         match self.once(&dir, name, expected) {
-            Ok(file) => Some(file),
+            Ok(file) => held(file),
             Err(Errno::NOENT) => None,
             Err(why) => {
                 let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
                 let numbers = Numbers { file: size(&stat), ..Numbers::default() };
                 // Rights may change without the file: nothing of it is remembered as read.
-                Some(File { stamp: 0, numbers, problem: Some(why.into()), collators: None })
+                let file = File::unread(&stat, numbers);
+                Some(File { stamp: 0, problem: Some(why.into()), ..file })
             }
         }
     }
@@ -197,14 +225,10 @@ impl Reader {
         let length = fill(&fd, self.tail.as_mut_slice(), begin)?;
         let tail = self.tail.get(..length).unwrap_or_default();
         let read = couchfile::read(&Opened { fd: &fd, size, tail, begin });
-        let mut file = File {
-            stamp: stamp(&stat),
-            numbers: Numbers { file: size, ..Numbers::default() },
-            problem: None,
-            collators: None,
-        };
+        let mut file = File::unread(&stat, Numbers { file: size, ..Numbers::default() });
         match (read.map(|headed| headed.header), expected) {
             (Ok(Header::Db(header)), Expected::Db) => {
+                file.reported = Reported::of(&header);
                 file.numbers = Numbers {
                     file: size,
                     active: header.active.into(),
@@ -337,4 +361,13 @@ pub(super) fn stamp(stat: &Stat) -> u64 {
     (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec).hash(&mut hasher);
     // Zero stands for what was never read.
     hasher.finish().max(1)
+}
+
+/// What tells one file from another that had its name before it.
+fn inode(stat: &Stat) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    (stat.st_dev, stat.st_ino).hash(&mut hasher);
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash is one")]
+    let low = hasher.finish() as u32;
+    low
 }

@@ -346,8 +346,8 @@ impl<'a> Hands<'a> {
         match meaning(&path) {
             Meaning::Db { shard } if tree != Tree::Views => {
                 if let Some(file) = self.file(item, &path, Expected::Db) {
-                    let numbers = file.numbers;
-                    self.found.push(Found::Db { shard: shard.into(), numbers });
+                    let File { numbers, reported, same, .. } = file;
+                    self.found.push(Found::Db { shard: shard.into(), numbers, reported, same });
                 }
             }
             Meaning::View { shard, signature } if tree != Tree::Databases => {

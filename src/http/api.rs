@@ -160,6 +160,7 @@ pub(super) async fn status(
             "running_since": moment(status.progress.map(|progress| progress.since)),
             "done": status.progress.map(|progress| progress.done),
             "total": status.progress.and_then(|progress| progress.total),
+            "spared": status.spared,
             "last_end": moment(status.last_end),
             "last_success": moment(status.last_success),
             "last_duration_seconds": status.last_duration.map(|took| took.as_secs_f64()),

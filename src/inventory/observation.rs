@@ -4,6 +4,7 @@ use super::{MapEntry, Reshard};
 use crate::{
     clock::Moment,
     couch::{Address, wire::Names},
+    couchfile::Reported,
     datadir::Sums,
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
@@ -137,18 +138,26 @@ pub enum Observation {
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileSeen {
     /// A database file.
-    Db {
-        /// CouchDB's name for it.
-        shard: Box<str>,
-        /// What its header says.
-        facts: Facts,
-    },
+    Db(DbSeen),
     /// The view index of one shard.
     View(PartSeen),
     /// What a compaction writes, or left behind.
     Compaction(CompactionFile),
     /// Something that could not be read.
     Unread(Unread),
+}
+
+/// A database file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DbSeen {
+    /// CouchDB's name for it.
+    pub shard: Box<str>,
+    /// What its header says.
+    pub facts: Facts,
+    /// Whether CouchDB says the same.
+    pub reported: Reported,
+    /// Whether it is the file that was there when it was last seen, however it grew.
+    pub same: bool,
 }
 
 /// The part of a view that is the index of one shard.

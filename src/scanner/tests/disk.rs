@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::{
+    couchfile::Reported,
     datadir::Sums,
     facts::Fact,
-    inventory::{CompactionFile, DiskSeen, FileSeen, PartSeen},
+    inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen},
     snapshot::OnDisk,
 };
 
@@ -21,7 +22,8 @@ fn header(at: u64, file: u64, active: u64, seq: u64) -> Facts {
 }
 
 fn db(shard: &str, facts: Facts) -> FileSeen {
-    FileSeen::Db { shard: shard.into(), facts }
+    let seen = DbSeen { shard: shard.into(), facts, reported: Reported::Otherwise, same: true };
+    FileSeen::Db(seen)
 }
 
 fn part(shard: &str, signature: u8, facts: Facts) -> PartSeen {
