@@ -31,7 +31,7 @@ impl Observation {
     pub const fn is_large(&self) -> bool {
         matches!(
             self,
-            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Parts { .. }
+            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Told { .. }
         )
     }
 }
@@ -116,15 +116,17 @@ pub enum Observation {
         /// What lies there beside targets.
         disk: Result<DiskSeen, Unread>,
     },
-    /// Parts of views on a node whose files another process reads.
-    Parts {
+    /// What lies on a node whose files another process reads.
+    Told {
         /// The node.
         node: Arc<str>,
-        /// All of the parts there.
+        /// All of its databases.
+        dbs: Vec<DbSeen>,
+        /// All of the parts of views there.
         parts: Vec<PartSeen>,
     },
     /// Such a process told all it knows, or could not be asked.
-    PartsEnd {
+    ToldEnd {
         /// Where it is asked.
         peer: Arc<str>,
         /// The nodes it told of.

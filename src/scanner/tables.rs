@@ -198,8 +198,8 @@ impl Tables {
             }
             Observation::Disk { node, files } => self.files(&node, files, settings),
             Observation::DiskEnd { node, disk } => self.disk_ended(&node, disk),
-            Observation::Parts { node, parts } => self.parts(&node, parts, settings),
-            Observation::PartsEnd { peer, nodes } => self.parts_ended(&peer, nodes),
+            Observation::Told { node, dbs, parts } => self.told(&node, dbs, parts, settings, now),
+            Observation::ToldEnd { peer, nodes } => self.told_ended(&peer, nodes),
             Observation::StageEnded => return self.next(stage, settings, now),
         }
         None

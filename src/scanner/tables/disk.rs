@@ -5,7 +5,7 @@ use super::Tables;
 use crate::{
     clock::Moment,
     estimate,
-    facts::{Fact, Facts, Verdict, merged},
+    facts::{Fact, Facts, merged},
     inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen, Unread},
     job,
     scanner::Settings,
@@ -26,14 +26,15 @@ const RESTED: Duration = Duration::from_secs(600);
 /// a day at most where windows are daily, and then it goes on.
 const RESTED_UNSEEN: Duration = Duration::from_secs(86_400);
 
+/// Sweeps after which what a sidecar told of a database counts as late: CouchDB is asked again.
+const LAG: u32 = 2;
+
 /// What the walks of one sweep met.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     nodes: BTreeMap<NodeIx, OnNode>,
     /// Databases of which some part was met in this sweep.
     with_parts: BTreeSet<DbIx>,
-    /// Whether anything was held against another source in this sweep.
-    compared: BTreeSet<NodeIx>,
 }
 
 /// The nodes that each sidecar told of last.
@@ -74,6 +75,11 @@ impl Disk {
     /// Whether some index file of this database was met in this sweep.
     pub(super) fn has_parts(&self, db: DbIx) -> bool {
         self.with_parts.contains(&db)
+    }
+
+    /// Whether files of this node were met in this sweep.
+    pub(super) fn has_met(&self, node: NodeIx) -> bool {
+        self.nodes.contains_key(&node)
     }
 
     /// Whether a target's file was met on this node in this sweep.
@@ -128,17 +134,31 @@ impl Tables {
         self.measured(ix, seen.facts);
     }
 
-    /// Takes in the parts of views on a node that another process reads.
-    pub(super) fn parts(&mut self, node: &str, parts: Vec<PartSeen>, settings: &Settings) {
+    /// Takes in what another process read of a node's files.
+    pub(super) fn told(
+        &mut self,
+        node: &str,
+        dbs: Vec<DbSeen>,
+        parts: Vec<PartSeen>,
+        settings: &Settings,
+        now: Moment,
+    ) {
         // A node that the cluster does not have is another cluster's.
-        let Some(at) = self.draft.find_node(node).filter(|_| settings.views) else { return };
-        for part in parts {
-            self.part(at, part);
+        let Some(at) = self.draft.find_node(node) else { return };
+        if settings.nodes.has(node) {
+            let lags = |seen: &DbSeen| {
+                let at = seen.facts.measured_at.map(|measured| measured.at);
+                at.is_none_or(|at| at.age(now) > settings.interval.saturating_mul(LAG))
+            };
+            dbs.into_iter().filter(|seen| !lags(seen)).for_each(|seen| self.db_file(at, seen));
+        }
+        if settings.views {
+            parts.into_iter().for_each(|part| self.part(at, part));
         }
     }
 
     /// Such a process told all, or is away: then CouchDB's own numbers count again.
-    pub(super) fn parts_ended(
+    pub(super) fn told_ended(
         &mut self,
         peer: &Arc<str>,
         nodes: Result<BTreeSet<Arc<str>>, Unread>,
@@ -181,10 +201,7 @@ impl Tables {
         let Some(target) = self.draft.now().target(ix) else { return };
         let node = target.node_ix();
         let (facts, verdict) = merged(&target.facts(), &seen);
-        if verdict != Verdict::None {
-            self.disk.compared.insert(node);
-        }
-        self.spared.compared(ix, verdict);
+        self.spared.compared(node, ix, verdict);
         self.draft.set_facts(ix, facts);
     }
 
@@ -292,9 +309,6 @@ impl Tables {
         let running = self.running.shown.nodes.get(&at).and_then(|polled| polled.tasks.as_deref());
         let (leftover, leftover_files) = leftovers(&on_node.compactions, running, now);
         let whole = ended.whole && on_node.unread == 0;
-        let differ = self.spared.differ().iter().filter_map(|ix| self.draft.now().target(*ix));
-        let differ = differ.filter(|target| target.node_ix() == at).count() as u64;
-        let disagreements = self.disk.compared.contains(&at).then_some(differ);
         let sums = ended.sums;
         self.draft.change_node(at, |node| {
             let before = node.disk.unwrap_or_default();
@@ -312,7 +326,6 @@ impl Tables {
                 nouveau: sums.nouveau,
                 clouseau: sums.clouseau,
                 other: sums.other,
-                disagreements: disagreements.or(before.disagreements),
             });
         });
     }

@@ -8,6 +8,7 @@ impl Tables {
     /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
     pub(super) fn finish(&mut self, now: Moment) {
         self.judge_disk(now);
+        self.count_disagreements();
         self.whole_no_more();
         self.note_ages(now);
         let nodes = self.draft.now().nodes().len();

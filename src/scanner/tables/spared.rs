@@ -12,7 +12,7 @@ use crate::{
     inventory::{DbSeen, Lane},
     snapshot::{Bits, Ix, NodeIx, TargetRef},
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of so many shards one is asked for all the same, another one each sweep: otherwise nobody
 /// would notice that files and CouchDB disagree.
@@ -25,12 +25,15 @@ pub(super) struct Spared {
     told: Bits,
     /// Targets of which two sources last said different things.
     differ: BTreeSet<Ix>,
+    /// Nodes of which two sources told the same or not in this sweep.
+    compared: BTreeSet<NodeIx>,
     /// Shards of this sweep that CouchDB was not asked for.
     count: u64,
 }
 
 impl Spared {
     pub(super) fn begin(&mut self) {
+        self.compared.clear();
         self.count = 0;
     }
 
@@ -45,21 +48,13 @@ impl Spared {
     }
 
     /// Notes what two readings of a target say of each other.
-    pub(super) fn compared(&mut self, ix: Ix, verdict: Verdict) {
+    pub(super) fn compared(&mut self, node: NodeIx, ix: Ix, verdict: Verdict) {
         match verdict {
-            Verdict::None => {}
-            Verdict::Agree => {
-                self.differ.remove(&ix);
-            }
-            Verdict::Differ => {
-                self.differ.insert(ix);
-            }
-        }
-    }
-
-    /// Targets of which two sources last said different things.
-    pub(super) const fn differ(&self) -> &BTreeSet<Ix> {
-        &self.differ
+            Verdict::None => return,
+            Verdict::Agree => self.differ.remove(&ix),
+            Verdict::Differ => self.differ.insert(ix),
+        };
+        self.compared.insert(node);
     }
 
     /// Whether a header says all that CouchDB would, now that this file was seen.
@@ -90,6 +85,26 @@ impl Tables {
             && !self.spared.differ.contains(&ix)
             && !self.followed.reads_all()
             && !self.followed.is_turn_of(ix, SAMPLE)
+    }
+
+    /// Counts on each node what two sources say different things of, as far as both were read.
+    pub(super) fn count_disagreements(&mut self) {
+        self.spared.differ.retain(|ix| self.draft.now().target(*ix).is_some());
+        let mut counts: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        for ix in &self.spared.differ {
+            if let Some(target) = self.draft.now().target(*ix) {
+                *counts.entry(target.node_ix()).or_default() += 1;
+            }
+        }
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            let (compared, met) = (self.spared.compared.contains(&at), self.disk.has_met(at));
+            let count = counts.get(&at).copied().unwrap_or_default();
+            self.draft.change_node(at, |node| {
+                node.disagreements = if compared { Some(count) } else { node.disagreements };
+                node.disagreements = node.disagreements.filter(|_| met);
+            });
+        }
     }
 
     /// Parts what a sweep would read on `node` into what it asks CouchDB for and what it need

@@ -203,7 +203,7 @@ async fn a_header_that_couchdb_may_say_otherwise_is_asked_for() {
 async fn what_runs_and_what_is_disputed_is_asked_for_until_it_is_settled() {
     let mut sidecar = Sidecar::starting(header(Reported::AsRead, 11));
     // CouchDB says 10 active bytes of the two it is asked for.
-    let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disk.and_then(|it| it.disagreements);
+    let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
     let (asked, snapshot) = sidecar.sweep().await;
     assert_eq!((asked, differ(&snapshot)), (2, Some(2)));
     let (asked, snapshot) = sidecar.sweep().await;
