@@ -7,11 +7,13 @@
 
 mod known;
 mod meaning;
+mod opened;
 mod read;
 mod walk;
 
 pub use known::Known;
 pub use meaning::{Meaning, meaning};
+pub use opened::Opened;
 pub use read::{Numbers, Problem, owner};
 pub use walk::{Walked, walk};
 

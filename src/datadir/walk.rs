@@ -8,7 +8,8 @@ use super::{
     Found, Known, Meaning, Problem, Roots, Sums, known,
     known::Entry,
     meaning,
-    read::{Expected, File, Reader, size},
+    opened::size,
+    read::{Expected, File, Reader},
 };
 use crate::clock::Moment;
 use rustix::{

@@ -143,6 +143,7 @@ fn unread(path: &str, problem: Problem) -> Unread {
         Problem::Io => "check the disk and the directory's name",
         Problem::TooDeep => "no name of CouchDB's leads there: look what it is",
         Problem::NoValidHeader
+        | Problem::NoHeaderWithin
         | Problem::Undecodable
         | Problem::UnknownVersion
         | Problem::WrongKind

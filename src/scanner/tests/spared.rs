@@ -16,8 +16,8 @@ const SHARDS: usize = 128;
 struct Node {
     /// What the headers say; none where nobody reads them.
     disk: Option<DbSeen>,
-    /// Whether the walk met everything.
-    whole: bool,
+    /// Whether another process reads them.
+    by_peer: bool,
     active: u64,
     compact_running: bool,
 }
@@ -64,18 +64,25 @@ impl Source for Told {
                 vec![Observation::Files { node: NODES[0].into(), names }]
             }
             Stage::Disk => {
-                let files = node.disk.iter().flat_map(|seen| {
-                    (0..SHARDS)
-                        .map(|at| FileSeen::Db(DbSeen { shard: name(at).into(), ..seen.clone() }))
-                });
-                let files: Vec<FileSeen> = files.collect();
-                let sums = Sums { files: files.len() as u64, ..Sums::default() };
-                let disk = DiskSeen { sums, whole: node.whole, took: Duration::ZERO };
-                let at: Arc<str> = NODES[0].into();
-                vec![
-                    Observation::Disk { node: Arc::clone(&at), files },
-                    Observation::DiskEnd { node: at, disk: Ok(disk) },
-                ]
+                let to: Arc<str> = NODES[0].into();
+                let of = |seen: &DbSeen, at| DbSeen { shard: name(at).into(), ..seen.clone() };
+                let dbs = node.disk.iter().flat_map(|seen| (0..SHARDS).map(|at| of(seen, at)));
+                if node.by_peer {
+                    let (dbs, nodes) = (dbs.collect(), BTreeSet::from([Arc::clone(&to)]));
+                    let peer = "http://a:10984".into();
+                    vec![
+                        Observation::Told { node: to, dbs, parts: vec![] },
+                        Observation::ToldEnd { peer, nodes: Ok(nodes) },
+                    ]
+                } else {
+                    let files: Vec<FileSeen> = dbs.map(FileSeen::Db).collect();
+                    let sums = Sums { files: files.len() as u64, ..Sums::default() };
+                    let disk = DiskSeen { sums, whole: true, took: Duration::ZERO };
+                    vec![
+                        Observation::Disk { node: Arc::clone(&to), files },
+                        Observation::DiskEnd { node: to, disk: Ok(disk) },
+                    ]
+                }
             }
             Stage::Shards { lanes, .. } => {
                 let asked: Vec<Ix> = lanes.into_iter().flat_map(|lane| lane.targets).collect();
@@ -111,7 +118,7 @@ struct Sidecar {
 
 impl Sidecar {
     fn starting(disk: Option<DbSeen>) -> Self {
-        let node = Node { disk, whole: true, active: 10, compact_running: false };
+        let node = Node { disk, by_peer: false, active: 10, compact_running: false };
         let (node, seen) = watch::channel(node);
         let asked = Arc::<Mutex<Vec<usize>>>::default();
         let source = Told { node: seen, asked: Arc::clone(&asked) };
@@ -177,6 +184,32 @@ async fn everything_is_asked_for_again_where_nobody_reads_the_files() {
     });
     let (asked, _) = sidecar.sweep().await;
     assert!(asked <= 4, "only those that CouchDB was asked for last: {asked}");
+    sidecar.harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sidecars_headers_spare_couchdb_as_long_as_they_are_fresh() {
+    let at = |at| {
+        let mut seen = header(Reported::AsRead, 10).unwrap();
+        let measured = Measured { at: Moment::from_unix(at), by: MeasuredBy::Files };
+        seen.facts.measured_at = Some(measured);
+        Some(seen)
+    };
+    // Sweeps begin at 1,000 and every 300 seconds from there.
+    let mut sidecar = Sidecar::starting(at(1_000));
+    sidecar.node.send_modify(|node| node.by_peer = true);
+    assert_eq!(sidecar.sweep().await.0, 2);
+    sidecar.node.send_modify(|node| node.disk = at(1_300));
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!(asked, 2);
+    assert_eq!(snapshot.nodes()[1].disagreements, Some(0), "the two of before are compared");
+    // It reads no more: once that is two sweeps ago, CouchDB is asked for everything.
+    for _ in 0..2 {
+        assert!(sidecar.sweep().await.0 <= 6, "new ones, and those that CouchDB told last");
+    }
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    sidecar.node.send_modify(|node| node.disk = None);
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
     sidecar.harness.shut_down().await;
 }
 
