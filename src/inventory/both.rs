@@ -26,7 +26,7 @@ impl Source for Sources {
         let seen = match (&stage, &self.http, &self.files) {
             (Stage::Disk, ..) => {
                 let files = self.files.clone().map(FilesSource::disk);
-                let peers = self.peers.clone().map(PeersSource::parts);
+                let peers = self.peers.clone().map(PeersSource::told);
                 stream::select_all(files.into_iter().chain(peers)).boxed()
             }
             (_, None, None) => stream::empty().boxed(),

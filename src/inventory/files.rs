@@ -4,7 +4,8 @@
 //! opens only what changed.
 
 use super::{
-    CompactionFile, DiskSeen, FileSeen, MapRead, Members, Observation, PartSeen, Stage, Unread,
+    CompactionFile, DbSeen, DiskSeen, FileSeen, MapRead, Members, Observation, PartSeen, Stage,
+    Unread,
 };
 use crate::{
     clock::{Clock, Moment},
@@ -105,7 +106,9 @@ impl FilesSource {
 
 fn seen(found: Found, at: Moment) -> FileSeen {
     match found {
-        Found::Db { shard, numbers } => FileSeen::Db { shard, facts: facts(&numbers, at) },
+        Found::Db { shard, numbers, reported, same } => {
+            FileSeen::Db(DbSeen { shard, facts: facts(&numbers, at), reported, same })
+        }
         Found::View { shard, signature, numbers, collators } => {
             FileSeen::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
         }
@@ -140,6 +143,7 @@ fn unread(path: &str, problem: Problem) -> Unread {
         Problem::Io => "check the disk and the directory's name",
         Problem::TooDeep => "no name of CouchDB's leads there: look what it is",
         Problem::NoValidHeader
+        | Problem::NoHeaderWithin
         | Problem::Undecodable
         | Problem::UnknownVersion
         | Problem::WrongKind

@@ -9,6 +9,7 @@ use crate::{
     clock::Moment,
     memory::{Change, Keeper, Outcome, Recovered, Trouble},
     snapshot::Block,
+    spawned::joined,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use redb::ReadTransaction;
@@ -173,13 +174,10 @@ impl Journal {
         read: impl FnOnce(&ReadTransaction) -> Result<T, Unread> + Send + 'static,
     ) -> Result<T, Trouble> {
         let tx = self.asked(Request::Read).await??;
-        match tokio::task::spawn_blocking(move || read(&tx)).await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(why)) => Err(Trouble(format!("cannot read the journal: {why}"))),
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(gone()),
-            },
+        match joined(tokio::task::spawn_blocking(move || read(&tx)).await) {
+            Some(Ok(found)) => Ok(found),
+            Some(Err(why)) => Err(Trouble(format!("cannot read the journal: {why}"))),
+            None => Err(gone()),
         }
     }
 
