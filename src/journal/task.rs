@@ -312,11 +312,12 @@ impl Task {
         match store.write(batch, &budgets, now) {
             Ok(more) => {
                 let told = store.told();
+                // Whoever hears of a number finds that it is the newest.
+                self.publish();
                 if !told.is_empty() {
                     // Whoever heard may have gone since.
                     let _gone = self.kept.send(told.into());
                 }
-                self.publish();
                 Ok(more)
             }
             Err(why) => {
