@@ -50,8 +50,7 @@ pub(in crate::cli) struct Events {
 
 impl Events {
     /// The columns, and what each has at least, its margin of two included.
-    const COLUMNS: [(&'static str, u16); 5] =
-        [("seq", 7), ("at", 16), ("event", 13), ("of", 29), ("more", 4)];
+    const COLUMNS: [(&'static str, u16); 4] = [("seq", 7), ("at", 16), ("event", 13), ("what", 2)];
 
     pub(in crate::cli) fn new(width: u16) -> Self {
         Self { width, begun: false, nodes: Nodes::default() }
@@ -70,13 +69,18 @@ impl Events {
                 (None, scope) if scope.is_string() => text(scope),
                 (None, _) => text(&row["node"]),
             };
-            let more = row.as_object().into_iter().flatten().filter_map(|field| more(field, row));
+            let more: Vec<String> = row
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(|field| more(field, row))
+                .collect();
+            let more = more.join(", ");
             table.add_row([
                 row["seq"].to_string(),
                 short(&text(&row["at"])),
                 text(&row["type"]).replace("index_build", "build").replace('_', " "),
-                of,
-                more.collect::<Vec<_>>().join(", "),
+                if more.is_empty() { of } else { format!("{of}: {more}") },
             ]);
         }
         let text = lines(&table);
@@ -91,9 +95,10 @@ impl Events {
 fn more((name, value): (&String, &Value), row: &Value) -> Option<String> {
     let said = text(value);
     match name.as_str() {
-        "seq" | "at" | "type" | "target" | "db" | "scope" | "node" => None,
+        "seq" | "at" | "type" | "target" | "db" | "scope" | "node" | "key" => None,
         _ if value.is_null() || *value == false => None,
         "channel" | "class" => Some(said),
+        "section" => Some(format!("{} of {said}", text(&row["key"]))),
         "owner" => (value == "other").then(|| "by others".to_owned()),
         "ordered_by" => Some(format!("ordered by {said}")),
         "force" => Some("by force".to_owned()),
@@ -143,11 +148,23 @@ impl Nodes {
                     None => format!("{shard} on {node}"),
                 }
             }
-            Ok(TargetId::View { db, signature, .. }) => format!("view {signature} of {db}"),
-            Ok(TargetId::Cleanup { db }) => format!("index files of {db}"),
+            Ok(TargetId::View { db, signature, .. }) => {
+                // Enough to tell those of one database apart.
+                let signature: String = signature.to_string().chars().take(8).collect();
+                format!("view {signature} of {}", without_suffix(&db))
+            }
+            Ok(TargetId::Cleanup { db }) => format!("index files of {}", without_suffix(&db)),
             Err(_) => return printable(id),
         };
         printable(&name)
+    }
+}
+
+/// A database's name without the suffix of its files.
+fn without_suffix(db: &str) -> &str {
+    match db.rsplit_once('.') {
+        Some((name, suffix)) if suffix.len() == 10 && suffix.parse::<u64>().is_ok() => name,
+        _ => db,
     }
 }
 
@@ -222,7 +239,7 @@ mod tests {
             "target": "db:n/shards%2F00000000-ffffffff%2Forders.1795222434", "owner": "other",
             "result": "nothing_freed", "freed_bytes": -1024,
         })];
-        let says = "orders 00-ff on n            -1.0 KiB freed, by others, nothing freed";
+        let says = "orders 00-ff on n: -1.0 KiB freed, by others, nothing freed";
         assert!(events(&rows).contains(says), "{}", events(&rows));
         let rows = [json!({
             "seq": 5, "at": "2026-11-21T00:54:00Z", "type": "updated", "db": "orders",
@@ -245,9 +262,9 @@ mod tests {
         assert_eq!(
             (head + &tail).lines().collect::<Vec<_>>(),
             [
-                "  SEQ  AT              EVENT        OF                           MORE",
-                "  875  11-21 00:54:00  finished     orders 80-9f on sim-2.local  8.0 GiB freed",
-                "    9  11-21 00:54:00  finished     orders 80-9f on sim-2.local  9 B freed",
+                "  SEQ  AT              EVENT        WHAT",
+                "  875  11-21 00:54:00  finished     orders 80-9f on sim-2.local: 8.0 GiB freed",
+                "    9  11-21 00:54:00  finished     orders 80-9f on sim-2.local: 9 B freed",
             ]
         );
     }
