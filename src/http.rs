@@ -42,6 +42,7 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinError,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Scrapes that may be rendered at a time, as in Prometheus's own exporters; one more is
 /// told to come again.
@@ -117,6 +118,8 @@ pub struct State {
     pub allow: Allow,
     /// Who may ask.
     pub web: Web,
+    /// Ends what waits.
+    pub stop: CancellationToken,
 }
 
 /// The routes.
