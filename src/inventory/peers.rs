@@ -4,7 +4,7 @@
 //! sidecar that is away costs exactness alone: what it told last is forgotten, and CouchDB's
 //! own numbers count again.
 
-use super::{Observation, PartSeen, Unread};
+use super::{Directories, Observation, PartSeen, Unread};
 use crate::{
     clock::Moment,
     couch::Address,
@@ -91,16 +91,6 @@ impl PeersSource {
         Ok(Some(Self { http, peers: peers.into(), login: login.map(Arc::new) }))
     }
 
-    /// Asks every sidecar, all at once.
-    pub(super) fn parts(self) -> BoxStream<'static, Observation> {
-        let peers: Vec<Address> = self.peers.to_vec();
-        let asked = peers.into_iter().map(move |peer| {
-            let this = self.clone();
-            stream::once(async move { this.of(&peer).await }).flat_map(stream::iter).boxed()
-        });
-        stream::select_all(asked).boxed()
-    }
-
     /// All of one sidecar's parts, or why there are none: half of them would count for all.
     async fn of(&self, peer: &Address) -> Vec<Observation> {
         let name: Arc<str> = peer.to_string().into();
@@ -179,6 +169,17 @@ impl PeersSource {
             }
             (None, None) => Err(format!("it answered {status} and not as recliner does")),
         }
+    }
+}
+
+impl Directories for PeersSource {
+    /// Asks every sidecar, all at once.
+    fn read(&self) -> BoxStream<'static, Observation> {
+        let asked = self.peers.iter().cloned().map(|peer| {
+            let this = self.clone();
+            stream::once(async move { this.of(&peer).await }).flat_map(stream::iter).boxed()
+        });
+        stream::select_all(asked).boxed()
     }
 }
 
