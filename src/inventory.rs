@@ -16,7 +16,7 @@ mod rights;
 mod stage;
 mod standing;
 
-pub use both::Sources;
+pub use both::{Directories, Sources};
 pub use designs::{Design, DesignGroup, groups, served};
 pub use files::FilesSource;
 pub use http::{HttpSettings, HttpSource};

@@ -19,6 +19,7 @@ use crate::{
     couch::{Client, ConnectError, Transport},
     disk::Meter,
     http::{self, About, ConfigStatus, Order},
+    inventory::Directories,
     journal::{self, Place},
     settings::Settings,
 };
@@ -79,6 +80,15 @@ pub enum Ended {
     Died(&'static str),
 }
 
+/// What is read of machines, beside what CouchDB answers.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Measures free space.
+    pub meter: Arc<dyn Meter>,
+    /// Directories of nodes beside those that the settings name.
+    pub directories: Option<Arc<dyn Directories>>,
+}
+
 /// A service that runs.
 #[derive(Debug)]
 pub struct Service {
@@ -111,7 +121,7 @@ impl Service {
         about: About,
         clock: Clock,
         place: impl Place + 'static,
-        meter: Arc<dyn Meter>,
+        machine: Machine,
     ) -> Result<Self, StartError> {
         let web = http::Web::open(settings.web.config_file.as_deref())?;
         if let Some(problem) = config::open_to_strangers(&settings, web.has_users()) {
@@ -143,7 +153,8 @@ impl Service {
                 keeper: Arc::new(journal.clone()),
                 recovering: memory::recover(journal.clone(), whose, before).boxed(),
                 measured_before: measured_before.map(Result::unwrap_or_default).boxed(),
-                meter: Some(meter),
+                meter: Some(machine.meter),
+                directories: machine.directories,
             }
         };
         let watch =

@@ -16,6 +16,8 @@ mod catalog;
 mod cluster;
 mod config;
 mod demo;
+mod design;
+mod directories;
 mod disk;
 mod fault;
 mod growth;
@@ -26,10 +28,11 @@ mod world;
 
 pub use cluster::{Cluster, Refused};
 pub use config::{
-    Config, ConfigError, Database, Design, Fleet, Node, Orphan, Role, SYSTEM_DATABASES, User,
-    Version,
+    Config, ConfigError, Database, Deploy, Design, Fleet, Interrupted, Node, Orphan, Role,
+    SYSTEM_DATABASES, User, Version,
 };
 pub use demo::demo_config;
+pub use directories::Directories;
 pub use disk::Disks;
 pub use fault::{Effect, Fault, Faults};
 pub use wire::Exchange;

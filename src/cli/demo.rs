@@ -6,8 +6,8 @@ use crate::{
     config::{self, Flags},
     couch::Transport,
     journal,
-    service::{Reload, Service},
-    sim::{Cluster, Disks, demo_config},
+    service::{Machine, Reload, Service},
+    sim::{Cluster, Directories, Disks, demo_config},
 };
 use std::{
     io::Write,
@@ -73,8 +73,11 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
     let transport = Transport::InProcess(cluster.by_host());
     let (about, place) = (serve::about(true), journal::InMemory);
-    let disks = Arc::new(Disks(cluster.clone()));
-    let service = Service::start(loaded.settings, transport, about, Clock::System, place, disks)
+    let machine = Machine {
+        meter: Arc::new(Disks(cluster.clone())),
+        directories: Some(Arc::new(Directories(cluster.clone()))),
+    };
+    let service = Service::start(loaded.settings, transport, about, Clock::System, place, machine)
         .await
         .map_err(serve::unstarted)?;
     let mut servers = JoinSet::new();

@@ -12,7 +12,7 @@ use crate::{
     disk::Instruments,
     http::About,
     journal,
-    service::{Ended, Reload, Service, StartError},
+    service::{Ended, Machine, Reload, Service, StartError},
 };
 use std::{path::PathBuf, sync::Arc};
 
@@ -55,7 +55,8 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
         Failure::failed(format!("cannot set up the client for Prometheus: {why}"))
     })?;
     let about = about(false);
-    let service = Service::start(settings, transport, about, Clock::System, place, Arc::new(meter))
+    let machine = Machine { meter: Arc::new(meter), directories: None };
+    let service = Service::start(settings, transport, about, Clock::System, place, machine)
         .await
         .map_err(unstarted)?;
     let (tls, users) = (service.web().is_encrypted(), service.web().has_users());

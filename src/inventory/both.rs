@@ -1,11 +1,17 @@
 //! All that can be asked, as one source.
 
-use super::{FilesSource, HttpSource, Observation, PeersSource, Source, Stage};
+use super::{FilesSource, HttpSource, Observation, Source, Stage};
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use std::future::ready;
+use std::{fmt::Debug, future::ready, sync::Arc};
+
+/// What lies in directories that this process does not read itself.
+pub trait Directories: Debug + Send + Sync + 'static {
+    /// All of it. MUST end, as a [`Source`] must.
+    fn read(&self) -> BoxStream<'static, Observation>;
+}
 
 /// CouchDB, the files of one node, or both.
 ///
@@ -17,8 +23,8 @@ pub struct Sources {
     pub http: Option<HttpSource>,
     /// The node's own directories, where they are named.
     pub files: Option<FilesSource>,
-    /// Sidecars that read other nodes' directories.
-    pub peers: Option<PeersSource>,
+    /// Other nodes' directories.
+    pub elsewhere: Vec<Arc<dyn Directories>>,
 }
 
 impl Source for Sources {
@@ -26,8 +32,8 @@ impl Source for Sources {
         let seen = match (&stage, &self.http, &self.files) {
             (Stage::Disk, ..) => {
                 let files = self.files.clone().map(FilesSource::disk);
-                let peers = self.peers.clone().map(PeersSource::told);
-                stream::select_all(files.into_iter().chain(peers)).boxed()
+                let elsewhere = self.elsewhere.iter().map(|directories| directories.read());
+                stream::select_all(files.into_iter().chain(elsewhere)).boxed()
             }
             (_, None, None) => stream::empty().boxed(),
             (_, Some(http), _) => return http.read(stage),

@@ -68,7 +68,7 @@ impl FilesSource {
         let at = self.clock.now();
         let before = Arc::clone(&self.known.borrow());
         let take = |found: Vec<Found>| {
-            let files = found.into_iter().map(|found| seen(found, at)).collect();
+            let files = found.into_iter().map(|found| FileSeen::of(found, at)).collect();
             let disk = Observation::Disk { node: Arc::clone(&self.node), files };
             batches.blocking_send(disk).is_ok()
         };
@@ -104,18 +104,22 @@ impl FilesSource {
     }
 }
 
-fn seen(found: Found, at: Moment) -> FileSeen {
-    match found {
-        Found::Db { shard, numbers, reported, same } => {
-            FileSeen::Db(DbSeen { shard, facts: facts(&numbers, at), reported, same })
+impl FileSeen {
+    /// What was found by a walk at this moment.
+    #[must_use]
+    pub fn of(found: Found, at: Moment) -> Self {
+        match found {
+            Found::Db { shard, numbers, reported, same } => {
+                Self::Db(DbSeen { shard, facts: facts(&numbers, at), reported, same })
+            }
+            Found::View { shard, signature, numbers, collators } => {
+                Self::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
+            }
+            Found::Compaction { shard, signature: _, bytes, changed } => {
+                Self::Compaction(CompactionFile { shard, bytes, changed })
+            }
+            Found::Unread { path, problem } => Self::Unread(unread(&path, problem)),
         }
-        Found::View { shard, signature, numbers, collators } => {
-            FileSeen::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
-        }
-        Found::Compaction { shard, signature: _, bytes, changed } => {
-            FileSeen::Compaction(CompactionFile { shard, bytes, changed })
-        }
-        Found::Unread { path, problem } => FileSeen::Unread(unread(&path, problem)),
     }
 }
 

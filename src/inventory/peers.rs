@@ -4,7 +4,7 @@
 //! that is away costs exactness alone: what it told last is forgotten, and CouchDB is asked for
 //! all again.
 
-use super::{DbSeen, Observation, PartSeen, Unread};
+use super::{DbSeen, Directories, Observation, PartSeen, Unread};
 use crate::{
     clock::{Clock, Moment},
     couch::Address,
@@ -97,16 +97,6 @@ impl PeersSource {
         Ok(Some(Self { http, peers: peers.into(), login: login.map(Arc::new), clock }))
     }
 
-    /// Asks every sidecar, all at once.
-    pub(super) fn told(self) -> BoxStream<'static, Observation> {
-        let peers: Vec<Address> = self.peers.to_vec();
-        let asked = peers.into_iter().map(move |peer| {
-            let this = self.clone();
-            stream::once(async move { this.of(&peer).await }).flat_map(stream::iter).boxed()
-        });
-        stream::select_all(asked).boxed()
-    }
-
     /// All that one sidecar read, or why there is none of it: half would count for all.
     async fn of(&self, peer: &Address) -> Vec<Observation> {
         let name: Arc<str> = peer.to_string().into();
@@ -178,6 +168,17 @@ impl PeersSource {
             }
             (None, None) => Err(strange()),
         }
+    }
+}
+
+impl Directories for PeersSource {
+    /// Asks every sidecar, all at once.
+    fn read(&self) -> BoxStream<'static, Observation> {
+        let asked = self.peers.iter().cloned().map(|peer| {
+            let this = self.clone();
+            stream::once(async move { this.of(&peer).await }).flat_map(stream::iter).boxed()
+        });
+        stream::select_all(asked).boxed()
     }
 }
 

@@ -39,8 +39,8 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
     let transport = Transport::InProcess(cluster.by_host());
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
-    let meter = Arc::new(Disks(cluster));
-    Service::start(settings, transport, about, Clock::System, journal::InMemory, meter).await
+    let machine = Machine { meter: Arc::new(Disks(cluster)), directories: None };
+    Service::start(settings, transport, about, Clock::System, journal::InMemory, machine).await
 }
 
 /// A service that runs, and what a test asks it with.

@@ -12,7 +12,7 @@ use crate::{
     disk,
     enforcer::{self, Hands},
     follower,
-    inventory::{FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources},
+    inventory::{Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources},
     journal::Journal,
     memory::{Fleeting, Keeper, Recovered},
     plan::Rules,
@@ -40,6 +40,8 @@ pub struct Surroundings {
     pub measured_before: BoxFuture<'static, Vec<Block>>,
     /// What measures free space; without it neither that nor pressure is measured.
     pub meter: Option<Arc<dyn disk::Meter>>,
+    /// Directories of nodes beside those that the settings name.
+    pub directories: Option<Arc<dyn Directories>>,
 }
 
 impl std::fmt::Debug for Surroundings {
@@ -57,6 +59,7 @@ impl Surroundings {
             recovering: ready(Some(Recovered::default())).boxed(),
             measured_before: ready(Vec::new()).boxed(),
             meter: None,
+            directories: None,
         }
     }
 }
@@ -102,22 +105,31 @@ struct Reach {
     feeds: latest::Sender<Arc<dyn changes::Feeds>>,
     smoosh: latest::Sender<Arc<dyn takeover::Hands>>,
     builds: latest::Sender<Arc<dyn warmer::Hands>>,
+    /// Directories that are read by whatever client.
+    directories: Option<Arc<dyn Directories>>,
 }
 
 impl Reach {
-    fn new(client: &Client, settings: &Settings, clock: Clock) -> Self {
+    fn new(
+        client: &Client,
+        settings: &Settings,
+        clock: Clock,
+        directories: Option<Arc<dyn Directories>>,
+    ) -> Self {
         Self {
-            source: latest::channel(source_of(client, settings, clock)).0,
+            source: latest::channel(source_of(client, settings, clock, directories.clone())).0,
             probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
             hands: latest::channel(Arc::new(client.clone()) as Arc<dyn Hands>).0,
             feeds: latest::channel(Arc::new(client.clone()) as Arc<dyn changes::Feeds>).0,
             smoosh: latest::channel(Arc::new(client.clone()) as Arc<dyn takeover::Hands>).0,
             builds: latest::channel(Arc::new(client.clone()) as Arc<dyn warmer::Hands>).0,
+            directories,
         }
     }
 
     fn replace(&self, client: &Client, settings: &Settings, clock: Clock) {
-        self.source.send_replace(source_of(client, settings, clock));
+        let directories = self.directories.clone();
+        self.source.send_replace(source_of(client, settings, clock, directories));
         self.probe.send_replace(Arc::new(client.clone()));
         self.hands.send_replace(Arc::new(client.clone()));
         self.smoosh.send_replace(Arc::new(client.clone()));
@@ -145,8 +157,9 @@ impl Watch {
         let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
         carried.close();
         spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
-        let Surroundings { keeper, recovering, measured_before, meter } = around(&client);
-        let reach = Reach::new(&client, settings, clock);
+        let Surroundings { keeper, recovering, measured_before, meter, directories } =
+            around(&client);
+        let reach = Reach::new(&client, settings, clock, directories);
         let scan = sender(scan_settings(settings));
         let plan = sender(plan_settings(settings));
         let mut following = follow_settings(settings);
@@ -369,7 +382,12 @@ fn spawn_client(
 }
 
 /// What is asked: CouchDB where it is named, the node's own files where they are.
-fn source_of(client: &Client, settings: &Settings, clock: Clock) -> Arc<dyn Source> {
+fn source_of(
+    client: &Client,
+    settings: &Settings,
+    clock: Clock,
+    directories: Option<Arc<dyn Directories>>,
+) -> Arc<dyn Source> {
     let http = HttpSettings {
         requests_in_flight: settings.couchdb.requests_in_flight,
         languages: settings.warmer.languages.clone(),
@@ -385,8 +403,10 @@ fn source_of(client: &Client, settings: &Settings, clock: Clock) -> Arc<dyn Sour
         tracing::error!(%why, "sidecars cannot be asked");
         None
     });
+    let peers = peers.map(|peers| Arc::new(peers) as Arc<dyn Directories>);
     let has_couchdb = !settings.couchdb.urls.is_empty();
-    Arc::new(Sources { http: has_couchdb.then_some(http), files, peers })
+    let elsewhere = peers.into_iter().chain(directories).collect();
+    Arc::new(Sources { http: has_couchdb.then_some(http), files, elsewhere })
 }
 
 /// Who asks sidecars, where they have users: the same as commands ask a recliner as.

@@ -5,11 +5,12 @@
 
 use super::{
     config::{Config, Database, Design, Fleet, Node},
+    design::signature_of,
     growth::{between, mix},
 };
 use crate::{
     clock::Moment,
-    target::{Range, ShardName},
+    target::{Range, ShardName, Signature},
 };
 use std::{
     borrow::Cow,
@@ -37,6 +38,8 @@ pub(super) enum Db {
 #[derive(Debug)]
 struct Named {
     database: Database,
+    /// Those of its design documents, in their order.
+    signatures: Vec<Signature>,
     key: u64,
     /// When it was created, since the world's start.
     born: Duration,
@@ -51,6 +54,8 @@ pub(super) struct Catalog {
     named: Vec<Option<Named>>,
     by_name: BTreeMap<String, u32>,
     fleets: Vec<Fleet>,
+    /// Those of their design documents.
+    fleet_signatures: Vec<Vec<Signature>>,
     deleted: BTreeSet<Db>,
 }
 
@@ -59,6 +64,10 @@ pub(super) fn key_of(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |key, byte| {
         (key ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+fn signatures(designs: &[Design]) -> Vec<Signature> {
+    designs.iter().map(signature_of).collect()
 }
 
 impl Catalog {
@@ -70,6 +79,7 @@ impl Catalog {
             named: Vec::new(),
             by_name: BTreeMap::new(),
             fleets: config.fleets.clone(),
+            fleet_signatures: config.fleets.iter().map(|it| signatures(&it.like.designs)).collect(),
             deleted: BTreeSet::new(),
         };
         for database in &config.databases {
@@ -83,7 +93,8 @@ impl Catalog {
         let number = u32::try_from(self.named.len()).unwrap_or(u32::MAX);
         let key = mix(self.seed, key_of(&database.name));
         self.by_name.insert(database.name.clone(), number);
-        self.named.push(Some(Named { database, key, born }));
+        let signatures = signatures(&database.designs);
+        self.named.push(Some(Named { database, signatures, key, born }));
         Db::Named(number)
     }
 
@@ -106,6 +117,7 @@ impl Catalog {
     pub(super) fn set_designs(&mut self, db: Db, designs: Vec<Design>) {
         let Db::Named(number) = db else { return };
         if let Some(named) = self.named.get_mut(number as usize).and_then(Option::as_mut) {
+            named.signatures = signatures(&designs);
             named.database.designs = designs;
         }
     }
@@ -147,6 +159,15 @@ impl Catalog {
             Db::Named(number) => Some(&self.named(number)?.database),
             Db::Member { fleet, .. } => Some(&self.fleet(fleet)?.like),
         }
+    }
+
+    /// The signature of the design document at this place.
+    pub(super) fn signature(&self, db: Db, place: usize) -> Option<Signature> {
+        let all = match db {
+            Db::Named(number) => &self.named(number)?.signatures,
+            Db::Member { fleet, .. } => self.fleet_signatures.get(fleet as usize)?,
+        };
+        all.get(place).copied()
     }
 
     /// How many times the documents of what it is like a database has.

@@ -138,6 +138,11 @@ impl Cluster {
         self.shared.started.elapsed()
     }
 
+    /// Wall time at the start.
+    pub(super) fn wall_at_start(&self) -> Moment {
+        self.shared.wall
+    }
+
     /// Wall time now, as the nodes' clocks show it.
     #[must_use]
     pub fn wall(&self) -> Moment {

@@ -159,6 +159,19 @@ pub struct Database {
     pub missing: Vec<(u32, String)>,
     /// Whether its first range is being split on the first node that holds it.
     pub splitting: bool,
+    /// Compactions of its copies that were interrupted before the start.
+    pub interrupted: Vec<Interrupted>,
+}
+
+/// A compaction that ended before its time and left its files.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interrupted {
+    /// The range's place.
+    pub range: u32,
+    /// The node.
+    pub node: String,
+    /// How much of it was done, 0 to 1.
+    pub done: f64,
 }
 
 impl Database {
@@ -185,6 +198,7 @@ impl Database {
             placed_on: Vec::new(),
             missing: Vec::new(),
             splitting: false,
+            interrupted: Vec::new(),
         }
     }
 }
@@ -210,6 +224,18 @@ impl Fleet {
         let digits = u32::try_from(length.saturating_sub(like.name.len())).unwrap_or(u32::MAX);
         Self { like, count, digits: digits.max(1), spread: 4.0 }
     }
+}
+
+/// A design document that is changed again and again: each time its views get another name,
+/// and the index of before is of no use any more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deploy {
+    /// The database, described by itself.
+    pub db: String,
+    /// The document, and what is the same in all its states.
+    pub design: Design,
+    /// From one change to the next.
+    pub every: Duration,
 }
 
 /// A shard file that no database of the shard map owns.
@@ -267,6 +293,14 @@ pub struct Config {
     pub fleets: Vec<Fleet>,
     /// Leftovers on disks.
     pub orphans: Vec<Orphan>,
+    /// View indexes on disks whose shard, of this name, is gone.
+    pub orphan_indexes: Vec<Orphan>,
+    /// Design documents that keep changing.
+    pub deploys: Vec<Deploy>,
+    /// How often a compaction is killed, on one node after the other; `None`: never.
+    pub killed_every: Option<Duration>,
+    /// Bytes a second that a disk lets go of what was deleted; `None`: all at once.
+    pub delete_rate: Option<u64>,
     /// Who may log in.
     pub users: Vec<User>,
     /// Whether `_global_changes` exists, without which `_db_updates` answers 404.
@@ -290,6 +324,10 @@ impl Config {
             databases: Vec::new(),
             fleets: Vec::new(),
             orphans: Vec::new(),
+            orphan_indexes: Vec::new(),
+            deploys: Vec::new(),
+            killed_every: None,
+            delete_rate: None,
             users: vec![User {
                 name: "admin".to_owned(),
                 password: "secret".to_owned(),
@@ -345,6 +383,7 @@ impl Config {
             database.check()?;
             database.placed_on.iter().try_for_each(known)?;
             database.missing.iter().try_for_each(|(_, node)| known(node))?;
+            database.interrupted.iter().try_for_each(|it| known(&it.node))?;
         }
         for fleet in &self.fleets {
             let longest = fleet.like.name.len().saturating_add(fleet.digits as usize);
@@ -360,7 +399,8 @@ impl Config {
             fleet.like.check()?;
             fleet.like.placed_on.iter().try_for_each(known)?;
         }
-        self.orphans.iter().try_for_each(|orphan| known(&orphan.node))
+        let orphans = self.orphans.iter().chain(&self.orphan_indexes);
+        orphans.map(|orphan| &orphan.node).try_for_each(known)
     }
 }
 
@@ -383,6 +423,9 @@ impl Database {
                 wrong("delete_share")
             }
             _ if self.missing.iter().any(|(range, _)| *range >= self.q) => wrong("missing"),
+            _ if self.interrupted.iter().any(|it| it.range >= self.q || !share(it.done)) => {
+                wrong("interrupted")
+            }
             _ => self.designs.iter().try_for_each(|design| {
                 if design.name.is_empty() {
                     return Err(ConfigError::Design(self.name.clone()));
@@ -430,34 +473,4 @@ pub enum ConfigError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_couchdb_refuses_are_refused() {
-        for good in ["a", "app/_design/x", "rec_app/slash+plus", "_users", "a$()+-_/0"] {
-            assert!(legal_name(good), "{good}");
-        }
-        let long = "a".repeat(LONGEST_NAME + 1);
-        for bad in ["", "A", "1a", "ü", "a%2f", "a b", "_x", "a.b", long.as_str()] {
-            assert!(!legal_name(bad), "{bad}");
-            let config = Config::new(&["couchdb@a"]).with(Database::new(bad));
-            assert_eq!(config.check(), Err(ConfigError::Name(bad.to_owned())));
-        }
-    }
-
-    #[test]
-    fn numbers_out_of_bounds_are_named() {
-        let check = |database| Config::new(&["couchdb@a"]).with(database).check();
-        let number = |what| Err(ConfigError::Number("a".to_owned(), what));
-        let base = || Database::new("a");
-        assert_eq!(check(base()), Ok(()));
-        assert_eq!(check(Database { q: 0, ..base() }), number("q"));
-        assert_eq!(check(Database { bloat: f64::NAN, ..base() }), number("bloat"));
-        assert_eq!(check(Database { delete_share: 0.5, ..base() }), number("delete_share"));
-        let missing = vec![(2, "couchdb@a".to_owned())];
-        assert_eq!(check(Database { missing, ..base() }), number("missing"));
-        let elsewhere = Database { placed_on: vec!["couchdb@b".to_owned()], ..base() };
-        assert_eq!(check(elsewhere), Err(ConfigError::Node("couchdb@b".to_owned())));
-    }
-}
+mod tests;

@@ -3,30 +3,62 @@
 //! Owns one description, made so that every kind of target and state is there and
 //! numbers move within a minute. Sizes are numbers only: nothing is stored.
 
-use super::config::{Config, Database, Design, Node, Orphan};
+use super::config::{Config, Database, Deploy, Design, Interrupted, Node, Orphan};
+use std::time::Duration;
 
+/// Its nodes.
+const NAMES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
 /// What three nodes of a middling shop would have as disks: full enough that the largest
 /// compactions have to wait until smaller ones have made room.
 const DISK: u64 = 1_400_000_000_000;
 /// Faster than real disks, so that a compaction of many gigabytes ends while one watches.
 const COMPACTION_RATE: u64 = 400_000_000;
+/// Deleted files stay long enough to be seen.
+const DELETE_RATE: u64 = 2_000_000_000;
+/// So rarely that no node has three compactions that failed within six hours.
+const KILLED_EVERY: Duration = Duration::from_secs(75 * 60);
 
 /// Three nodes with databases of every kind, from a few MiB to hundreds of GiB.
 #[must_use]
 pub fn demo_config() -> Config {
-    let names = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
     let node = |name: &&str| Node { disk: Some(DISK), smoosh: true, ..Node::new(name) };
     Config {
-        nodes: names.iter().map(node).collect(),
+        nodes: NAMES.iter().map(node).collect(),
         databases: databases(),
         orphans: vec![Orphan {
-            node: names[2].to_owned(),
+            node: NAMES[2].to_owned(),
             file: "shards/00000000-ffffffff/campaign-2018.1521590400".to_owned(),
             bytes: 7_300_000_000,
         }],
+        orphan_indexes: vec![Orphan {
+            node: NAMES[0].to_owned(),
+            file: "shards/00000000-ffffffff/campaign-2017.1489140600".to_owned(),
+            bytes: 1_900_000_000,
+        }],
+        deploys: vec![Deploy {
+            db: "catalog/eu".to_owned(),
+            design: half_price(),
+            every: Duration::from_secs(240),
+        }],
+        killed_every: Some(KILLED_EVERY),
+        delete_rate: Some(DELETE_RATE),
         compaction_rate: COMPACTION_RATE,
         index_rate: 40_000,
-        ..Config::new(&names)
+        ..Config::new(&NAMES)
+    }
+}
+
+fn interrupted(range: u32, node: &str, done: f64) -> Interrupted {
+    Interrupted { range, node: node.to_owned(), done }
+}
+
+/// The design document that its owners keep changing.
+fn half_price() -> Design {
+    Design {
+        bytes_per_doc: 500,
+        bloat: 5.0,
+        views: vec!["half_price".to_owned()],
+        ..Design::new("50% off/neu & alt")
     }
 }
 
@@ -74,7 +106,13 @@ fn databases() -> Vec<Database> {
             ..db("app/events+clicks")
         },
         // Bloated and idle: nothing that follows writes ever looks at it.
-        Database { docs: 40_000_000, doc_bytes: 1_200, bloat: 6.5, ..db("archive-2019") },
+        Database {
+            docs: 40_000_000,
+            doc_bytes: 1_200,
+            bloat: 6.5,
+            interrupted: vec![interrupted(0, NAMES[0], 0.05)],
+            ..db("archive-2019")
+        },
         Database {
             q: 4,
             docs: 200_000,
@@ -129,7 +167,7 @@ fn databases() -> Vec<Database> {
                     views: views(&["by_word"]),
                     ..design("search")
                 },
-                Design { bloat: 5.0, views: views(&["half_price"]), ..design("50% off/neu & alt") },
+                half_price(),
             ],
             ..db("catalog/eu")
         },
@@ -143,6 +181,7 @@ fn databases() -> Vec<Database> {
             writes_per_second: 120.0,
             new_share: 0.45,
             delete_share: 0.45,
+            interrupted: vec![interrupted(1, NAMES[1], 0.35)],
             ..db("carts")
         },
         Database {
@@ -154,8 +193,8 @@ fn databases() -> Vec<Database> {
             writes_per_second: 40.0,
             new_share: 1.0,
             delete_share: 0.0,
-            placed_on: vec!["couchdb@sim-1.local".to_owned(), "couchdb@sim-2.local".to_owned()],
-            missing: vec![(1, "couchdb@sim-2.local".to_owned())],
+            placed_on: vec![NAMES[0].to_owned(), NAMES[1].to_owned()],
+            missing: vec![(1, NAMES[1].to_owned())],
             designs: vec![Design {
                 collators: vec!["153.104".to_owned(), "153.120".to_owned()],
                 views: views(&["by_actor"]),
@@ -163,7 +202,15 @@ fn databases() -> Vec<Database> {
             }],
             ..db("audit")
         },
-        Database { q: 1, docs: 3_000_000, bloat: 1.5, splitting: true, ..db("tickets") },
+        // Where it is being split, nobody may go on with what was interrupted there.
+        Database {
+            q: 1,
+            docs: 3_000_000,
+            bloat: 1.5,
+            splitting: true,
+            interrupted: vec![interrupted(0, NAMES[2], 0.4)],
+            ..db("tickets")
+        },
         Database { docs: 12_000, doc_bytes: 600, writes_per_second: 0.5, ..db("_users") },
         Database { docs: 14, ..db("_replicator") },
     ]

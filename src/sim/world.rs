@@ -9,8 +9,10 @@
 mod chronicle;
 mod database;
 mod files;
+mod happenings;
 mod index;
 mod jobs;
+mod litter;
 mod node;
 mod smoosh;
 mod truth;
@@ -28,6 +30,7 @@ use super::{
 };
 use crate::target::Range;
 use files::{Extra, File};
+use happenings::Happening;
 use index::IndexState;
 use jobs::{Job, JobKey};
 use node::NodeState;
@@ -43,6 +46,8 @@ struct Touched {
     swap: Option<Swap>,
     /// Bytes of temporary files without a running job.
     leftover: u64,
+    /// When they were last written to, where that was since the start.
+    left_at: Duration,
     /// How much of an interrupted compaction is done, 0 to 1.
     resume: f64,
     /// Index files that were built or compacted, by the place of their design document.
@@ -73,6 +78,17 @@ pub struct World {
     /// Creations and deletions since the start.
     happened: Vec<Happened>,
     next_smoosh: Duration,
+    /// What happens by itself.
+    to_come: BTreeSet<(Duration, Happening)>,
+    trash: Vec<litter::Deleted>,
+}
+
+/// What comes next by itself.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    End(JobKey),
+    Smoosh,
+    Happens(Happening),
 }
 
 impl World {
@@ -100,9 +116,13 @@ impl World {
             written: BTreeMap::new(),
             happened: Vec::new(),
             next_smoosh: smoosh::PERIOD,
+            to_come: BTreeSet::new(),
+            trash: Vec::new(),
             config,
         };
         world.lay_extra_files();
+        world.lay_leftovers();
+        world.expect_happenings();
         Ok(world)
     }
 
@@ -111,24 +131,26 @@ impl World {
     /// What ends or starts by itself in between does so at its own moment, so that the
     /// state at `now` is the same however often this was called on the way.
     pub fn advance(&mut self, now: Duration) {
-        let smooshing = self.nodes.iter().any(|node| node.node.smoosh);
-        loop {
-            let end = self.ends.first().copied();
-            let tick = smooshing.then_some(self.next_smoosh);
-            match (end, tick) {
-                (Some((at, key)), tick) if at <= now && tick.is_none_or(|tick| at <= tick) => {
-                    self.now = self.now.max(at);
-                    self.end(key);
-                }
-                (_, Some(tick)) if tick <= now => {
-                    self.now = self.now.max(tick);
-                    self.next_smoosh = tick + smoosh::PERIOD;
+        while let Some((at, next)) = self.next().filter(|(at, _)| *at <= now) {
+            self.now = self.now.max(at);
+            match next {
+                Next::End(key) => self.end(key),
+                Next::Smoosh => {
+                    self.next_smoosh = at + smoosh::PERIOD;
                     self.smoosh();
                 }
-                _ => break,
+                Next::Happens(what) => self.happen(at, what),
             }
         }
         self.now = self.now.max(now);
+    }
+
+    fn next(&self) -> Option<(Duration, Next)> {
+        let smooshing = self.nodes.iter().any(|node| node.node.smoosh);
+        let end = self.ends.first().map(|(at, key)| (*at, Next::End(*key)));
+        let tick = smooshing.then_some((self.next_smoosh, Next::Smoosh));
+        let happens = self.to_come.first().map(|(at, what)| (*at, Next::Happens(*what)));
+        [end, tick, happens].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// The time since the start.

@@ -310,6 +310,7 @@ fn run(
         recovering: ready(Some(recovered)).boxed(),
         measured_before: ready(Vec::new()).boxed(),
         meter: ledger.map(|_| Arc::new(Disks(cluster.clone())) as Arc<dyn Meter>),
+        directories: None,
     };
     let watch = Watch::start(settings, transport, clock, &registry, &mut tasks, &stop, around)
         .expect("the settings are sound");

@@ -1,7 +1,7 @@
 //! The end of a sweep: what of it is told, and how old what is known has become.
 
 use super::Tables;
-use crate::{clock::Moment, facts::Source, snapshot::NodeIx};
+use crate::{clock::Moment, facts::Source, snapshot::NodeIx, target::Kind};
 use std::collections::BTreeMap;
 
 impl Tables {
@@ -41,7 +41,9 @@ impl Tables {
     /// good as new.
     pub(super) fn note_ages(&mut self, now: Moment) {
         let mut oldest: BTreeMap<(NodeIx, Source), Moment> = BTreeMap::new();
-        for target in self.draft.now().targets() {
+        // What is known of a cleanup is evidence, which does not age.
+        let measured = self.draft.now().targets().filter(|it| it.kind() != Kind::Cleanup);
+        for target in measured {
             if let Some(measured) = target.facts().measured_at {
                 let confirmed = self.draft.now().is_confirmed(target.ix());
                 let at = if confirmed { now.max(measured.at) } else { measured.at };

@@ -5,12 +5,12 @@ use super::{
     Routed,
     answer::{Answer, accepted, error, json, not_found, wrong_method},
     ask::Ask,
-    database::revision,
     server::{illegal_name, shown_task},
 };
 use crate::sim::{
     cluster::Inner,
     config::legal_name,
+    design::revision,
     world::{Mapped, ShardInfo, Sizes, StartError, ViewInfo},
 };
 use http::Method;

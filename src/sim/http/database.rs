@@ -8,11 +8,12 @@ use super::{
 use crate::sim::{
     cluster::Inner,
     config::{Design, legal_name},
+    design::{document, reduces, revision},
     growth::mix,
     world::{Gone, Known},
 };
 use http::Method;
-use serde_json::{Map, Value, json as value};
+use serde_json::{Value, json as value};
 use std::collections::BTreeMap;
 
 /// An opaque sequence of the cluster: a number, and what stands for the shards' own.
@@ -127,49 +128,6 @@ fn shard_of(inner: &Inner, db: &str, doc: &str) -> Answer {
     json(200, &value!({"range": range.to_string(), "nodes": nodes}))
 }
 
-/// A design document as it was written.
-fn document(design: &Design) -> Map<String, Value> {
-    let mut doc = Map::new();
-    let id = format!("_design/{}", design.name);
-    doc.insert("_rev".to_owned(), revision(&id).into());
-    doc.insert("_id".to_owned(), id.into());
-    if design.language != "javascript" {
-        doc.insert("language".to_owned(), design.language.as_str().into());
-    }
-    if !design.autoupdate {
-        doc.insert("autoupdate".to_owned(), false.into());
-    }
-    if design.views.is_empty() {
-        doc.insert("filters".to_owned(), value!({"all": "function(doc){return true}"}));
-        return doc;
-    }
-    // An index called by-r is over the field r.
-    let field = |name: &str| name.strip_prefix("by-").unwrap_or(name).to_owned();
-    let view = |name: &String| {
-        let mut view = match design.language.as_str() {
-            "query" => value!({
-                "map": {"fields": {field(name): "asc"}, "partial_filter_selector": {}},
-                "options": {"def": {"fields": [field(name)]}},
-            }),
-            _ => value!({"map": format!("function(doc){{emit(doc[{name:?}],null)}}")}),
-        };
-        if let Some(view) = view.as_object_mut().filter(|_| reduces(design)) {
-            view.insert("reduce".to_owned(), "_count".into());
-        }
-        view
-    };
-    let views: Map<String, Value> =
-        design.views.iter().map(|name| (name.clone(), view(name))).collect();
-    doc.insert("views".to_owned(), views.into());
-    doc
-}
-
-/// A first revision.
-pub(super) fn revision(id: &str) -> String {
-    let key = crate::sim::catalog::key_of(id);
-    format!("1-{:016x}{:016x}", mix(key, 1), mix(key, 2))
-}
-
 fn design_docs(inner: &Inner, ask: &Ask, db: &str) -> Answer {
     let mut designs: Vec<&Design> =
         inner.world.described(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
@@ -221,9 +179,4 @@ fn view_rows(inner: &mut Inner, ask: &Ask, db: &str, ddoc: &str, view: &str) -> 
     }
     let docs = inner.world.known(db).map_or(0, |known| known.docs);
     json(200, &value!({"total_rows": docs, "offset": 0, "rows": []})).chunked()
-}
-
-/// Whether the views of a design document reduce; mango's always do.
-fn reduces(design: &Design) -> bool {
-    design.reduces || design.language == "query"
 }

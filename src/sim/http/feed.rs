@@ -6,12 +6,13 @@ use super::{
     Routed, admin_only,
     answer::{Answer, error, json, not_found, stream, wrong_method},
     ask::Ask,
-    database::{packed, revision},
+    database::packed,
     server::tag,
 };
 use crate::sim::{
     Cluster,
     cluster::Inner,
+    design::revision,
     world::{Happened, Type, Update, WRITE_DELAY},
 };
 use axum::body::Body;

@@ -1,13 +1,11 @@
 //! View indexes: how far they are built, and their bytes.
 
 use super::{Sizes, ViewInfo, World, files::File};
-use crate::{
-    sim::{
-        catalog::{Db, key_of},
-        config::{Database, Design},
-        growth::{EMPTY_VIEW, Held, ViewSwap, mix, times, view_active, view_sizes},
-    },
-    target::Signature,
+use crate::sim::{
+    catalog::Db,
+    config::{Database, Design},
+    design::signature_of,
+    growth::{EMPTY_VIEW, Held, ViewSwap, times, view_active, view_sizes},
 };
 use std::time::Duration;
 
@@ -31,15 +29,6 @@ pub(super) enum Built {
 pub(super) struct IndexState {
     pub(super) built: Built,
     pub(super) start: ViewSwap,
-}
-
-/// The signature of a design document's index: it depends on what it
-/// maps and reduces, not on its name.
-pub(in crate::sim) fn signature_of(design: &Design) -> Signature {
-    let first = mix(key_of(&design.language), u64::from(design.reduces));
-    let key = design.views.iter().fold(first, |key, view| mix(key, key_of(view)));
-    let whole = u128::from(key) << 64 | u128::from(mix(key, 1));
-    Signature(whole.to_be_bytes())
 }
 
 /// Whether CouchDB can build an index for it.
@@ -131,7 +120,7 @@ impl World {
         let held = self.held_at(file, self.now)?;
         let update_seq = self.index_seq(file, place, held);
         Some(ViewInfo {
-            signature: signature_of(design),
+            signature: self.catalog.signature(db, place)?,
             language: design.language.clone(),
             sizes: self.index_sizes(file, place)?,
             update_seq,
@@ -166,7 +155,9 @@ impl World {
 
     pub(super) fn clean_up_file(&mut self, file: File) {
         let up = file.node().is_some_and(|node| self.is_up(node));
-        if up && self.stale_of(file) > 0 {
+        let stale = self.stale_of(file);
+        if up && stale > 0 {
+            self.discard(file, stale);
             self.touched.entry(file).or_default().stale = Some(0);
         }
     }

@@ -87,13 +87,12 @@ impl Job {
     }
 
     /// Bytes of temporary files at `now`.
-    fn temporary(&self, what: What, now: Duration) -> u64 {
+    pub(super) fn temporary(&self, what: What, now: Duration) -> u64 {
         let done = self.done(now);
         let (data, meta) = self.bytes;
         match what {
             What::Shard if self.pass > 1 => data.saturating_add(meta),
-            What::Shard => times(data, (done / 0.6).min(1.0))
-                .saturating_add(times(meta, ((done - 0.3) / 0.45).clamp(0.0, 1.0))),
+            What::Shard => written(self.bytes, done),
             What::Index(_) => times(data, done),
             What::Build(_) => 0,
         }
@@ -104,6 +103,13 @@ impl Job {
         let (data, meta) = self.bytes;
         data.saturating_add(meta).saturating_sub(self.temporary(what, now))
     }
+}
+
+/// Bytes that a shard's compaction has written when this share is done, of those of the new
+/// file and the sort.
+pub(super) fn written((data, meta): (u64, u64), done: f64) -> u64 {
+    let data = times(data, (done / 0.6).min(1.0));
+    data.saturating_add(times(meta, ((done - 0.3) / 0.45).clamp(0.0, 1.0)))
 }
 
 /// The end of a job that stands still: later than any test looks.
@@ -331,6 +337,7 @@ impl World {
                 let active = self.index_sizes(key.file, place).map_or(0, |sizes| sizes.active);
                 let factor = between(mix(place as u64, held.docs), 0.97, 1.02);
                 let start = ViewSwap { seq, file: times(active, factor) };
+                self.discard(key.file, self.bytes_of(key));
                 self.change_index(key.file, place, |state| state.start = start);
                 self.note_end(key, true);
             }
@@ -366,6 +373,7 @@ impl World {
             self.run(key, Job { pass, began, ends, seen: held, changes, from: 0.0, ..job });
             return;
         }
+        self.discard(key.file, self.bytes_of(key));
         let touched = self.touched.entry(key.file).or_default();
         touched.swap = Some(stock.swapped(job.base, held));
         touched.leftover = 0;
@@ -409,6 +417,7 @@ impl World {
             What::Shard => {
                 let touched = self.touched.entry(key.file).or_default();
                 touched.leftover = job.temporary(key.what, self.now);
+                touched.left_at = self.now;
                 touched.resume = done.min(0.99);
             }
             What::Build(place) => {
@@ -433,15 +442,6 @@ impl World {
     pub(super) fn building_to(&self, file: File, place: usize) -> Option<u64> {
         let job = self.jobs.get(&JobKey { file, what: What::Build(place) })?;
         Some(built_by(job, self.now))
-    }
-
-    /// Bytes of temporary files on a node.
-    pub(super) fn temporary(&self, node: u32) -> u64 {
-        let here = |file: File| self.node_of(file) == Some(node);
-        let running = self.jobs.iter().filter(|(key, _)| here(key.file));
-        let running: u64 = running.map(|(key, job)| job.temporary(key.what, self.now)).sum();
-        let left = self.touched.iter().filter(|(file, _)| here(**file) && !self.compacting(**file));
-        running.saturating_add(left.map(|(_, touched)| touched.leftover).sum())
     }
 
     /// What runs now, on every node that is up.

@@ -236,21 +236,22 @@ impl World {
     }
 
     fn disk_of(&self, node: u32) -> DiskUse {
-        let (mut files, mut temporary) = (0_u64, 0_u64);
+        let mut held = DiskUse::default();
         for node in self.sharing(node) {
-            files = files.saturating_add(self.files_size(node));
-            temporary = temporary.saturating_add(self.temporary(node));
+            held.files = held.files.saturating_add(self.files_size(node));
+            held.temporary = held.temporary.saturating_add(self.temporary(node));
+            held.trash = held.trash.saturating_add(self.trash(node));
         }
         let full = self.nodes.get(node as usize).is_some_and(|state| state.disk_full);
-        let capacity =
-            if full { Some(files.saturating_add(temporary)) } else { self.disk_size(node) };
-        DiskUse { capacity, files, temporary }
+        let capacity = if full { Some(held.used()) } else { self.disk_size(node) };
+        DiskUse { capacity, ..held }
     }
 
     /// Bytes of a node's databases and indexes.
     fn files_size(&self, node: u32) -> u64 {
         let mut files = 0_u64;
         let mut add = |bytes: u64| files = files.saturating_add(bytes);
+        add(self.orphan_indexes(node).map(|index| index.bytes).sum());
         for file in self.files_of(node) {
             add(self.sizes_of(file).map_or(0, |sizes| sizes.file));
             add(self.stale_of(file));

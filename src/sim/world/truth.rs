@@ -69,13 +69,20 @@ pub struct DiskUse {
     pub files: u64,
     /// Temporary files of compactions that run or were interrupted.
     pub temporary: u64,
+    /// What was deleted and is not gone yet.
+    pub trash: u64,
 }
 
 impl DiskUse {
     /// What is free, never below zero; `None` on a disk without limit.
     #[must_use]
     pub fn available(&self) -> Option<u64> {
-        Some(self.capacity?.saturating_sub(self.files).saturating_sub(self.temporary))
+        Some(self.capacity?.saturating_sub(self.used()))
+    }
+
+    /// All that is there.
+    pub(super) const fn used(&self) -> u64 {
+        self.files.saturating_add(self.temporary).saturating_add(self.trash)
     }
 }
 

@@ -1,0 +1,63 @@
+//! Design documents as CouchDB keeps them, and what it names their indexes by.
+//!
+//! Owns the JSON of a described design document. Never knows where it lies or how far its
+//! index is built. Called by the world, and by the routes that show documents.
+
+use super::{catalog::key_of, config::Design, growth::mix};
+use crate::{couchfile, target::Signature};
+use serde_json::{Map, Value, json as value};
+
+/// A design document as it was written.
+pub(super) fn document(design: &Design) -> Map<String, Value> {
+    let mut doc = Map::new();
+    let id = format!("_design/{}", design.name);
+    doc.insert("_rev".to_owned(), revision(&id).into());
+    doc.insert("_id".to_owned(), id.into());
+    if design.language != "javascript" {
+        doc.insert("language".to_owned(), design.language.as_str().into());
+    }
+    if !design.autoupdate {
+        doc.insert("autoupdate".to_owned(), false.into());
+    }
+    if design.views.is_empty() {
+        doc.insert("filters".to_owned(), value!({"all": "function(doc){return true}"}));
+        return doc;
+    }
+    // An index called by-r is over the field r.
+    let field = |name: &str| name.strip_prefix("by-").unwrap_or(name).to_owned();
+    let view = |name: &String| {
+        let mut view = match design.language.as_str() {
+            "query" => value!({
+                "map": {"fields": {field(name): "asc"}, "partial_filter_selector": {}},
+                "options": {"def": {"fields": [field(name)]}},
+            }),
+            _ => value!({"map": format!("function(doc){{emit(doc[{name:?}],null)}}")}),
+        };
+        if let Some(view) = view.as_object_mut().filter(|_| reduces(design)) {
+            view.insert("reduce".to_owned(), "_count".into());
+        }
+        view
+    };
+    let views: Map<String, Value> =
+        design.views.iter().map(|name| (name.clone(), view(name))).collect();
+    doc.insert("views".to_owned(), views.into());
+    doc
+}
+
+/// A first revision.
+pub(super) fn revision(id: &str) -> String {
+    let key = key_of(id);
+    format!("1-{:016x}{:016x}", mix(key, 1), mix(key, 2))
+}
+
+/// Whether the views of a design document reduce; mango's always do.
+pub(super) fn reduces(design: &Design) -> bool {
+    design.reduces || design.language == "query"
+}
+
+/// The signature of its index: it depends on what it maps and reduces, not on its name.
+pub(super) fn signature_of(design: &Design) -> Signature {
+    let text = Value::from(document(design)).to_string();
+    // What is described here has a signature: there is nothing odd in it.
+    couchfile::Design::parse(&text).map_or(Signature([0; 16]), |parsed| parsed.signature)
+}

@@ -1,0 +1,193 @@
+//! What lies on a node's disk, as a walk over its directories finds it: files in use, and what
+//! compactions, deleted files and forgotten indexes leave beside them.
+
+use super::{
+    World,
+    files::File,
+    jobs::{JobKey, What, written},
+};
+use crate::{
+    clock::Moment,
+    couchfile::Reported,
+    datadir::{Found, Numbers, Sums},
+    facts::Known,
+    sim::{
+        catalog::key_of,
+        config::Orphan,
+        growth::{Stock, mix},
+    },
+    target::Signature,
+};
+use std::{sync::Arc, time::Duration};
+
+/// How long before the start compactions were interrupted that are described so.
+const LONG_AGO: Duration = Duration::from_secs(2 * 86_400);
+
+/// What was deleted and is not gone yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deleted {
+    node: u32,
+    bytes: u64,
+    gone: Duration,
+}
+
+/// Files that a compaction wrote.
+struct Temporary {
+    key: JobKey,
+    bytes: u64,
+    /// When they were last written to, since the start; zero: before.
+    at: Duration,
+}
+
+impl World {
+    /// Lays what interrupted compactions left onto the disks, as described.
+    pub(super) fn lay_leftovers(&mut self) {
+        let all: Vec<_> = self.catalog.described().collect();
+        for db in all {
+            let described = self.catalog.like(db).map(|like| like.interrupted.clone());
+            for left in described.unwrap_or_default() {
+                let Some(node) = self.place(&left.node) else { continue };
+                let file = File::Copy { db, range: left.range, node };
+                let there = self.is_there(file).then(|| self.stock(file)).flatten();
+                let Some(stock) = there else { continue };
+                let held = stock.held(0);
+                let bytes = written((stock.copy_bytes(held), Stock::meta_bytes(held)), left.done);
+                let touched = self.touched.entry(file).or_default();
+                (touched.leftover, touched.resume) = (bytes, left.done.min(0.99));
+            }
+        }
+    }
+
+    fn is_there(&self, file: File) -> bool {
+        let File::Copy { db, range, node } = file else { return true };
+        self.catalog.maps(db, range, node) && !self.catalog.is_missing(db, range, node)
+    }
+
+    /// Gives the bytes of a file up: the disk lets go of them by and by.
+    pub(super) fn discard(&mut self, file: File, bytes: u64) {
+        let now = self.now;
+        self.trash.retain(|deleted| deleted.gone > now);
+        let (Some(rate), Some(node)) = (self.config.delete_rate, self.node_of(file)) else {
+            return;
+        };
+        let length = Duration::from_secs(bytes / rate.max(1));
+        self.trash.push(Deleted { node, bytes, gone: now.saturating_add(length) });
+    }
+
+    /// Bytes on a node that were deleted and are not gone yet.
+    pub(super) fn trash(&self, node: u32) -> u64 {
+        let there = self.trash.iter().filter(|it| it.node == node && it.gone > self.now);
+        there.map(|deleted| deleted.bytes).sum()
+    }
+
+    /// View indexes on a node whose shard is gone.
+    pub(super) fn orphan_indexes(&self, node: u32) -> impl Iterator<Item = &Orphan> {
+        let here = move |index: &&Orphan| self.place(&index.node) == Some(node);
+        self.config.orphan_indexes.iter().filter(here)
+    }
+
+    /// Bytes of temporary files on a node.
+    pub(super) fn temporary(&self, node: u32) -> u64 {
+        self.temporaries(node).map(|it| it.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// What compactions on a node write, or left.
+    fn temporaries(&self, node: u32) -> impl Iterator<Item = Temporary> {
+        let here = move |file: File| self.node_of(file) == Some(node);
+        let running = self.jobs.iter().filter(move |(key, _)| here(key.file));
+        let running = running.map(|(key, job)| {
+            let bytes = job.temporary(key.what, self.now);
+            Temporary { key: *key, bytes, at: self.now }
+        });
+        let left = self.touched.iter();
+        let left = left.filter(move |(file, _)| here(**file) && !self.compacting(**file));
+        let left = left.map(|(file, touched)| {
+            let key = JobKey { file: *file, what: What::Shard };
+            Temporary { key, bytes: touched.leftover, at: touched.left_at }
+        });
+        running.chain(left).filter(|it| it.bytes > 0)
+    }
+
+    /// What a walk over a node's directories finds, where the world began at `start`; `None`:
+    /// no such node.
+    pub(in crate::sim) fn walked(&self, node: &str, start: Moment) -> Option<(Vec<Found>, Sums)> {
+        let node = self.place(node)?;
+        let mut found = Vec::new();
+        for file in self.files_of(node) {
+            let Some(name) = self.name_of(file) else { continue };
+            self.found_of(file, &name, &mut found);
+        }
+        found.extend(self.orphan_indexes(node).map(|index| stale(&index.file, index.bytes)));
+        for Temporary { key, bytes, at } in self.temporaries(node) {
+            let changed = match at {
+                Duration::ZERO => {
+                    Moment::from_unix(start.unix().saturating_sub(LONG_AGO.as_secs()))
+                }
+                at => start.plus(at),
+            };
+            let Some(shard) = self.name_of(key.file).map(Into::into) else { continue };
+            found.push(Found::Compaction { shard, signature: None, bytes, changed });
+        }
+        let sums = Sums { files: found.len() as u64, trash: self.trash(node), ..Sums::default() };
+        Some((found, sums))
+    }
+
+    /// A file, and the indexes that lie beside it.
+    fn found_of(&self, file: File, name: &str, found: &mut Vec<Found>) {
+        let Some(info) = self.info_of(file, name.to_owned()) else { return };
+        let numbers = Numbers {
+            file: info.sizes.file,
+            active: Known::new(info.sizes.active),
+            external: Known::new(info.sizes.external),
+            update_seq: Known::new(info.update_seq),
+            compacted_seq: Known::new(info.compacted_seq),
+            docs: Known::new(info.doc_count),
+            deleted_docs: Known::new(info.doc_del_count),
+            needs_upgrade: false,
+        };
+        let (shard, reported) = (name.into(), Reported::AsRead);
+        found.push(Found::Db { shard, numbers, reported, same: true });
+        let File::Copy { db, .. } = file else { return };
+        let designs = self.catalog.like(db).map_or(&[][..], |like| &like.designs);
+        for place in self.indexes(db) {
+            let design = designs.get(place);
+            let Some(view) = design.and_then(|design| self.view_of(file, &design.name)) else {
+                continue;
+            };
+            let numbers = Numbers {
+                file: view.sizes.file,
+                active: Known::new(view.sizes.active),
+                external: Known::new(view.sizes.external),
+                update_seq: Known::new(view.update_seq),
+                needs_upgrade: view.collators.len() >= 2,
+                ..Numbers::default()
+            };
+            let collators = view.collators.iter().map(|version| Arc::from(&**version)).collect();
+            let (shard, signature) = (name.into(), view.signature);
+            found.push(Found::View { shard, signature, numbers, collators });
+        }
+        let bytes = self.stale_of(file);
+        if bytes > 0 {
+            found.push(stale(name, bytes));
+        }
+    }
+}
+
+/// An index of views that nobody names any more.
+fn stale(shard: &str, bytes: u64) -> Found {
+    let key = key_of(shard);
+    let signature = u128::from(mix(key, 21)) << 64 | u128::from(mix(key, 22));
+    let numbers = Numbers {
+        file: bytes,
+        active: Known::new(bytes / 3),
+        external: Known::new(bytes / 2),
+        update_seq: Known::new(0),
+        ..Numbers::default()
+    };
+    Found::View {
+        shard: shard.into(),
+        signature: Signature(signature.to_be_bytes()),
+        numbers,
+        collators: Arc::new([]),
+    }
+}
