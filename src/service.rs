@@ -18,6 +18,7 @@ use crate::{
     config::{self, Loaded, Problems},
     couch::{Client, ConnectError, Transport},
     disk::Meter,
+    feed,
     http::{self, About, ConfigStatus, Order},
     journal::{self, Place},
     settings::Settings,
@@ -152,6 +153,11 @@ impl Service {
         watch.archive(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
+        let (feed_task, feed) = feed::Task::new(journal.clone(), feed::ROOM, stop.clone());
+        tasks.spawn(async move {
+            feed_task.run().await;
+            "feed"
+        });
         let changes = watch.listen(Some(journal.clone()), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
@@ -167,6 +173,7 @@ impl Service {
             builds: warmer.builds,
             registry,
             journal: Some(journal),
+            feed: Some(feed),
             orders: orders_tx,
             allow: http::Allow {
                 lifecycle: settings.web.enable_lifecycle,

@@ -5,6 +5,7 @@
 //! request could then hold every file descriptor, CouchDB's connections included.
 
 use super::web::Web;
+use crate::feed;
 use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::{Request, body::Incoming, server::conn::http1};
 use hyper_util::{
@@ -30,8 +31,9 @@ const HEAD: Duration = Duration::from_secs(75);
 /// How long the two sides may take to agree on encryption.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Connections at a time; more wait in the system's backlog.
-const CONNECTIONS: usize = 512;
+/// Connections at a time, beside those of readers that wait for events; more wait in the
+/// system's backlog.
+const CONNECTIONS: usize = 512 + feed::ROOM;
 
 /// The pause after a connection could not be accepted, for want of file descriptors.
 const REST: Duration = Duration::from_millis(100);

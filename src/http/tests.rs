@@ -160,6 +160,7 @@ impl Surface {
             builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
             journal: None,
+            feed: None,
             orders: orders_tx,
             allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
             web: Web::default(),
