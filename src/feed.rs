@@ -15,3 +15,6 @@ mod seq;
 pub use ask::{Ask, Bad, Kind};
 pub use hub::{Feed, Full, ROOM, Refused, Task};
 pub use reader::{Begun, Body};
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 //! scanner and planner; commands that look once use it alone. [`Service`] adds the web
 //! surface, signals and orders. A task that ends by itself ends the process.
 
+mod descriptors;
 mod memory;
 mod operator;
 mod orders;
@@ -153,7 +154,10 @@ impl Service {
         watch.archive(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
-        let (feed_task, feed) = feed::Task::new(journal.clone(), feed::ROOM, stop.clone());
+        // No more than half: the way to CouchDB stays free.
+        let room = descriptors::raised().and_then(|limit| usize::try_from(limit / 2).ok());
+        let room = room.unwrap_or(usize::MAX).min(feed::ROOM);
+        let (feed_task, feed) = feed::Task::new(journal.clone(), room, stop.clone());
         tasks.spawn(async move {
             feed_task.run().await;
             "feed"

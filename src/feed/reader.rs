@@ -164,9 +164,7 @@ impl Reader {
         match self.kind {
             Kind::Normal | Kind::Longpoll => Bytes::from_static(b"{\"results\":[\n"),
             // A browser that was told nothing yet would begin at another now when it comes back.
-            Kind::EventSource if self.announced => {
-                format!("id: \"{}\"\n\n", self.seq()).into()
-            }
+            Kind::EventSource if self.announced => format!("id: \"{}\"\n\n", self.seq()).into(),
             Kind::Continuous | Kind::EventSource => Bytes::new(),
         }
     }

@@ -6,6 +6,7 @@ mod journal;
 mod orders;
 mod page;
 mod scrape;
+mod updates;
 
 use super::*;
 use crate::{
