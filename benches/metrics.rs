@@ -92,6 +92,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         orders: mpsc::channel(1).0,
         allow: Allow::default(),
         web: Web::default(),
+        stop: tokio_util::sync::CancellationToken::new(),
     };
     (http::router(state), (plan, status, config))
 }

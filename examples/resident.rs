@@ -63,6 +63,9 @@ struct Args {
     /// Databases in a thousand whose sizes change between two sweeps
     #[arg(long, default_value_t = 0)]
     changing: u64,
+    /// Rest after each sweep, before memory is looked at and the next sweep begins
+    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration)]
+    rest: Duration,
     /// Keep what was measured in a journal in this directory
     #[arg(long)]
     archive: Option<PathBuf>,
@@ -290,6 +293,8 @@ async fn main() -> std::io::Result<()> {
         if plan.wait_for(|plan| plan.snapshot.version() >= version).await.is_err() {
             return Ok(());
         }
+        drop(plan);
+        tokio::time::sleep(args.rest).await;
         let (now, most) = (per_target(memory("VmRSS:")), per_target(memory("VmHWM:")));
         writeln!(std::io::stdout().lock(), "sweep {sweep}: {now} bytes a target, at most {most}")?;
         if handle.send(scanner::Command::Sweep).is_some() {

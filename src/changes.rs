@@ -15,6 +15,7 @@ mod heard;
 mod listener;
 mod map;
 mod pauses;
+mod resumed;
 mod status;
 mod updates;
 
@@ -113,7 +114,8 @@ impl Task {
         let feeds = Arc::clone(&self.feeds.borrow_and_update());
         let (out, mut heard) = mpsc::channel(STEPS);
         let snapshots = self.scanner.snapshots.clone();
-        let updates = updates::follow(Arc::clone(&feeds), self.clock, out.clone());
+        let before = resumed::recall(self.journal.clone());
+        let updates = updates::follow(Arc::clone(&feeds), self.clock, before, out.clone());
         let map = map::follow(feeds, self.clock, snapshots, out);
         let following = async { tokio::join!(updates, map) };
         tokio::pin!(following);
@@ -168,9 +170,9 @@ impl Task {
 
     /// Writes down what is due.
     fn write(&mut self, now: Instant) {
-        let batch = self.listener.batch(now);
-        if let Some(journal) = self.journal.as_ref().filter(|_| !batch.is_empty()) {
-            journal.publish(batch);
+        let batch = self.listener.batch((now, self.clock.now()));
+        if let Some((journal, (events, position))) = self.journal.as_ref().zip(batch) {
+            journal.publish_up_to(events, position);
         }
     }
 }

@@ -64,15 +64,17 @@ struct Failure {
     why: String,
     /// What a service said beside it; null where nothing was.
     data: Value,
+    /// Whether the same may well go through in a while.
+    passes: bool,
 }
 
 impl Failure {
     fn usage(why: impl ToString) -> Self {
-        Self { exit: Exit::Usage, why: why.to_string(), data: Value::Null }
+        Self { exit: Exit::Usage, why: why.to_string(), data: Value::Null, passes: false }
     }
 
     fn failed(why: impl ToString) -> Self {
-        Self { exit: Exit::Failed, why: why.to_string(), data: Value::Null }
+        Self { exit: Exit::Failed, why: why.to_string(), data: Value::Null, passes: false }
     }
 }
 
@@ -148,7 +150,7 @@ fn printable(text: &str) -> String {
 
 /// Prints an answer; a reader that has gone away (`| head`) ends the command quietly.
 fn print(text: &str) -> Result<(), Failure> {
-    printed(|out| out.write_all(text.as_bytes()))
+    printed(|out| out.write_all(text.as_bytes())).map(drop)
 }
 
 /// Prints an answer as JSON, piece by piece: that of a large cluster fills memory otherwise.
@@ -159,13 +161,15 @@ fn print_json(answer: &impl Serialize) -> Result<(), Failure> {
         out.write_all(b"\n")?;
         out.flush()
     })
+    .map(drop)
 }
 
-fn printed(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<(), Failure> {
+/// Prints; answers whether anybody still reads.
+fn printed(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match write(&mut out).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Ok(()) => Ok(true),
+        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(why) => Err(Failure::failed(format!("cannot print the answer: {why}"))),
     }
 }

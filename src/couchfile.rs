@@ -22,7 +22,7 @@ mod view;
 pub use chunk::last_purge;
 pub use db::{DbHeader, Epoch, Tree, Trees};
 pub use design::{BadDesign, Design, EmptyGroup};
-pub use opening::{Difference, Opening, Role};
+pub use opening::{Difference, Opening, Reported, Role};
 pub use unreadable::{Undecodable, Unreadable};
 pub use view::{Group, Index, IndexForm, ViewHeader};
 
@@ -123,7 +123,16 @@ pub enum Header {
 /// A header that is valid by its checksum and cannot be decoded is an error: CouchDB does not
 /// go further back either.
 pub fn read(bytes: &dyn Bytes) -> Result<Headed, Unreadable> {
-    find::newest(bytes, |record, place| {
+    read_within(bytes, u64::MAX)
+}
+
+/// Reads a file's newest valid header, if it is among the last `furthest` bytes, up to a block.
+/// CouchDB itself searches to the begin.
+///
+/// # Errors
+/// As [`read`]; [`Unreadable::NoHeaderWithin`] where there may be a header further back.
+pub fn read_within(bytes: &dyn Bytes, furthest: u64) -> Result<Headed, Unreadable> {
+    find::newest(bytes, furthest, |record, place| {
         let header = decode(record, place)?;
         Ok(Headed { header, file_bytes: bytes.size(), place })
     })

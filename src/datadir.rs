@@ -7,15 +7,17 @@
 
 mod known;
 mod meaning;
+mod opened;
 mod read;
 mod walk;
 
 pub use known::Known;
 pub use meaning::{Meaning, meaning};
+pub use opened::Opened;
 pub use read::{Numbers, Problem, owner};
 pub use walk::{Walked, walk};
 
-use crate::{clock::Moment, target::Signature};
+use crate::{clock::Moment, couchfile::Reported, target::Signature};
 use std::{path::PathBuf, sync::Arc};
 
 /// The directories of one node.
@@ -36,6 +38,10 @@ pub enum Found {
         shard: Box<str>,
         /// What its header says.
         numbers: Numbers,
+        /// Whether CouchDB says the same.
+        reported: Reported,
+        /// Whether it is the file that the walk before found there, however it grew.
+        same: bool,
     },
     /// A view index of one shard.
     View {

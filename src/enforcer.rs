@@ -21,6 +21,7 @@ use crate::{
     plan::{Plan, Start},
     scanner,
     snapshot::{Ix, NodeIx},
+    spawned::joined,
 };
 use attempt::{Decided, Tools};
 use splits::Splits;
@@ -157,7 +158,7 @@ impl Task {
     }
 
     fn decided(&mut self, decided: Result<(Place, Decided), tokio::task::JoinError>) {
-        let (place, decided) = joined(decided);
+        let Some((place, decided)) = joined(decided) else { return };
         let target = self.plan.snapshot.target(place.0).map(|target| target.id().to_string());
         let target = target.unwrap_or_default();
         match decided {
@@ -183,15 +184,9 @@ impl Task {
     }
 
     fn sent(&mut self, sent: Result<NodeIx, tokio::task::JoinError>) {
-        self.busy.remove(&joined(sent));
-    }
-}
-
-/// What a task came to; its panic goes on here, because half a state is no state.
-fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
-    match ended {
-        Ok(value) => value,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        if let Some(node) = joined(sent) {
+            self.busy.remove(&node);
+        }
     }
 }
 

@@ -179,6 +179,8 @@ pub struct Flags {
     /// (`smoosh_server:needs_upgrade/1`), or, for a view, one copy of it names two or
     /// more collator versions.
     pub needs_upgrade: bool,
+    /// A file's header said it, and CouchDB would say the same; dbs only.
+    pub exact: bool,
     /// Stale index bytes were seen, or a signature changed since the last cleanup;
     /// cleanups only.
     pub evidence: bool,

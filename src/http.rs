@@ -7,6 +7,7 @@
 mod admin;
 mod api;
 mod builds;
+mod facts;
 mod feeds;
 mod guard;
 mod jobs;
@@ -25,7 +26,8 @@ pub use serve::serve;
 pub use web::Web;
 
 use crate::{
-    changes, follower, journal::Journal, plan::Plan, scanner, takeover::Takeovers, warmer::Builds,
+    changes, follower, journal::Journal, plan::Plan, scanner, spawned::joined, takeover::Takeovers,
+    warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -40,6 +42,7 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinError,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Scrapes that may be rendered at a time, as in Prometheus's own exporters; one more is
 /// told to come again.
@@ -115,6 +118,8 @@ pub struct State {
     pub allow: Allow,
     /// Who may ask.
     pub web: Web,
+    /// Ends what waits.
+    pub stop: CancellationToken,
 }
 
 /// The routes.
@@ -123,6 +128,7 @@ pub fn router(state: State) -> Router {
     let api = Router::new()
         .route("/status", get(api::status))
         .route("/targets", get(api::targets))
+        .route("/facts", get(facts::facts))
         .route("/queue", get(api::queue))
         .route("/plan", get(api::plan))
         .route("/jobs", get(jobs::jobs))
@@ -160,10 +166,10 @@ pub fn router(state: State) -> Router {
 /// The answer for work that was lost: its panic goes on here, and where the runtime ends
 /// there is nobody left to answer.
 fn lost(failed: JoinError) -> Response {
-    match failed.try_into_panic() {
-        Ok(panic) => std::panic::resume_unwind(panic),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n").into_response(),
-    }
+    let answered = joined::<Response>(Err(failed));
+    answered.unwrap_or_else(|| {
+        (StatusCode::SERVICE_UNAVAILABLE, "recliner is stopping\n").into_response()
+    })
 }
 
 #[cfg(test)]

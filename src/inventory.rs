@@ -22,8 +22,8 @@ pub use files::FilesSource;
 pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{
-    CompactionFile, DiskSeen, Doing, FileSeen, IndexSeen, MapRead, Members, NodeSeen, Observation,
-    PartSeen, TaskSeen, Unread, ViewSeen,
+    CompactionFile, DbSeen, DiskSeen, Doing, FileSeen, IndexSeen, MapRead, Members, NodeSeen,
+    Observation, PartSeen, TaskSeen, Unread, ViewSeen,
 };
 pub use peers::PeersSource;
 pub use stage::{Databases, Lane, Source, Stage};

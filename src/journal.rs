@@ -16,6 +16,7 @@ mod identity;
 mod measured;
 mod pen;
 mod place;
+mod position;
 mod query;
 mod shelf;
 mod store;
@@ -27,6 +28,7 @@ pub use handle::{ClaimError, Health, Journal, Kept};
 pub use identity::Identity;
 pub use measured::Measured;
 pub use place::{Directory, InMemory, OpenError, Place};
+pub use position::Position;
 pub use query::{EventsQuery, HistoryQuery, Page};
 pub use task::{Settings, Task};
 

@@ -70,7 +70,7 @@
 //!  settings  score        snapshot
 //!  channel   exposition   estimate    datadir
 //!  facts     pattern      window      couch     couchfile
-//!  clock     log          size        target     version
+//!  clock     log          size        target     version     fetch     spawned
 //! ```
 //!
 //! # Invariants
@@ -134,6 +134,7 @@ pub mod enforcer;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
+pub mod fetch;
 pub mod follower;
 pub mod http;
 pub mod inventory;
@@ -155,6 +156,7 @@ pub mod sim;
 pub mod size;
 pub mod smoosh;
 pub mod snapshot;
+pub mod spawned;
 pub mod takeover;
 pub mod target;
 pub mod version;

@@ -171,7 +171,7 @@ impl Plan {
         let Claimed { claim, next_change } = Claimed::of(&lanes, ballot, &admission);
         if let Some(claim) = &claim {
             admission.keep(claim);
-            let place = (NodeIx::CLUSTER, claim.channel);
+            let place = (claim.node, claim.channel);
             let lane = lanes.iter_mut().find(|it| (it.view.node, it.view.channel) == place);
             if let Some(lane) = lane {
                 lane.put_first(claim.ix, orders);

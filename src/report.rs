@@ -170,6 +170,8 @@ pub struct NodeLine {
     pub smoosh: &'static str,
     /// What lies in its directories beside targets, where they are read.
     pub disk: Option<DiskLine>,
+    /// Targets of which CouchDB and files' headers say different things, where both were read.
+    pub source_disagreements: Option<u64>,
 }
 
 /// What lies in a node's directories beside targets, in bytes.
@@ -192,8 +194,6 @@ pub struct DiskLine {
     pub clouseau_bytes: u64,
     /// Whatever is no file of CouchDB's.
     pub other_bytes: u64,
-    /// Targets of which CouchDB and the file's header say different things.
-    pub source_disagreements: Option<u64>,
     /// How long the last walk took.
     pub duration_seconds: f64,
     /// When a walk last read everything.
@@ -211,7 +211,6 @@ impl From<OnDisk> for DiskLine {
             nouveau_bytes: disk.nouveau,
             clouseau_bytes: disk.clouseau,
             other_bytes: disk.other,
-            source_disagreements: disk.disagreements,
             duration_seconds: disk.took_ms as f64 / 1e3,
             last_success: disk.last_success.map(Moment::rfc3339),
         }
@@ -330,6 +329,7 @@ impl From<&Node> for NodeLine {
                 SmooshSeen::Channels(_) => "up",
             },
             disk: node.disk.map(DiskLine::from),
+            source_disagreements: node.disagreements,
         }
     }
 }

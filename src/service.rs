@@ -185,6 +185,7 @@ impl Service {
                 names: orders::own_names().into(),
             },
             web: web.clone(),
+            stop: stop.clone(),
         };
         let (ended, door) = (stop.clone(), web.clone());
         tasks.spawn(async move {

@@ -28,6 +28,7 @@ use crate::{
     plan::Plan,
     scanner, settings,
     snapshot::{Ix, NodeIx},
+    spawned::joined,
 };
 use choose::Present;
 use look::Seen;
@@ -157,10 +158,15 @@ impl Task {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                Some(sent) = self.sending.join_next() => self.sent(joined(sent)),
+                Some(sent) = self.sending.join_next() => {
+                    if let Some(sent) = joined(sent) {
+                        self.sent(sent);
+                    }
+                }
                 Some(asked) = self.asking.join_next() => {
-                    let (node, threshold) = joined(asked);
-                    self.thresholds.insert(node, (self.clock.now(), threshold));
+                    if let Some((node, threshold)) = joined(asked) {
+                        self.thresholds.insert(node, (self.clock.now(), threshold));
+                    }
                 }
                 _ = tick.tick() => self.look(),
             }
@@ -283,13 +289,5 @@ impl Task {
         lines.truncate(LINES);
         builds.lines = lines;
         self.builds.send_replace(Arc::new(builds));
-    }
-}
-
-/// What a request came to; its panic goes on here, because half a state is no state.
-fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
-    match ended {
-        Ok(value) => value,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

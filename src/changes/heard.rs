@@ -14,6 +14,8 @@ pub(super) struct Event {
 pub(super) enum Heard {
     /// Of `_db_updates`.
     Updates(Vec<Event>, Standing),
+    /// The same, of the time before this process listened.
+    Missed(Vec<Event>, Standing),
     /// Of `_dbs/_changes`: databases whose map changed.
     Map(Vec<Box<str>>, Standing),
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Moment,
     couch::wire::DbChange,
-    journal::What,
+    journal::{Position, What},
     scanner::{News, Stale},
     settings::work::Follow,
 };
@@ -22,6 +22,12 @@ pub(super) const MAP: &str = "_dbs";
 /// How long a feed may be gone before what was measured counts as unconfirmed. What it then
 /// resumes with is told late, and confirms again.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// How often it is kept how far `_db_updates` is while nothing happens.
+const POSITION: Duration = Duration::from_secs(600);
+
+/// What is to be written together.
+pub(super) type Batch = (Vec<What>, Option<Position>);
 
 /// One feed and when it was last connected.
 #[derive(Debug, Default)]
@@ -56,6 +62,8 @@ pub(super) struct Listener {
     /// When names are sent on, and events.
     names_at: Option<Instant>,
     events_at: Option<Instant>,
+    /// When it was last kept how far `_db_updates` is.
+    kept_at: Option<Instant>,
     /// What the scanner was told last.
     told: Option<Moment>,
     counts: BTreeMap<DbChange, u64>,
@@ -68,6 +76,14 @@ impl Listener {
         let (instant, _) = now;
         match heard {
             Heard::Updates(events, standing) => {
+                self.updates.stands(standing, instant);
+                for event in events {
+                    self.names_of(&event, follow, instant);
+                    self.event(event, follow, now);
+                }
+            }
+            // The sweep that begins with the process reads all of it.
+            Heard::Missed(events, standing) => {
                 self.updates.stands(standing, instant);
                 for event in events {
                     self.event(event, follow, now);
@@ -85,15 +101,18 @@ impl Listener {
     fn event(&mut self, event: Event, follow: &Follow, (instant, moment): (Instant, Moment)) {
         *self.counts.entry(event.change).or_default() += 1;
         self.last_event = Some(moment);
-        let what = match event.change {
-            DbChange::Updated => Stale::Shards,
-            DbChange::Created | DbChange::Deleted => Stale::Entry,
-        };
-        self.name(event.db.clone(), what, follow, instant);
         if follow.update_db {
             self.events.add(event);
             self.events_at.get_or_insert(instant + follow.max_write_delay);
         }
+    }
+
+    fn names_of(&mut self, event: &Event, follow: &Follow, now: Instant) {
+        let what = match event.change {
+            DbChange::Updated => Stale::Shards,
+            DbChange::Created | DbChange::Deleted => Stale::Entry,
+        };
+        self.name(event.db.clone(), what, follow, now);
     }
 
     fn name(&mut self, db: Box<str>, what: Stale, follow: &Follow, now: Instant) {
@@ -110,7 +129,8 @@ impl Listener {
     pub(super) fn next(&self) -> Option<Instant> {
         let lost = [&self.updates, &self.map].into_iter().filter_map(|feed| feed.lost);
         let graces = lost.map(|lost| lost + GRACE).filter(|_| self.told.is_some());
-        self.names_at.into_iter().chain(self.events_at).chain(graces).min()
+        let writes = self.events_at.into_iter().chain(self.position_at());
+        self.names_at.into_iter().chain(writes).chain(graces).min()
     }
 
     /// What the scanner is to be told now, if anything.
@@ -133,12 +153,17 @@ impl Listener {
         self.names_at = Some(now + follow.max_event_delay.max(Duration::from_millis(10)));
     }
 
-    /// What is to be written to the journal now.
-    pub(super) fn batch(&mut self, now: Instant) -> Vec<What> {
-        if self.events_at.is_none_or(|at| at > now) {
-            return Vec::new();
+    /// What is to be written to the journal now, and how far the feed is with that.
+    pub(super) fn batch(&mut self, (now, moment): (Instant, Moment)) -> Option<Batch> {
+        let events = self.events_at.is_some_and(|at| at <= now);
+        let position = self.position_at().is_some_and(|at| at <= now);
+        if !events && !position {
+            return None;
         }
         self.events_at = None;
+        let seq = self.updates.standing.seq.clone();
+        self.kept_at = seq.is_some().then_some(now);
+        let position = seq.map(|seq| Position { seq, at: moment });
         let what = |Event { db, change }| {
             let db = String::from(db);
             match change {
@@ -147,7 +172,15 @@ impl Listener {
                 DbChange::Deleted => What::Deleted { db },
             }
         };
-        self.events.take().into_iter().map(what).collect()
+        Some((self.events.take().into_iter().map(what).collect(), position))
+    }
+
+    /// When it is to be kept how far the feed is, though nothing else is: while it is there, so
+    /// that the age of that tells how long nobody followed it.
+    fn position_at(&self) -> Option<Instant> {
+        let standing = &self.updates.standing;
+        let is_there = standing.connected && standing.seq.is_some();
+        is_there.then(|| self.kept_at.map_or_else(Instant::now, |at| at + POSITION))
     }
 
     /// What is shown.
@@ -168,5 +201,6 @@ impl Listener {
     pub(super) fn begin_anew(&mut self) {
         self.updates = Followed::default();
         self.map = Followed::default();
+        self.kept_at = None;
     }
 }

@@ -7,13 +7,15 @@ use super::{
     feeds::{Failed, Feeds, Lines},
     heard::{Event, Heard, Standing},
     pauses::Pauses,
+    resumed::resumed,
 };
 use crate::{
     clock::{Clock, Moment},
     couch::{Error, wire::UpdateLine},
+    journal::Position,
 };
 use futures::StreamExt as _;
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
@@ -45,6 +47,8 @@ struct Updates {
     pauses: Pauses,
     /// The sequence to go on from, and the number it begins with.
     at: Option<(String, Option<u64>)>,
+    /// The number at which the time begins in which this process listens, until it is reached.
+    missed_until: Option<u64>,
     /// Since when nothing was missed.
     followed_since: Option<Moment>,
     /// When it was opened.
@@ -60,7 +64,7 @@ struct Updates {
 }
 
 /// The number at the head of a clustered sequence: it grows with every row.
-fn number(seq: &str) -> Option<u64> {
+pub(super) fn number(seq: &str) -> Option<u64> {
     seq.split('-').next()?.parse().ok()
 }
 
@@ -70,6 +74,7 @@ impl Updates {
             step: Step::Begin,
             pauses: Pauses::new(),
             at: None,
+            missed_until: None,
             followed_since: None,
             opened: None,
             caught_up: false,
@@ -89,14 +94,24 @@ impl Updates {
         };
     }
 
-    /// The feed is this far. What happens from the next second on will be told.
-    fn begins(&mut self, seq: String, now: Moment) {
+    /// The feed is this far. It goes on where an earlier process was, where it can.
+    fn begins(&mut self, seq: String, kept: Option<Position>, now: Moment) {
+        self.absent = false;
+        let (newest, from) = (number(&seq), resumed(kept, &seq, now));
+        self.missed_until = newest.filter(|_| from.is_some());
+        let seq = from.unwrap_or(seq);
         self.step = Step::Open(seq.clone());
-        let number = number(&seq);
-        self.at = Some((seq, number));
+        self.at = Some((seq.clone(), number(&seq)));
+        if self.missed_until.is_none() {
+            self.listens_from(now);
+        }
+    }
+
+    /// Whatever happens from the next second on will be told.
+    fn listens_from(&mut self, now: Moment) {
+        self.missed_until = None;
         self.followed_since = Some(now.plus(Duration::from_secs(1)));
         self.caught_up = true;
-        self.absent = false;
     }
 
     fn is_open(&mut self) {
@@ -105,11 +120,16 @@ impl Updates {
     }
 
     /// Lines came; answers with what happened.
-    fn lines(&mut self, lines: Vec<UpdateLine>) -> Vec<Event> {
+    fn lines(&mut self, lines: Vec<UpdateLine>, clock: Moment) -> Vec<Event> {
         let mut events = Vec::with_capacity(lines.len());
         for line in lines {
             match line {
-                UpdateLine::Heartbeat => self.caught_up = true,
+                UpdateLine::Heartbeat => {
+                    self.caught_up = true;
+                    if self.missed_until.is_some() {
+                        self.listens_from(clock);
+                    }
+                }
                 UpdateLine::End { seq } => {
                     let number = number(&seq);
                     self.at = Some((seq, number));
@@ -127,6 +147,9 @@ impl Updates {
                     if now.zip(last).is_some_and(|(now, last)| now <= last) {
                         self.rewound();
                         return events;
+                    }
+                    if self.missed_until.is_some_and(|until| now.is_none_or(|now| now >= until)) {
+                        self.listens_from(clock);
                     }
                     self.at = Some((seq, now));
                     self.stuck = 0;
@@ -153,6 +176,7 @@ impl Updates {
 
     fn begin_anew(&mut self) {
         self.at = None;
+        self.missed_until = None;
         self.followed_since = None;
         self.stuck = 0;
     }
@@ -196,12 +220,20 @@ impl Updates {
     }
 }
 
-/// Follows the feed for ever, as long as anyone hears what it tells.
-pub(super) async fn follow(feeds: Arc<dyn Feeds>, clock: Clock, out: mpsc::Sender<Heard>) {
+/// Follows the feed for ever, as long as anyone hears what it tells. At first it goes on where
+/// an earlier process was, as it is recalled once CouchDB answers.
+pub(super) async fn follow(
+    feeds: Arc<dyn Feeds>,
+    clock: Clock,
+    recalled: impl Future<Output = Option<Position>>,
+    out: mpsc::Sender<Heard>,
+) {
+    let mut recalled = Some(pin!(recalled));
     let mut state = Updates::new();
     let mut open: Option<Lines> = None;
     loop {
         let mut events = Vec::new();
+        let missed = state.missed_until.is_some();
         match state.step.clone() {
             Step::Rest(pause) => {
                 open = None;
@@ -209,7 +241,13 @@ pub(super) async fn follow(feeds: Arc<dyn Feeds>, clock: Clock, out: mpsc::Sende
                 state.rested();
             }
             Step::Begin => match feeds.updates_now().await {
-                Ok(seq) => state.begins(seq, clock.now()),
+                Ok(seq) => {
+                    let kept = match recalled.take() {
+                        Some(recalled) => recalled.await,
+                        None => None,
+                    };
+                    state.begins(seq, kept, clock.now());
+                }
                 Err(error) => fail(&mut state, &error),
             },
             Step::Open(since) => match feeds.updates(since).await {
@@ -221,14 +259,16 @@ pub(super) async fn follow(feeds: Arc<dyn Feeds>, clock: Clock, out: mpsc::Sende
             },
             Step::Listen => match open.as_mut() {
                 Some(lines) => match lines.next().await {
-                    Some(Ok(lines)) => events = state.lines(lines),
+                    Some(Ok(lines)) => events = state.lines(lines, clock.now()),
                     Some(Err(error)) => fail(&mut state, &error),
                     None => state.ended(),
                 },
                 None => state.ended(),
             },
         }
-        if out.send(Heard::Updates(events, state.standing())).await.is_err() {
+        // What comes in one piece with the last row of that time may be of either.
+        let heard = if missed { Heard::Missed } else { Heard::Updates };
+        if out.send(heard(events, state.standing())).await.is_err() {
             return;
         }
     }
@@ -240,130 +280,4 @@ fn fail(state: &mut Updates, error: &Error) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::couch::wire::DbChange;
-    use proptest::prelude::*;
-
-    fn update(db: &str, number: u64) -> UpdateLine {
-        UpdateLine::Update {
-            db: db.to_owned(),
-            change: Some(DbChange::Updated),
-            seq: format!("{number}-x"),
-        }
-    }
-
-    fn names(events: &[Event]) -> Vec<&str> {
-        events.iter().map(|event| &*event.db).collect()
-    }
-
-    /// One that listens behind this number.
-    fn listening(number: u64) -> Updates {
-        let mut state = Updates::new();
-        state.begins(format!("{number}-x"), Moment::from_unix(100));
-        assert_eq!(state.step, Step::Open(format!("{number}-x")));
-        state.is_open();
-        state
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn it_begins_now_and_goes_on_where_it_broke_off() {
-        let mut state = listening(5);
-        assert_eq!(state.standing().followed_since, Some(Moment::from_unix(101)));
-        assert!(state.standing().connected, "nothing can have been missed");
-        let events = state.lines(vec![update("a", 6), update("b", 7), update("b", 7)]);
-        assert_eq!(names(&events), ["a", "b"], "a line that comes twice is one event");
-        state.ended();
-        assert!(matches!(state.step, Step::Rest(_)) && !state.standing().connected);
-        state.rested();
-        assert_eq!(state.step, Step::Open("7-x".to_owned()));
-        state.is_open();
-        assert_eq!(names(&state.lines(vec![update("a", 9)])), ["a"]);
-        assert!(!state.standing().connected, "more of what it missed may come");
-        assert_eq!(state.standing().followed_since, Some(Moment::from_unix(101)), "nothing was");
-        assert!(state.lines(vec![UpdateLine::Heartbeat]).is_empty());
-        assert!(state.standing().connected);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_feed_that_goes_back_is_begun_anew_and_its_replay_is_no_news() {
-        for behind in [1, 5] {
-            let mut state = listening(5);
-            let replay: Vec<UpdateLine> = (behind..100).map(|at| update("a", at)).collect();
-            let replay = if behind == 5 {
-                // The last number with another text is another feed's.
-                vec![UpdateLine::Update { db: "a".into(), change: None, seq: "5-y".into() }]
-            } else {
-                replay
-            };
-            assert_eq!(names(&state.lines(replay)), Vec::<&str>::new());
-            assert_eq!((state.rewinds, state.followed_since), (1, None));
-            state.rested();
-            assert_eq!(state.step, Step::Begin);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_fails_in_each_way_is_asked_again_as_it_deserves() {
-        let rest = |state: &Updates| match state.step {
-            Step::Rest(pause) => pause,
-            Step::Begin | Step::Open(_) | Step::Listen => Duration::ZERO,
-        };
-        let mut state = listening(5);
-        state.failed(Failed::Absent, "404".into());
-        assert!(rest(&state) >= Duration::from_secs(60) && state.standing().absent);
-        state.rested();
-        assert_eq!(state.step, Step::Begin, "another one may come in its place");
-
-        let mut state = listening(5);
-        state.failed(Failed::Refused, "401".into());
-        assert!(rest(&state) >= Duration::from_secs(300));
-
-        let mut state = listening(5);
-        for _ in 0..STUCK - 1 {
-            state.failed(Failed::Garbage, "?".into());
-            state.rested();
-            assert_eq!(state.step, Step::Open("5-x".to_owned()));
-        }
-        state.failed(Failed::Garbage, "?".into());
-        state.rested();
-        assert_eq!(state.step, Step::Begin, "it does not get past a line");
-
-        let mut state = listening(5);
-        state.failed(Failed::BadSequence, "400".into());
-        state.rested();
-        assert_eq!(state.step, Step::Begin);
-
-        let mut state = listening(5);
-        let pauses: Vec<Duration> = (0..20)
-            .map(|_| {
-                state.failed(Failed::Broken, "gone".into());
-                rest(&state)
-            })
-            .collect();
-        assert!(pauses.iter().all(|it| *it <= Duration::from_secs(60)), "{pauses:?}");
-        assert!(pauses[19] >= Duration::from_secs(30), "{pauses:?}");
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_comes_no_event_comes_twice(
-            numbers in proptest::collection::vec(0_u64..40, 0..60),
-        ) {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-            let told: Vec<u64> = runtime.unwrap().block_on(async {
-                let mut state = listening(0);
-                let mut told = Vec::new();
-                for at in numbers {
-                    let events = state.lines(vec![update(&at.to_string(), at)]);
-                    told.extend(events.iter().map(|event| event.db.parse::<u64>().unwrap()));
-                    if state.rewinds > 0 {
-                        break;
-                    }
-                }
-                told
-            });
-            prop_assert!(told.is_sorted_by(|one, other| one < other), "{:?}", told);
-        }
-    }
-}
+mod tests;

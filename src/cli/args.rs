@@ -246,14 +246,20 @@ pub(super) struct EventsArgs {
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// Only events of this type, such as started or quarantined; repeat it for more
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", conflicts_with = "all")]
     pub(super) types: Vec<String>,
+    /// Those of databases as well: created, updated and deleted
+    #[arg(long)]
+    pub(super) all: bool,
     /// Only events with a higher number; without it, the newest
     #[arg(long = "since", value_name = "SEQ")]
     pub(super) since: Option<u64>,
-    /// How many at most
+    /// How many at most; with --follow, how many at first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
+    /// Go on with what comes, until ctrl-c; as JSON, one event a line
+    #[arg(long, short)]
+    pub(super) follow: bool,
     /// A table for people, or JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,

@@ -8,12 +8,15 @@ use super::{
     args::{Format, InspectArgs},
     print, print_json, table,
 };
-use crate::couchfile::{
-    self, Bytes, DbHeader, Difference, Headed, Header, Index, IndexForm, Opening, Place, Role,
-    Tree, Unreadable, ViewHeader,
+use crate::{
+    couchfile::{
+        self, Bytes as _, DbHeader, Difference, Headed, Header, Index, IndexForm, Opening, Place,
+        Role, Tree, Unreadable, ViewHeader,
+    },
+    datadir::Opened,
 };
 use serde::Serialize;
-use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{io, path::Path};
 
 /// What was asked for, as JSON.
 #[derive(Serialize)]
@@ -115,22 +118,6 @@ pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// An open file.
-struct Opened {
-    file: File,
-    size: u64,
-}
-
-impl Bytes for Opened {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
-    }
-}
-
 /// Opens what is a file; a pipe or a device could block, or has no end.
 fn open(path: &Path) -> Result<Opened, String> {
     let failed = |why: io::Error| format!("cannot be opened: {why}");
@@ -141,9 +128,7 @@ fn open(path: &Path) -> Result<Opened, String> {
     if !found.is_file() {
         return Err("is not a file".to_owned());
     }
-    let file = File::open(path).map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len();
-    Ok(Opened { file, size })
+    Opened::named(path).map_err(failed)
 }
 
 impl Inspected {
@@ -162,7 +147,7 @@ impl Inspected {
         if let Ok(Headed { header: Header::Db(db), .. }) = &mut read {
             db.purge_seq = couchfile::last_purge(&opened, db);
         }
-        inspected.fill(role, opened.size, read);
+        inspected.fill(role, opened.size(), read);
         inspected
     }
 

@@ -1,13 +1,18 @@
 //! `recliner history` and `recliner events`: what a running recliner remembers.
 
+mod follow;
+
 use super::{
     Exit, Failure,
     args::{EventsArgs, Format, HistoryArgs},
-    print, print_json, table,
+    complain, print, print_json, printed, table,
 };
-use crate::clock::{Clock, Moment};
+use crate::{
+    clock::{Clock, Moment},
+    journal::Type,
+};
 use serde_json::Value;
-use std::time::Duration;
+use std::{io::Write as _, time::Duration};
 
 pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {
     let since = args.since.as_deref().map(|text| since(text, Clock::System.now())).transpose()?;
@@ -29,18 +34,58 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {
 
 pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
     let (limit, since) = (args.limit.to_string(), args.since.map(|seq| seq.to_string()));
-    let types = args.types.join(",");
+    let client = args.service.client()?;
+    let types = if args.types.is_empty() && !args.all {
+        complain("events of databases (created, updated, deleted) are left out; see --all");
+        let own = Type::ALL.into_iter().filter(|it| !it.is_of_database());
+        own.map(|it| it.label().to_owned()).collect()
+    } else {
+        args.types
+    };
+    let types = types.join(",");
+    if args.follow {
+        let shown = Shown::new(args.format);
+        return follow::follow(&client, &types, args.since, &limit, shown).await;
+    }
     let query = [
         ("types", Some(&*types).filter(|types| !types.is_empty())),
         ("since", since.as_deref()),
         ("limit", Some(&limit)),
     ];
-    let answer = args.service.client()?.get("/api/v1/events", &given(query)).await?;
+    let answer = client.get("/api/v1/events", &given(query)).await?;
+    let rows = rows(&answer, "events")?;
     match args.format {
         Format::Json => print_json(&answer)?,
-        Format::Table => print(&table::events(&rows(&answer, "events")?, table::width()))?,
+        Format::Table if rows.is_empty() => print("No event is remembered.\n")?,
+        Format::Table => print(&table::Events::new(table::width()).rows(&rows))?,
     }
     Ok(Exit::Done)
+}
+
+/// How events are printed that keep coming.
+#[derive(Debug)]
+enum Shown {
+    Table(table::Events),
+    Json,
+}
+
+impl Shown {
+    fn new(format: Format) -> Self {
+        match format {
+            Format::Json => Self::Json,
+            Format::Table => Self::Table(table::Events::new(table::width())),
+        }
+    }
+
+    /// Prints some more; answers whether anybody still reads.
+    fn print(&mut self, rows: &[Value]) -> Result<bool, Failure> {
+        let text = match self {
+            _ if rows.is_empty() => return Ok(true),
+            Self::Table(table) => table.rows(rows),
+            Self::Json => rows.iter().map(|row| format!("{row}\n")).collect(),
+        };
+        printed(|out| out.write_all(text.as_bytes()))
+    }
 }
 
 fn given<'a, const N: usize>(

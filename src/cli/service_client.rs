@@ -217,7 +217,7 @@ impl ServiceClient {
                 }
                 Some(_) => "it refused the user or the password",
             };
-            return Err(self.unanswered(says));
+            return Err(Failure { passes: false, ..self.unanswered(says) });
         }
         let mut body: Value = serde_json::from_slice(&body).map_err(|_| {
             self.unanswered(&format!("it answered {status} and no JSON of recliner's"))
@@ -232,7 +232,8 @@ impl ServiceClient {
     }
 
     fn unanswered(&self, why: &str) -> Failure {
-        Failure::failed(format!("cannot ask recliner at {}: {why}", self.base))
+        let why = format!("cannot ask recliner at {}: {why}", self.base);
+        Failure { passes: true, ..Failure::failed(why) }
     }
 }
 
@@ -244,7 +245,7 @@ fn refused(status: StatusCode, why: &str, data: Value) -> Failure {
     for candidate in candidates.filter_map(Value::as_str) {
         why.push_str(&format!("\n  {}", printable(candidate)));
     }
-    Failure { exit, why, data }
+    Failure { exit, why, data, passes: status.is_server_error() }
 }
 
 fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, Failure> {

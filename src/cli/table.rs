@@ -5,7 +5,7 @@ mod journal;
 mod planned;
 
 pub(super) use inspected::inspected;
-pub(super) use journal::{events, outcomes};
+pub(super) use journal::{Events, outcomes};
 pub(super) use planned::planned;
 
 use super::printable;
@@ -15,7 +15,7 @@ use crate::{
     plan::Plan,
     report, size,
     snapshot::{NodeIx, Sums, TargetRef},
-    target::{Kind, State},
+    target::{Kind, Range, State},
 };
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
@@ -175,7 +175,12 @@ fn shortened(name: &str) -> String {
 /// What tells a cluster's nodes apart: their hosts where they share the part before it, the
 /// part before it where they share the host, else the whole names.
 fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
-    let all = || plan.snapshot.nodes().iter().skip(1).filter_map(|node| node.name.split_once('@'));
+    short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
+}
+
+/// A node's name without what all of these have in common.
+fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(name: &'a str, all: impl Fn() -> N) -> &'a str {
+    let all = || all().filter_map(|name| name.split_once('@'));
     let differ = |parts: &mut dyn Iterator<Item = &str>| {
         let parts: Vec<&str> = parts.collect();
         parts.iter().any(|part| Some(part) != parts.first())
@@ -187,8 +192,12 @@ fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
     }
 }
 
-/// A target in two short columns: `app/orders` and `00-7f host`. Two digits of a range tell
-/// the shards of one database apart up to q=256.
+/// Two digits of a range tell the shards of one database apart up to q=256.
+fn short_range(range: Range) -> String {
+    format!("{:02x}-{:02x} ", range.from >> 24, range.to >> 24)
+}
+
+/// A target in two short columns: `app/orders` and `00-7f host`.
 fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
     let db = target.db_name().db;
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
@@ -200,9 +209,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
             (format!("{db}/{design}"), copies)
         }
         (kind, design) => {
-            let range = target
-                .range()
-                .map(|range| format!("{:02x}-{:02x} ", range.from >> 24, range.to >> 24));
+            let range = target.range().map(short_range);
             let node = short_node(plan, target.node());
             let what = match (kind, design, target.view()) {
                 (Kind::View, Some(design), _) => format!("{db}/{design}"),

@@ -5,8 +5,8 @@
 //!
 //! A healthy file costs one read of its last block, whatever its size, and two or three where a
 //! header is longer than a block. Else the search goes back in batches that widen to a bound,
-//! as far as the file's begin: an upload, an index build or a crash can leave many megabytes
-//! behind the header.
+//! as far as the file's begin or as it is allowed to: an upload, an index build or a crash can
+//! leave many megabytes behind the header.
 
 use super::{
     Bytes, Place, Unreadable,
@@ -24,26 +24,30 @@ const BATCHES: [u64; 4] = [1, 1, 16, 64];
 /// The most blocks that are read at once.
 const LARGEST_BATCH: u64 = 256;
 
-/// Finds the newest header whose checksum holds, and gives its term to `decode`.
+/// Finds the newest header whose checksum holds, and gives its term to `decode`; looks no
+/// further back from the end than `furthest` bytes, up to a block.
 ///
 /// # Errors
 /// When reading fails, none is found, or `decode` refuses.
 pub(super) fn newest<T>(
     bytes: &dyn Bytes,
+    furthest: u64,
     decode: impl FnOnce(&[u8], Place) -> Result<T, Unreadable>,
 ) -> Result<T, Unreadable> {
     let size = bytes.size();
+    let last = size.saturating_sub(furthest) / BLOCK_BYTES;
+    let searched = size - last * BLOCK_BYTES;
     let mut search =
-        Search { bytes, size, rejected: 0, allowance: size.saturating_add(LONGEST.into()) };
+        Search { bytes, size, rejected: 0, allowance: searched.saturating_add(LONGEST.into()) };
     let mut first = [0; BLOCK];
     let mut batch = Vec::new();
     // A header in the block that the file's size would begin has no bytes yet.
     let mut end = size.div_ceil(BLOCK_BYTES);
     for blocks in BATCHES.into_iter().chain(iter::repeat(LARGEST_BATCH)) {
-        if end == 0 {
+        if end <= last {
             break;
         }
-        let start = end.saturating_sub(blocks);
+        let start = end.saturating_sub(blocks).max(last);
         let from = start * BLOCK_BYTES;
         let length =
             usize::try_from(size.min(end.saturating_mul(BLOCK_BYTES)) - from).unwrap_or(usize::MAX);
@@ -60,7 +64,12 @@ pub(super) fn newest<T>(
         }
         end = start;
     }
-    Err(Unreadable::NoValidHeader { rejected: search.rejected })
+    let rejected = search.rejected;
+    Err(if last == 0 {
+        Unreadable::NoValidHeader { rejected }
+    } else {
+        Unreadable::NoHeaderWithin { searched, rejected }
+    })
 }
 
 struct Search<'a> {

@@ -5,7 +5,7 @@
 //! good and bad headers, as CouchDB 3.5 has them. Pure: it never opens a file, and never
 //! decides what an operator should do.
 
-use super::{Headed, Header, IndexForm, Tree, Undecodable, Unreadable};
+use super::{DbHeader, Headed, Header, IndexForm, Tree, Undecodable, Unreadable};
 use crate::target::Signature;
 use std::fmt;
 
@@ -209,6 +209,43 @@ const NEWEST_VERSION: u8 = 8;
 /// The fields that CouchDB 3.5 knows.
 const NEWEST_FIELDS: usize = 16;
 
+/// Whether CouchDB says of a database what its header says.
+///
+/// One thing no header tells: after `_purged_infos_limit` was set, CouchDB's update sequence is
+/// one ahead until the next commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reported {
+    /// It may say something else, or nothing.
+    #[default]
+    Otherwise,
+    /// The same, save that it may know of a compaction that the header does not.
+    ButCompactedSeq,
+    /// The same.
+    AsRead,
+}
+
+impl Reported {
+    /// What CouchDB 3 says of a database with this header.
+    #[must_use]
+    pub fn of(db: &DbHeader) -> Self {
+        let sized = db.active.is_some() && db.external.is_some();
+        let counted = db.docs.is_some() && db.deleted_docs.is_some();
+        if db.disk_version < NEWEST_VERSION || db.fields > NEWEST_FIELDS || !sized || !counted {
+            Self::Otherwise
+        } else if lags(db) {
+            Self::ButCompactedSeq
+        } else {
+            Self::AsRead
+        }
+    }
+}
+
+/// Whether a compaction may have ended of which the header does not tell: without `_local`
+/// documents its swap commits nothing.
+fn lags(db: &DbHeader) -> bool {
+    db.compacted_seq < db.update_seq && db.trees.local == Tree::Empty
+}
+
 /// Facts that are not in a header, or that CouchDB reports otherwise, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -230,7 +267,7 @@ impl Difference {
                         all.push(SCRATCH);
                     } else if role == Role::CompactData {
                         all.push(UNFINISHED);
-                    } else if db.compacted_seq < db.update_seq && db.trees.local == Tree::Empty {
+                    } else if lags(db) {
                         all.push(COMPACTED_SEQ);
                     }
                     if db.active.is_none() {

@@ -25,6 +25,14 @@ pub enum Unreadable {
         /// Blocks that are marked as headers and are none.
         rejected: u32,
     },
+    /// The search ended before the file's begin.
+    #[error("no valid header in the last {searched} bytes; there may be one further back")]
+    NoHeaderWithin {
+        /// Bytes that were looked at.
+        searched: u64,
+        /// Blocks among them that are marked as headers and are none.
+        rejected: u32,
+    },
     /// More overlapping false headers than damage explains.
     #[error("gave up after {rejected} false headers that overlap: this is no CouchDB file")]
     TooManyFalseHeaders {
@@ -56,6 +64,7 @@ impl Unreadable {
         match self {
             Self::Read { .. } => "read_failed",
             Self::NoValidHeader { .. } => "no_valid_header",
+            Self::NoHeaderWithin { .. } => "no_header_within",
             Self::TooManyFalseHeaders { .. } => "too_many_false_headers",
             Self::UndecodableHeader { .. } => "undecodable_header",
             Self::UnknownDiskVersion { .. } => "unknown_disk_version",
@@ -69,9 +78,10 @@ impl Unreadable {
             Self::UndecodableHeader { place, .. } | Self::UnknownDiskVersion { place, .. } => {
                 Some(*place)
             }
-            Self::Read { .. } | Self::NoValidHeader { .. } | Self::TooManyFalseHeaders { .. } => {
-                None
-            }
+            Self::Read { .. }
+            | Self::NoValidHeader { .. }
+            | Self::NoHeaderWithin { .. }
+            | Self::TooManyFalseHeaders { .. } => None,
         }
     }
 }

@@ -1,19 +1,19 @@
 //! One file: opened once, measured, and read by its last header.
 
+use super::opened::{Opened, size};
 use crate::{
-    couchfile::{self, Bytes, Header, Unreadable},
+    couchfile::{self, Bytes as _, Header, Reported, Unreadable},
     facts::Known,
     target::Signature,
 };
 use rustix::{
-    fd::{AsFd, OwnedFd},
-    fs::{AtFlags, Mode, OFlags, Stat, fstat, openat, statat},
-    io::{Errno, pread},
+    fd::AsFd,
+    fs::{AtFlags, CWD, Stat, statat},
+    io::Errno,
 };
 use std::{
     ffi::CStr,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    io,
     path::Path,
     sync::Arc,
 };
@@ -50,6 +50,8 @@ pub enum Problem {
     TooDeep,
     /// No block of it is a valid header.
     NoValidHeader,
+    /// No valid header is near its end; there may be one further back.
+    NoHeaderWithin,
     /// Its last header holds what no CouchDB writes.
     Undecodable,
     /// Its format is of a version that is not known here.
@@ -62,11 +64,12 @@ pub enum Problem {
 
 impl Problem {
     /// Every problem.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Permission,
         Self::Io,
         Self::TooDeep,
         Self::NoValidHeader,
+        Self::NoHeaderWithin,
         Self::Undecodable,
         Self::UnknownVersion,
         Self::WrongKind,
@@ -81,6 +84,7 @@ impl Problem {
             Self::Io => "read_failed",
             Self::TooDeep => "too_deep",
             Self::NoValidHeader => "no_valid_header",
+            Self::NoHeaderWithin => "no_header_within",
             Self::Undecodable => "undecodable_header",
             Self::UnknownVersion => "unknown_disk_version",
             Self::WrongKind => "wrong_kind",
@@ -102,6 +106,7 @@ impl From<&Unreadable> for Problem {
             Unreadable::NoValidHeader { .. } | Unreadable::TooManyFalseHeaders { .. } => {
                 Self::NoValidHeader
             }
+            Unreadable::NoHeaderWithin { .. } => Self::NoHeaderWithin,
             Unreadable::UndecodableHeader { .. } => Self::Undecodable,
             Unreadable::UnknownDiskVersion { .. } => Self::UnknownVersion,
         }
@@ -113,10 +118,31 @@ impl From<&Unreadable> for Problem {
 pub(super) struct File {
     /// Of device, inode, size and time of the last change.
     pub(super) stamp: u64,
+    /// Of device and inode: a compaction puts another file in its place.
+    pub(super) inode: u32,
+    /// Whether it is the file that was there before.
+    pub(super) same: bool,
+    /// Whether CouchDB says the same of it; databases only.
+    pub(super) reported: Reported,
     pub(super) numbers: Numbers,
     pub(super) problem: Option<Problem>,
     /// Of an index with a header, its collations.
     pub(super) collators: Option<Arc<[Arc<str>]>>,
+}
+
+impl File {
+    /// One of which no header was read.
+    fn unread(stat: &Stat, numbers: Numbers) -> Self {
+        Self {
+            stamp: stamp(stat),
+            inode: inode(stat),
+            same: false,
+            reported: Reported::Otherwise,
+            numbers,
+            problem: None,
+            collators: None,
+        }
+    }
 }
 
 /// What a file should be, by its path.
@@ -129,14 +155,14 @@ pub(super) enum Expected {
 /// The newest format a 3.x server writes.
 const LATEST_FORMAT: u8 = 8;
 
-/// Bytes that are read at once from the end of a file: its last block, most often with the
-/// whole of its last header.
-const TAIL: usize = 4096;
+/// How far behind its end a file's header is looked for. CouchDB looks as far as the begin, which
+/// no walk can do for each file that has none. Behind a header stand what an index build wrote
+/// within five seconds, or an upload: by default no attachment is larger than this.
+const FURTHEST: u64 = 1 << 30;
 
 /// What a walk needs again and again.
 #[derive(Debug)]
 pub(super) struct Reader {
-    tail: Box<[u8; TAIL]>,
     /// The collations met last: most indexes share theirs.
     collators: Arc<[Arc<str>]>,
     none: Arc<[Arc<str>]>,
@@ -145,7 +171,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new() -> Self {
         let none: Arc<[Arc<str>]> = Arc::new([]);
-        Self { tail: Box::new([0; TAIL]), collators: Arc::clone(&none), none }
+        Self { collators: Arc::clone(&none), none }
     }
 
     /// Collations of an index whose header names none.
@@ -169,42 +195,39 @@ impl Reader {
             && let Ok(stat) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
             && stamp(&stat) == before.stamp
         {
-            return Some(before.clone());
+            return Some(File { same: true, ..before.clone() });
         }
+        let held = |file: File| {
+            let same = before.is_some_and(|before| before.inode == file.inode);
+            Some(File { same, ..file })
+        };
         let first = self.once(&dir, name, expected);
-        if first.as_ref().is_ok_and(|file| file.problem.is_none()) {
-            return first.ok();
+        if let Ok(file) = first
+            && file.problem.is_none()
+        {
+            return held(file);
         }
         match self.once(&dir, name, expected) {
-            Ok(file) => Some(file),
+            Ok(file) => held(file),
             Err(Errno::NOENT) => None,
             Err(why) => {
                 let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
                 let numbers = Numbers { file: size(&stat), ..Numbers::default() };
                 // Rights may change without the file: nothing of it is remembered as read.
-                Some(File { stamp: 0, numbers, problem: Some(why.into()), collators: None })
+                let file = File::unread(&stat, numbers);
+                Some(File { stamp: 0, problem: Some(why.into()), ..file })
             }
         }
     }
 
     fn once(&mut self, dir: impl AsFd, name: &CStr, expected: Expected) -> Result<File, Errno> {
-        // What is no regular file by now must not block.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let fd = openat(dir, name, flags, Mode::empty())?;
-        let stat = fstat(&fd)?;
-        let size = size(&stat);
-        let begin = size.saturating_sub(1) / TAIL as u64 * TAIL as u64;
-        let length = fill(&fd, self.tail.as_mut_slice(), begin)?;
-        let tail = self.tail.get(..length).unwrap_or_default();
-        let read = couchfile::read(&Opened { fd: &fd, size, tail, begin });
-        let mut file = File {
-            stamp: stamp(&stat),
-            numbers: Numbers { file: size, ..Numbers::default() },
-            problem: None,
-            collators: None,
-        };
+        let opened = Opened::at(dir, name)?;
+        let (stat, size) = (opened.stat(), opened.size());
+        let read = couchfile::read_within(&opened, FURTHEST);
+        let mut file = File::unread(stat, Numbers { file: size, ..Numbers::default() });
         match (read.map(|headed| headed.header), expected) {
             (Ok(Header::Db(header)), Expected::Db) => {
+                file.reported = Reported::of(&header);
                 file.numbers = Numbers {
                     file: size,
                     active: header.active.into(),
@@ -246,89 +269,16 @@ impl Reader {
     }
 }
 
-/// An open file whose end is in memory.
-#[derive(Debug)]
-struct Opened<'a> {
-    fd: &'a OwnedFd,
-    size: u64,
-    tail: &'a [u8],
-    begin: u64,
-}
-
-impl Bytes for Opened<'_> {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let held = offset.checked_sub(self.begin).and_then(|at| usize::try_from(at).ok());
-        if let Some(from) = held.and_then(|at| self.tail.get(at..)) {
-            let length = from.len().min(buf.len());
-            if let (Some(from), Some(to)) = (from.get(..length), buf.get_mut(..length)) {
-                to.copy_from_slice(from);
-                return Ok(length);
-            }
-        }
-        Ok(fill(self.fd, buf, offset)?)
-    }
-}
-
 /// The node that a data directory belongs to, as the headers of its node-local databases name
 /// it; of one that was restored elsewhere, the last that wrote there.
 #[must_use]
 pub fn owner(data: &Path) -> Option<String> {
     ["_dbs.couch", "_nodes.couch", "_users.couch"].into_iter().find_map(|name| {
-        let bytes = Whole::open(&data.join(name))?;
-        let Ok(Header::Db(header)) = couchfile::read(&bytes).map(|headed| headed.header) else {
-            return None;
-        };
+        let opened = Opened::at(CWD, data.join(name)).ok()?;
+        let read = couchfile::read_within(&opened, FURTHEST);
+        let Ok(Header::Db(header)) = read.map(|headed| headed.header) else { return None };
         header.epochs.into_iter().next().map(|epoch| epoch.node)
     })
-}
-
-/// A file that is read here and there.
-#[derive(Debug)]
-struct Whole {
-    fd: OwnedFd,
-    size: u64,
-}
-
-impl Whole {
-    fn open(path: &Path) -> Option<Self> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        let size = size(&fstat(&fd).ok()?);
-        Some(Self { fd, size })
-    }
-}
-
-impl Bytes for Whole {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        Ok(fill(&self.fd, buf, offset)?)
-    }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn fill(fd: &OwnedFd, buf: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let mut done = 0;
-    while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match pread(fd, rest, offset + done as u64) {
-            Ok(0) => break,
-            Ok(read) => done += read,
-            Err(Errno::INTR) => {}
-            Err(why) => return Err(why),
-        }
-    }
-    Ok(done)
-}
-
-/// A file's size; the kernel never says less than zero.
-pub(super) fn size(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or_default()
 }
 
 /// What changes with every change of a file.
@@ -337,4 +287,13 @@ pub(super) fn stamp(stat: &Stat) -> u64 {
     (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec).hash(&mut hasher);
     // Zero stands for what was never read.
     hasher.finish().max(1)
+}
+
+/// What tells one file from another that had its name before it.
+fn inode(stat: &Stat) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    (stat.st_dev, stat.st_ino).hash(&mut hasher);
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of a hash is one")]
+    let low = hasher.finish() as u32;
+    low
 }

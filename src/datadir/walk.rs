@@ -8,7 +8,8 @@ use super::{
     Found, Known, Meaning, Problem, Roots, Sums, known,
     known::Entry,
     meaning,
-    read::{Expected, File, Reader, size},
+    opened::size,
+    read::{Expected, File, Reader},
 };
 use crate::clock::Moment;
 use rustix::{
@@ -346,8 +347,8 @@ impl<'a> Hands<'a> {
         match meaning(&path) {
             Meaning::Db { shard } if tree != Tree::Views => {
                 if let Some(file) = self.file(item, &path, Expected::Db) {
-                    let numbers = file.numbers;
-                    self.found.push(Found::Db { shard: shard.into(), numbers });
+                    let File { numbers, reported, same, .. } = file;
+                    self.found.push(Found::Db { shard: shard.into(), numbers, reported, same });
                 }
             }
             Meaning::View { shard, signature } if tree != Tree::Databases => {

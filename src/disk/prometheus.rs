@@ -7,7 +7,7 @@
 //! so that a target that is no longer scraped looks fresh for as long as Prometheus looks
 //! back. `timestamp()` over the same query, at the same time, tells when it was scraped.
 
-use crate::{clock::Moment, couch::Address};
+use crate::{clock::Moment, couch::Address, fetch};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -166,16 +166,9 @@ async fn get(
     if let Some(time) = time {
         at.query_pairs_mut().append_pair("time", &time.to_string());
     }
-    let broken = |why: reqwest::Error| Failure::Final(words(&why.without_url()));
-    let mut response = http.get(at).send().await.map_err(broken)?;
+    let response = http.get(at).send().await.map_err(|why| Failure::Final(fetch::words(why)))?;
     let status = response.status().as_u16();
-    let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(broken)? {
-        if body.len() + piece.len() > LONGEST {
-            return Err(Failure::Final(format!("its answer is larger than {LONGEST} bytes")));
-        }
-        body.extend_from_slice(&piece);
-    }
+    let body = fetch::body(response, LONGEST).await.map_err(Failure::Final)?;
     let envelope: Result<Envelope, _> = serde_json::from_slice(&body);
     match (status, envelope) {
         (200, Ok(Envelope { data: Some(data), .. })) => Ok(data),
@@ -191,17 +184,6 @@ async fn get(
         }
         (status, _) => Err(Failure::Final(format!("HTTP {status}"))),
     }
-}
-
-/// An error with what is behind it.
-fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

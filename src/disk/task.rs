@@ -6,6 +6,7 @@
 use super::{Disks, Local, Place, Source, Space, Volume, layout, local, prometheus, slope::Slope};
 use crate::{
     clock::{Clock, Moment},
+    fetch,
     job::{Job, Jobs},
     settings::{self, limits},
     snapshot::Snapshot,
@@ -79,13 +80,7 @@ impl Instruments {
     /// # Errors
     /// When the HTTP library cannot be set up.
     pub fn new() -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(WITHIN)
-            .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Self { http })
+        Ok(Self { http: fetch::client(WITHIN)? })
     }
 }
 

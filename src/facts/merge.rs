@@ -21,7 +21,8 @@ pub enum Verdict {
 /// The reading that came last wins, fact by fact; what it does not know stays, where the other
 /// source said it. Two rules beside that:
 ///
-/// * What runs, and how far active may be trusted, only CouchDB knows: a header leaves it.
+/// * What runs only CouchDB knows: a header leaves it.
+/// * A header that was read before CouchDB was asked says nothing new.
 /// * Of a shard without `_local` documents the header keeps the old compacted sequence until
 ///   the next commit, so the larger of the two is the truth, unless the file went back in time.
 #[must_use]
@@ -31,6 +32,11 @@ pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
         return (*seen, Verdict::None);
     }
     let verdict = verdict(known, seen, now.by);
+    if now.by == Source::Files
+        && known.measured_at.is_some_and(|last| last.by == Source::Http && last.at > now.at)
+    {
+        return (*known, verdict);
+    }
     let mut all = *seen;
     for fact in Fact::ALL {
         let other = known.source_of(fact).is_some_and(|source| source != now.by);
@@ -44,7 +50,6 @@ pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
         all.flags.compact_running = known.flags.compact_running;
         all.flags.updater_running = known.flags.updater_running;
         all.flags.evidence = known.flags.evidence;
-        all.confidence = known.confidence;
     }
     (all, verdict)
 }
@@ -82,7 +87,7 @@ mod tests {
     use super::*;
     use crate::{
         clock::Moment,
-        facts::{Confidence, Flags, Known, Measured},
+        facts::{Flags, Known, Measured},
     };
 
     fn facts(by: Source, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
@@ -145,7 +150,6 @@ mod tests {
         let mut known = http(1, 90, 5, 40, 5);
         known.updates_pending = Known::new(9);
         known.flags = Flags { compact_running: true, ..Flags::default() };
-        known.confidence = Confidence::Low;
         let (now, _) = merged(&known, &files(2, 99, 6, 44, 2));
         assert_eq!(
             (now.file.get(), now.active.get(), now.update_seq.get()),
@@ -155,7 +159,7 @@ mod tests {
         assert_eq!(now.compacted_seq.get(), Some(5), "the header lags");
         assert_eq!(now.source_of(Fact::CompactedSeq), Some(Source::Http));
         assert_eq!(now.source_of(Fact::UpdatesPending), Some(Source::Http));
-        assert!(now.flags.compact_running && now.confidence == Confidence::Low);
+        assert!(now.flags.compact_running);
         // The next one of the file has caught up, and CouchDB's own takes all again.
         let (now, _) = merged(&now, &files(3, 99, 6, 44, 6));
         assert_eq!(
@@ -178,6 +182,18 @@ mod tests {
             (beside.active.get(), beside.source_of(Fact::Active)),
             (Some(40), Some(Source::Files))
         );
+    }
+
+    #[test]
+    fn a_header_from_before_couchdb_was_asked_says_nothing_new() {
+        let known = http(9, 99, 6, 44, 5);
+        assert_eq!(merged(&known, &files(8, 90, 5, 40, 5)), (known, Verdict::None));
+        assert_eq!(merged(&known, &files(8, 99, 6, 45, 5)), (known, Verdict::Differ));
+        let at_once = files(9, 99, 6, 44, 5);
+        assert_eq!(merged(&known, &at_once), (at_once, Verdict::Agree));
+        // A clock that was set back stops no source for ever.
+        let later = http(3, 99, 6, 44, 5);
+        assert_eq!(merged(&known, &later).0, later);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(super) fn success(data: &Value) -> Response {
 
 /// Works an answer out away from the runtime's threads: filtering a million targets takes
 /// tens of milliseconds.
-async fn worked_out(
+pub(super) async fn worked_out(
     state: &State,
     turns: Turns,
     work: impl FnOnce(&Plan) -> Result<Value, Refused> + Send + 'static,
@@ -115,7 +115,7 @@ pub(super) async fn not_found(uri: Uri) -> Response {
     let path = uri.path();
     let path = path.strip_prefix("/api/v1").unwrap_or(path);
     Refused::absent(format!(
-        "there is no /api/v1{path}: ask /api/v1/status, targets, queue, plan, jobs, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
+        "there is no /api/v1{path}: ask /api/v1/status, targets, facts, queue, plan, jobs, explain, history, events or config; orders are POST to suspend, resume, compact, release, rescan or flush"
     ))
     .into_response()
 }
@@ -160,6 +160,7 @@ pub(super) async fn status(
             "running_since": moment(status.progress.map(|progress| progress.since)),
             "done": status.progress.map(|progress| progress.done),
             "total": status.progress.and_then(|progress| progress.total),
+            "spared": status.spared,
             "last_end": moment(status.last_end),
             "last_success": moment(status.last_success),
             "last_duration_seconds": status.last_duration.map(|took| took.as_secs_f64()),

@@ -10,10 +10,14 @@ use crate::{
     target::{Kind, State, TargetId},
 };
 use serde::Deserialize;
+use std::time::Duration;
 
 /// How many targets one answer has unless told, and at most.
 const LIMIT: usize = 100;
 const LARGEST: usize = 10_000;
+
+/// The longest that a question may wait for its answer: shorter than what proxies cut off.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nothing may be asked: a parameter is a mistake, here as everywhere.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -72,6 +76,7 @@ pub(super) struct EventsParameters {
     types: Option<String>,
     since: Option<u64>,
     limit: Option<usize>,
+    wait: Option<String>,
 }
 
 /// Part of a list.
@@ -140,11 +145,18 @@ impl HistoryParameters {
 }
 
 impl EventsParameters {
-    /// What the journal is asked.
+    /// What the journal is asked, and how long the answer may wait for the first event.
     ///
     /// # Errors
     /// Names a parameter whose value nothing can have.
-    pub(super) fn read(self) -> Result<EventsQuery, String> {
+    pub(super) fn read(self) -> Result<(EventsQuery, Duration), String> {
+        let wait = self.wait.as_deref().map_or(Ok(Duration::ZERO), |text| {
+            let wait = humantime::parse_duration(text).ok().filter(|wait| *wait <= PATIENCE);
+            wait.ok_or_else(|| format!("wait={text:?} is no time such as 30s, 60s at most"))
+        })?;
+        if !wait.is_zero() && self.since.is_none() {
+            return Err("wait is for what comes after a number: give it as since".to_owned());
+        }
         let types =
             self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
         let types = types.map(|label| {
@@ -152,11 +164,12 @@ impl EventsParameters {
                 format!("{label:?} is no type of event: {}", Type::ALL.map(Type::label).join(", "))
             })
         });
-        Ok(EventsQuery {
+        let query = EventsQuery {
             types: types.collect::<Result<_, _>>()?,
             since: self.since,
             limit: Page::new(None, self.limit)?.limit,
-        })
+        };
+        Ok((query, wait))
     }
 }
 

@@ -163,6 +163,7 @@ impl Surface {
             orders: orders_tx,
             allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
             web: Web::default(),
+            stop: CancellationToken::new(),
         };
         Self { state, plan, status, config, orders }
     }

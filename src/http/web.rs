@@ -11,7 +11,10 @@ mod users;
 pub(super) use users::{Asker, admit};
 
 use super::guard::Turns;
-use crate::config::{self, Pem, Problem, Problems, WebConfig, Written};
+use crate::{
+    config::{self, Pem, Problem, Problems, WebConfig, Written},
+    spawned::joined,
+};
 use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
 use std::{
@@ -105,14 +108,9 @@ impl Web {
     pub(super) async fn in_force(&self) -> Arc<InForce> {
         let Some(live) = &self.0 else { return Arc::default() };
         let looks = Arc::clone(live);
-        match tokio::task::spawn_blocking(move || looks.look_again()).await {
-            Ok(in_force) => in_force,
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime ends.
-                Err(_) => Arc::clone(&live.seen.load().in_force),
-            },
-        }
+        let looked = joined(tokio::task::spawn_blocking(move || looks.look_again()).await);
+        // Where the runtime ends, what was read before.
+        looked.unwrap_or_else(|| Arc::clone(&live.seen.load().in_force))
     }
 
     /// Turns of checking a password.

@@ -4,7 +4,8 @@
 //! opens only what changed.
 
 use super::{
-    CompactionFile, DiskSeen, FileSeen, MapRead, Members, Observation, PartSeen, Stage, Unread,
+    CompactionFile, DbSeen, DiskSeen, FileSeen, MapRead, Members, Observation, PartSeen, Stage,
+    Unread,
 };
 use crate::{
     clock::{Clock, Moment},
@@ -108,7 +109,9 @@ impl FileSeen {
     #[must_use]
     pub fn of(found: Found, at: Moment) -> Self {
         match found {
-            Found::Db { shard, numbers } => Self::Db { shard, facts: facts(&numbers, at) },
+            Found::Db { shard, numbers, reported, same } => {
+                Self::Db(DbSeen { shard, facts: facts(&numbers, at), reported, same })
+            }
             Found::View { shard, signature, numbers, collators } => {
                 Self::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
             }
@@ -144,6 +147,7 @@ fn unread(path: &str, problem: Problem) -> Unread {
         Problem::Io => "check the disk and the directory's name",
         Problem::TooDeep => "no name of CouchDB's leads there: look what it is",
         Problem::NoValidHeader
+        | Problem::NoHeaderWithin
         | Problem::Undecodable
         | Problem::UnknownVersion
         | Problem::WrongKind

@@ -4,6 +4,7 @@ use super::{MapEntry, Reshard};
 use crate::{
     clock::Moment,
     couch::{Address, wire::Names},
+    couchfile::Reported,
     datadir::Sums,
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
@@ -30,7 +31,7 @@ impl Observation {
     pub const fn is_large(&self) -> bool {
         matches!(
             self,
-            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Parts { .. }
+            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Told { .. }
         )
     }
 }
@@ -115,15 +116,17 @@ pub enum Observation {
         /// What lies there beside targets.
         disk: Result<DiskSeen, Unread>,
     },
-    /// Parts of views on a node whose files another process reads.
-    Parts {
+    /// What lies on a node whose files another process reads.
+    Told {
         /// The node.
         node: Arc<str>,
-        /// All of the parts there.
+        /// All of its databases.
+        dbs: Vec<DbSeen>,
+        /// All of the parts of views there.
         parts: Vec<PartSeen>,
     },
     /// Such a process told all it knows, or could not be asked.
-    PartsEnd {
+    ToldEnd {
         /// Where it is asked.
         peer: Arc<str>,
         /// The nodes it told of.
@@ -137,18 +140,26 @@ pub enum Observation {
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileSeen {
     /// A database file.
-    Db {
-        /// CouchDB's name for it.
-        shard: Box<str>,
-        /// What its header says.
-        facts: Facts,
-    },
+    Db(DbSeen),
     /// The view index of one shard.
     View(PartSeen),
     /// What a compaction writes, or left behind.
     Compaction(CompactionFile),
     /// Something that could not be read.
     Unread(Unread),
+}
+
+/// A database file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DbSeen {
+    /// CouchDB's name for it.
+    pub shard: Box<str>,
+    /// What its header says.
+    pub facts: Facts,
+    /// Whether CouchDB says the same.
+    pub reported: Reported,
+    /// Whether it is the file that was there when it was last seen, however it grew.
+    pub same: bool,
 }
 
 /// The part of a view that is the index of one shard.

@@ -228,6 +228,12 @@ impl Type {
         }
     }
 
+    /// Whether it tells of a database, and not of this program.
+    #[must_use]
+    pub const fn is_of_database(self) -> bool {
+        matches!(self, Self::Created | Self::Updated | Self::Deleted)
+    }
+
     /// The type with this word.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {

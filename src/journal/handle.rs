@@ -1,7 +1,7 @@
 //! How others reach the journal.
 
 use super::{
-    Event, EventsQuery, HistoryQuery, Identity, Measured, Page, Taken, What, measured,
+    Event, EventsQuery, HistoryQuery, Identity, Measured, Page, Position, Taken, What, measured,
     query::{self, Unread},
     task::Request,
 };
@@ -9,6 +9,7 @@ use crate::{
     clock::Moment,
     memory::{Change, Keeper, Outcome, Recovered, Trouble},
     snapshot::Block,
+    spawned::joined,
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use redb::ReadTransaction;
@@ -126,10 +127,23 @@ impl Journal {
     /// Writes down a batch of what happened in one commit, at once. Where too much waits, or
     /// nothing can be written, it is dropped and counted.
     pub fn publish(&self, batch: Vec<What>) {
+        self.publish_up_to(batch, None);
+    }
+
+    /// The same, and with it how far the feed was followed that told of them.
+    pub fn publish_up_to(&self, batch: Vec<What>, position: Option<Position>) {
         let count = batch.len() as u64;
-        if self.requests.try_send(Request::Publish(batch)).is_err() {
+        if self.requests.try_send(Request::Publish(batch, position)).is_err() {
             self.dropped.fetch_add(count, Ordering::Relaxed);
         }
+    }
+
+    /// How far `_db_updates` was followed by an earlier process, or by this one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or it is not known yet whose journal this is.
+    pub async fn position(&self) -> Result<Option<Position>, Trouble> {
+        self.asked(Request::Position).await?
     }
 
     /// Every event from now on, as soon as it is on the disk and in the order of the numbers.
@@ -173,13 +187,10 @@ impl Journal {
         read: impl FnOnce(&ReadTransaction) -> Result<T, Unread> + Send + 'static,
     ) -> Result<T, Trouble> {
         let tx = self.asked(Request::Read).await??;
-        match tokio::task::spawn_blocking(move || read(&tx)).await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(why)) => Err(Trouble(format!("cannot read the journal: {why}"))),
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(gone()),
-            },
+        match joined(tokio::task::spawn_blocking(move || read(&tx)).await) {
+            Some(Ok(found)) => Ok(found),
+            Some(Err(why)) => Err(Trouble(format!("cannot read the journal: {why}"))),
+            None => Err(gone()),
         }
     }
 

@@ -1,11 +1,11 @@
 //! The open database: read back at start, written batch by batch.
 
 use super::{
-    Event, Identity, Measured, OpenError, Place, Taken,
+    Event, Identity, Measured, OpenError, Place, Position, Taken,
     pen::{Ended, Pen, Written},
     tables::{
-        Counts, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_SCHEMA,
-        META_TRIAL, OUTCOMES, REMEMBERED, SCHEMA, SUSPENSIONS, TAKEN,
+        Counts, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_POSITION,
+        META_SCHEMA, META_TRIAL, OUTCOMES, REMEMBERED, SCHEMA, SUSPENSIONS, TAKEN,
     },
 };
 use crate::{
@@ -64,6 +64,8 @@ pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     pub(super) taken: Vec<(Taken, bool)>,
     pub(super) events: Vec<super::What>,
+    /// How far a feed was followed for them.
+    pub(super) position: Option<Position>,
     /// Whether somebody hears of the events.
     pub(super) hears: bool,
 }
@@ -183,6 +185,11 @@ impl Store {
         Ok(all)
     }
 
+    /// How far `_db_updates` was followed.
+    pub(super) fn position(&self) -> Result<Option<Position>, Error> {
+        value(&self.read()?.open_table(META)?, META_POSITION)
+    }
+
     pub(super) fn claim(&self, cluster: &Identity) -> Result<(), Error> {
         let tx = self.database.begin_write()?;
         Pen::new(&tx, self.counts, &self.seen, Moment::default())?.meta(META_CLUSTER, cluster)?;
@@ -209,6 +216,9 @@ impl Store {
         }
         for event in &batch.events {
             pen.event(event.clone())?;
+        }
+        if let Some(position) = &batch.position {
+            pen.meta(META_POSITION, position)?;
         }
         let added = batch.changes.len() + batch.taken.len() + batch.events.len();
         let more = pen.trim(budgets, TRIM + 2 * added)?;

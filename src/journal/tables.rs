@@ -42,6 +42,8 @@ pub(super) const META_CLUSTER: &str = "cluster";
 pub(super) const META_CALIBRATION: &str = "calibration";
 /// [`Counts`].
 pub(super) const META_COUNTS: &str = "counts";
+/// [`super::Position`].
+pub(super) const META_POSITION: &str = "db_updates";
 /// Written and taken away to learn whether there is room.
 pub(super) const META_TRIAL: &str = "trial";
 

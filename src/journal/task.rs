@@ -1,7 +1,7 @@
 //! The task that holds the database.
 
 use super::{
-    ClaimError, Health, Identity, Journal, Kept, Measured, OpenError, Place, Taken, What,
+    ClaimError, Health, Identity, Journal, Kept, Measured, OpenError, Place, Position, Taken, What,
     place::remedy,
     store::{Batch, Store},
 };
@@ -54,7 +54,8 @@ pub type Settings = work::Journal;
 pub(super) enum Request {
     Claim(Box<Identity>, oneshot::Sender<Result<Recovered, ClaimError>>),
     Keep(Vec<Change>, oneshot::Sender<Result<(), Trouble>>),
-    Publish(Vec<What>),
+    Publish(Vec<What>, Option<Position>),
+    Position(oneshot::Sender<Result<Option<Position>, Trouble>>),
     Take(Vec<(Taken, bool)>, oneshot::Sender<Result<(), Trouble>>),
     Taken(oneshot::Sender<Result<Vec<Taken>, Trouble>>),
     Read(oneshot::Sender<Result<ReadTransaction, Trouble>>),
@@ -196,9 +197,13 @@ impl Task {
                     batch.taken.extend(taken);
                     waiting.push(answer);
                 }
-                Request::Publish(events) => batch.events.extend(events),
+                Request::Publish(events, position) => {
+                    batch.events.extend(events);
+                    batch.position = position.or(batch.position);
+                }
                 other @ (Request::Claim(..)
                 | Request::Taken(_)
+                | Request::Position(_)
                 | Request::Read(_)
                 | Request::Measured(..)) => {
                     // Whoever asks sees what was kept before.
@@ -218,7 +223,7 @@ impl Task {
         batch: &mut Batch,
         waiting: &mut Vec<oneshot::Sender<Result<(), Trouble>>>,
     ) {
-        if waiting.is_empty() && batch.events.is_empty() {
+        if waiting.is_empty() && batch.events.is_empty() && batch.position.is_none() {
             return;
         }
         let kept = self.write(std::mem::take(batch)).map(|_more| ());
@@ -236,13 +241,17 @@ impl Task {
             Request::Taken(answer) => {
                 let _gone = answer.send(self.with(Store::taken));
             }
+            Request::Position(answer) => {
+                let kept = self.claimed().and_then(|()| self.with(Store::position));
+                let _gone = answer.send(kept);
+            }
             Request::Read(answer) => {
                 let _gone = answer.send(self.with(Store::read));
             }
             Request::Measured(measured, answer) => {
                 let _gone = answer.send(self.keep_measured(&measured));
             }
-            Request::Keep(..) | Request::Take(..) | Request::Publish(_) => {}
+            Request::Keep(..) | Request::Take(..) | Request::Publish(..) => {}
         }
     }
 
@@ -255,12 +264,15 @@ impl Task {
         })
     }
 
+    /// Whether it is known for which cluster it is.
+    fn claimed(&self) -> Result<(), Trouble> {
+        let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
+        if self.claimed { Ok(()) } else { Err(Trouble(why.to_owned())) }
+    }
+
     /// Whether anything may be written now.
     fn writable(&self) -> Result<(), Trouble> {
-        if !self.claimed {
-            let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
-            return Err(Trouble(why.to_owned()));
-        }
+        self.claimed()?;
         if self.stuck.is_some() { Err(self.trouble()) } else { Ok(()) }
     }
 
@@ -312,11 +324,12 @@ impl Task {
         match store.write(batch, &budgets, now) {
             Ok(more) => {
                 let told = store.told();
+                // Whoever hears of a number finds that it is the newest.
+                self.publish();
                 if !told.is_empty() {
                     // Whoever heard may have gone since.
                     let _gone = self.kept.send(told.into());
                 }
-                self.publish();
                 Ok(more)
             }
             Err(why) => {

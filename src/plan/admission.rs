@@ -151,7 +151,8 @@ impl Admission {
         (node, channel): (NodeIx, usize),
         brief: &Brief,
     ) -> Option<RefusalReason> {
-        if Terms::cover(brief) && self.running.known(brief.ix).is_none() {
+        let special = self.claimant == Some(brief.ix) || self.running.known(brief.ix).is_some();
+        if Terms::cover(brief) && !special {
             let confirmed = || self.snapshot.is_confirmed(brief.ix);
             return terms.reason(brief, confirmed, || self.other_copy(brief));
         }
@@ -235,24 +236,38 @@ impl Admission {
         }
     }
 
-    /// Where the copies of a view lie that is compacted as a whole and that nothing keeps from
-    /// starting but what runs or was started not long ago; and whether it waits for the latter
-    /// alone.
-    pub(super) fn waits_for_room(&self, channel: usize, brief: &Brief) -> Option<(&[Site], bool)> {
+    /// Whether a target may never find enough room at once.
+    pub(super) fn may_claim(&self, brief: &Brief) -> bool {
+        match brief.shape {
+            Shape::Whole => true,
+            Shape::Shard => self.room.is_large(brief.file.get().unwrap_or(0)),
+            Shape::Copy | Shape::Cleanup | Shape::Nothing => false,
+        }
+    }
+
+    /// Where the files of a target lie, if nothing keeps it from starting but what runs or was
+    /// started not long ago; and whether it waits for the latter alone.
+    pub(super) fn waits_for_room(
+        &self,
+        (node, channel): (NodeIx, usize),
+        brief: &Brief,
+    ) -> Option<(Vec<Site>, bool)> {
         self.own(brief).ok()?;
-        let sites = &self.sited(brief).ok()?.sites;
+        let sites = self.started_sites(node, brief);
+        let (whole, file) = (brief.shape == Shape::Whole, brief.file.get().unwrap_or(0));
         // That a start was not long ago passes, where there is none meanwhile. What a node
         // runs that did not say so does not.
         let passes = |shut: Refusal| shut.reason == RefusalReason::Ramp && shut.limit.is_some();
         let shut = |site: &Site| self.gates.shut(site.node, channel);
-        let need = self.need(brief);
-        let waits = sites.iter().filter_map(shut).all(passes)
+        let asks = Asks { sites: &sites, channel, whole, file };
+        let waits = !sites.is_empty()
+            && sites.iter().filter_map(shut).all(passes)
             && self.fits_window(channel, brief).is_ok()
-            && self.ledger.beside_what_runs(sites, need).is_ok()
-            && self.room.could_admit(sites, channel);
-        let file = brief.file.get().unwrap_or(0);
-        let has_room = self.room.admits(Asks { sites, channel, whole: true, file }).is_ok();
-        waits.then(|| (&sites[..], has_room && self.at(sites, channel, brief).is_err()))
+            && self.ledger.beside_what_runs(&sites, self.need(brief)).is_ok()
+            && (whole || !self.other_copy(brief))
+            && self.room.could_admit(asks);
+        let ready = self.room.admits(asks).is_ok() && self.at(&sites, channel, brief).is_err();
+        waits.then_some((sites, ready))
     }
 
     /// Keeps room for a claim.
@@ -279,7 +294,7 @@ impl Admission {
 
     /// Bytes a start needs beside one file, at its worst moment.
     pub(super) fn need(&self, brief: &Brief) -> Need {
-        Need { peak: peak(brief, self.factor), file: brief.file.get() }
+        Need { peak: brief.peak(self.factor), file: brief.file.get() }
     }
 
     /// Whether free space is known wherever a start writes.
@@ -468,21 +483,6 @@ impl Admission {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// Bytes that compacting one file takes beside it, at its worst moment.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "never negative, and a conversion from float saturates"
-)]
-pub(super) fn peak(brief: &Brief, factor: f64) -> Option<u64> {
-    match (brief.shape, brief.active.get()) {
-        (Shape::Cleanup, _) => Some(0),
-        (Shape::Shard, Some(active)) => Some((active as f64 * factor).ceil() as u64),
-        (_, Some(active)) => Some(active),
-        (_, None) => brief.file.get(),
     }
 }
 

@@ -78,6 +78,22 @@ impl Brief {
     pub(super) fn reclaimable(&self) -> Option<u64> {
         Some(self.file.get()?.saturating_sub(self.predicted.get()?))
     }
+
+    /// Bytes that compacting one file takes beside it, at its worst moment; `factor` is the
+    /// peak of a shard's new file, as a multiple of its active bytes.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "never negative, and a conversion from float saturates"
+    )]
+    pub(super) fn peak(&self, factor: f64) -> Option<u64> {
+        match (self.shape, self.active.get()) {
+            (Shape::Cleanup, _) => Some(0),
+            (Shape::Shard, Some(active)) => Some((active as f64 * factor).ceil() as u64),
+            (_, Some(active)) => Some(active),
+            (_, None) => self.file.get(),
+        }
+    }
 }
 
 fn own(target: TargetRef<'_>, facts: &Facts) -> Own {

@@ -2,7 +2,7 @@
 //!
 //! Within a queue the order is the queue's. Between queues that compete it is bytes freed
 //! for each byte rewritten, doubled for every six hours the candidate has waited, so that
-//! nothing waits for ever. What an operator ordered comes before all of that, then the view
+//! nothing waits for ever. What an operator ordered comes before all of that, then the target
 //! for which room is kept.
 
 use super::{
@@ -30,10 +30,10 @@ const LEAST_WORTH: f64 = 0.01;
 pub(super) struct Lane<'a> {
     pub(super) view: &'a QueueView,
     /// Candidates that come before the queue: what was ordered, whether or not it waits
-    /// there too, then the view for which room is kept, then views of which some copies are
+    /// there too, then the target for which room is kept, then views of which some copies are
     /// compacted and others are not yet.
     pub(super) first: Vec<Brief>,
-    /// The view for which room is kept, where it waits here.
+    /// The target for which room is kept, where it waits here.
     pub(super) claimant: Option<Ix>,
 }
 
@@ -52,7 +52,7 @@ impl Lane<'_> {
         self.first.iter().chain(self.view.briefs.iter().filter(again))
     }
 
-    /// Puts the view for which room is kept before its queue, behind what was ordered.
+    /// Puts the target for which room is kept before its queue, behind what was ordered.
     pub(super) fn put_first(&mut self, claimant: Ix, orders: &Orders) {
         if self.claimant.is_some() || orders.contains_key(&claimant) {
             return;

@@ -1,16 +1,19 @@
-//! The claim: room that is kept for a view of which every copy is compacted at once.
+//! The claim: room that is kept for what would never find enough of it at once.
 //!
-//! Such a view needs a slot on each of its nodes at the same moment. Where single files keep
-//! the nodes busy it would wait without end: slots come free one at a time, and each is taken
-//! before the next one does. So, once it has waited long, what comes free on its nodes is left
-//! free for it. Owns for which view, and from when until when.
+//! A view of which every copy is compacted at once needs a slot on each of its nodes at the
+//! same moment; where single files keep the nodes busy, slots come free one at a time, and each
+//! is taken before the next one does. A large file needs a good part of the hour's bytes, and
+//! what falls out of the hour is taken by smaller ones before it is enough. So, once such a
+//! target has waited long, what comes free is left free for it. Owns for which target, and from
+//! when until when.
 //!
-//! One view at a time has a claim: one that was ordered, else the one that waits longest, of
-//! those that nothing but running jobs keeps from starting. It holds for an eighth of what
-//! the view has waited, at ages that double: with the default `limits.wait` after 16 minutes
-//! for two, after 32 for four, and so on. Then it lapses, whatever came of it. So slots lie
-//! idle for others' sake for a small part of the time, also beside a job that never ends, and
-//! a view starts after some multiple of the time that the longest job takes.
+//! One target at a time has a claim: one that was ordered, else the one that waits longest, of
+//! those that nothing but running jobs and spent bytes keep from starting. It holds for an
+//! eighth of what the target has waited, at ages that double: with the default `limits.wait`
+//! after 16 minutes for two, after 32 for four, and so on. Then it lapses, whatever came of it.
+//! So slots lie idle for others' sake for a small part of the time, also beside a job that
+//! never ends; a view starts after some multiple of the time that the longest job takes, and a
+//! large file at the latest when a claim outlasts the hour.
 
 use super::{
     admission::Admission,
@@ -18,7 +21,10 @@ use super::{
     choose::{Ballot, Lane},
     sites::Site,
 };
-use crate::{clock::Moment, snapshot::Ix};
+use crate::{
+    clock::Moment,
+    snapshot::{Ix, NodeIx},
+};
 use ordered_float::OrderedFloat;
 use std::{cmp::Reverse, time::Duration};
 
@@ -35,11 +41,15 @@ const PART: u64 = 8;
 /// far apart.
 const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 
-/// Room that is kept for a view.
+/// Room that is kept for a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// The view.
+    /// The target.
     pub ix: Ix,
+    /// Whether it is a view of which every copy is compacted at once.
+    pub whole: bool,
+    /// The node whose queue it waits in.
+    pub(super) node: NodeIx,
     /// Since when it waits.
     pub waits_since: Moment,
     /// Since when room is kept for it.
@@ -48,7 +58,7 @@ pub struct Claim {
     pub until: Moment,
     /// The channel it counts for.
     pub(super) channel: usize,
-    /// Where its copies lie.
+    /// Where its files lie.
     pub(super) sites: Vec<Site>,
     /// Bytes of all its files.
     pub(super) bytes: u64,
@@ -70,8 +80,8 @@ impl Claimed {
         let mut first: Option<(Rank, Claim)> = None;
         let mut ripens: Option<Moment> = None;
         for lane in lanes {
-            let channel = lane.view.channel;
-            for brief in lane.briefs(ballot.orders).filter(|it| it.shape == Shape::Whole) {
+            let (node, channel) = (lane.view.node, lane.view.channel);
+            for brief in lane.briefs(ballot.orders).filter(|it| admission.may_claim(it)) {
                 let ordered = ballot.orders.get(&brief.ix);
                 let placed = ballot.placements.get(brief.ix.as_usize());
                 let placed = placed.filter(|it| it.channel().is_some()).map(|it| it.since);
@@ -86,17 +96,27 @@ impl Claimed {
                 if first.as_ref().is_some_and(|(before, _)| *before <= rank) {
                     continue;
                 }
-                let Some((sites, ready)) = admission.waits_for_room(channel, brief) else {
-                    continue;
-                };
+                let waits = admission.waits_for_room((node, channel), brief);
+                let Some((sites, ready)) = waits else { continue };
                 let (since, until) = match ordered {
                     Some(ordered) => (ordered.at, ordered.until),
                     None => hold(waits_since, ballot.now, patience),
                 };
                 let copies: u64 = sites.iter().map(|site| u64::from(site.copies)).sum();
                 let bytes = brief.file.get().unwrap_or(0).saturating_mul(copies);
-                let (ix, sites) = (brief.ix, sites.to_vec());
-                let claim = Claim { ix, waits_since, since, until, channel, sites, bytes, ready };
+                let (ix, whole) = (brief.ix, brief.shape == Shape::Whole);
+                let claim = Claim {
+                    ix,
+                    whole,
+                    node,
+                    waits_since,
+                    since,
+                    until,
+                    channel,
+                    sites,
+                    bytes,
+                    ready,
+                };
                 first = Some((rank, claim));
             }
         }

@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Over how long bytes are counted.
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
+/// The part of the hour's bytes beyond which a file is large.
+const LARGE: u64 = 8;
+
 /// Jobs that run, and those this plan starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Room {
@@ -26,14 +29,16 @@ pub(super) struct Room {
     kept: Option<Kept>,
 }
 
-/// What is kept for a claim, until its view starts.
+/// What is kept for a claim, until its target starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Kept {
     /// By the node's place.
     nodes: Vec<usize>,
-    /// The channel that takes the view.
+    /// The channel that takes the target.
     channel: usize,
     cluster: usize,
+    /// Whether for a view of which every copy is compacted at once.
+    whole: bool,
     /// Of the hour's.
     bytes: u64,
     /// Since when.
@@ -42,11 +47,11 @@ struct Kept {
 
 impl Kept {
     fn of(claim: &Claim, nodes: usize) -> Self {
-        let (channel, bytes, since) = (claim.channel, claim.bytes, claim.since);
-        let mut kept = Self { nodes: vec![0; nodes], channel, cluster: 0, bytes, since };
+        let &Claim { channel, whole, bytes, since, .. } = claim;
+        let mut kept = Self { nodes: vec![0; nodes], channel, cluster: 0, whole, bytes, since };
         for (node, copies) in on_sites(&claim.sites) {
             if let Some(count) = kept.nodes.get_mut(node.as_usize()) {
-                // Where all is there, another start would only put the view's off.
+                // Where all is there, another start would only put this one off.
                 *count = if claim.ready { usize::MAX } else { copies };
             }
             kept.cluster = kept.cluster.saturating_add(copies);
@@ -161,7 +166,7 @@ impl Room {
         let limit = self.limits.cluster;
         within(RefusalReason::ClusterLimit, self.cluster, kept.cluster, all, limit)?;
         if whole {
-            let held = usize::from(kept.cluster > 0);
+            let held = usize::from(kept.whole);
             within(RefusalReason::ClusterLimit, self.wholes, held, 1, 1)?;
         }
         let bytes = file.saturating_mul(u64::try_from(all).unwrap_or(u64::MAX));
@@ -181,22 +186,29 @@ impl Room {
         Err(Refusal::compared(RefusalReason::Budget, value as f64, limit))
     }
 
-    /// Whether the limits would let a whole view be compacted once nothing runs any more. Not
-    /// while another one does: what is kept now would lie idle for as long.
-    pub(super) fn could_admit(&self, sites: &[Site], channel: usize) -> bool {
+    /// Whether a file takes so much of the hour's bytes that smaller ones could always be
+    /// before it: what falls out of the hour is then never enough for it.
+    pub(super) const fn is_large(&self, file: u64) -> bool {
+        file > self.limits.bytes_per_hour / LARGE
+    }
+
+    /// Whether the limits would let files be compacted once nothing runs any more, and nothing
+    /// was for an hour. Not a whole view while another one is: what is kept now would lie idle
+    /// for as long.
+    pub(super) fn could_admit(&self, Asks { sites, channel, whole, .. }: Asks<'_>) -> bool {
         let all = on_sites(sites).map(|(_, copies)| copies).fold(0, usize::saturating_add);
-        self.wholes == 0
+        !(whole && self.wholes > 0)
             && self.concurrency.get(channel).is_some_and(|limit| *limit > 0)
             && on_sites(sites).all(|(_, copies)| copies <= self.limits.per_node)
             && all <= self.limits.cluster
     }
 
-    /// Keeps for a view what it needs.
+    /// Keeps for a target what it needs.
     pub(super) fn keep(&mut self, claim: &Claim) {
         self.kept = Some(Kept::of(claim, self.nodes.len()));
     }
 
-    /// The view starts: it takes what was kept.
+    /// It starts, and takes what was kept.
     pub(super) fn release(&mut self) {
         self.kept = None;
     }

@@ -101,7 +101,7 @@ impl Terms {
         {
             return Some(RefusalReason::UnknownDisk);
         }
-        let peak = super::admission::peak(brief, self.factor);
+        let peak = brief.peak(self.factor);
         let over = |room: Option<u64>| room.is_some_and(|room| peak.is_none_or(|it| it > room));
         if self.space.falling || over(self.space.room) {
             return Some(RefusalReason::Headroom);

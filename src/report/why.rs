@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Why a target does not start and what would have to change.
 #[must_use]
 pub fn why(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
-    if let Some((view, claim)) = plan.kept_for(refusal) {
-        return kept(refusal, view, claim);
+    if let Some((claimant, claim)) = plan.kept_for(refusal) {
+        return kept(refusal, claimant, claim);
     }
     let said = said(plan, target, refusal);
     match plan.claim.as_ref().filter(|claim| claim.ix == target.ix()) {
@@ -155,7 +155,7 @@ fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
 }
 
 /// Why what is left within a limit is left for another.
-fn kept(refusal: &Refusal, view: TargetRef<'_>, claim: &Claim) -> String {
+fn kept(refusal: &Refusal, target: TargetRef<'_>, claim: &Claim) -> String {
     let (value, limit) = (refusal.value, refusal.limit);
     let left = if refusal.reason == RefusalReason::ChannelLimit {
         format!("{} of its channel run there, of {}", count(value), count(limit))
@@ -170,10 +170,15 @@ fn kept(refusal: &Refusal, view: TargetRef<'_>, claim: &Claim) -> String {
     } else {
         format!("the cluster has {}, of the {} that may be", jobs(value), count(limit))
     };
+    let needs = if claim.whole {
+        "a slot for each of its copies at once"
+    } else {
+        "much of limits.bytes_per_hour at once"
+    };
     format!(
-        "{left}; the rest is kept until {} for the {}, which needs a slot for each of its copies at once and has waited since {}",
+        "{left}; the rest is kept until {} for the {}, which needs {needs} and has waited since {}",
         claim.until.rfc3339(),
-        title(view),
+        title(target),
         claim.waits_since.rfc3339()
     )
 }

@@ -16,6 +16,9 @@ pub struct Status {
     pub ready_from: Option<u64>,
     /// Sweeps that ended.
     pub sweeps: u64,
+    /// Shards that the last sweep did not ask CouchDB for, because their headers were read
+    /// and say the same.
+    pub spared: u64,
     /// The sweep that runs.
     pub progress: Option<Progress>,
     /// How long the last sweep took.

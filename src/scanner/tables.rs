@@ -8,6 +8,7 @@ mod ending;
 mod followed;
 mod listing;
 mod rounds;
+mod spared;
 mod tasks;
 mod views;
 mod wanted;
@@ -25,6 +26,7 @@ use disk::{Disk, Peers};
 use followed::Followed;
 use listing::Listing;
 use rounds::Rounds;
+use spared::Spared;
 use std::{collections::BTreeSet, sync::Arc};
 use tasks::Running;
 use tokio::time::Instant;
@@ -40,6 +42,7 @@ pub(super) struct Tables {
     running: Running,
     disk: Disk,
     peers: Peers,
+    spared: Spared,
     rounds: Rounds,
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
@@ -65,6 +68,7 @@ impl Tables {
             running: Running::default(),
             disk: Disk::default(),
             peers: Peers::default(),
+            spared: Spared::default(),
             rounds: Rounds::default(),
             incomplete: BTreeSet::new(),
             rights: BTreeSet::new(),
@@ -99,6 +103,7 @@ impl Tables {
         self.rights.clear();
         self.listing.reshard = Reshard::default();
         self.disk.begin();
+        self.spared.begin();
         self.next_part();
         self.rounds = Rounds::default();
         self.status.progress = Some(Progress { since: now, done: 0, total: None });
@@ -193,8 +198,8 @@ impl Tables {
             }
             Observation::Disk { node, files } => self.files(&node, files, settings),
             Observation::DiskEnd { node, disk } => self.disk_ended(&node, disk),
-            Observation::Parts { node, parts } => self.parts(&node, parts, settings),
-            Observation::PartsEnd { peer, nodes } => self.parts_ended(&peer, nodes),
+            Observation::Told { node, dbs, parts } => self.told(&node, dbs, parts, settings, now),
+            Observation::ToldEnd { peer, nodes } => self.told_ended(&peer, nodes),
             Observation::StageEnded => return self.next(stage, settings, now),
         }
         None
@@ -392,7 +397,10 @@ impl Tables {
     fn shard(&mut self, ix: Ix, facts: Result<Option<Facts>, Unread>) {
         self.progressed();
         match facts {
-            Ok(Some(facts)) => self.measured(ix, facts),
+            Ok(Some(facts)) => {
+                self.spared.told(ix);
+                self.measured(ix, facts);
+            }
             // Deleted since the files were listed: the next sweep takes it out.
             Ok(None) => {}
             Err(unread) => {

@@ -2,6 +2,7 @@
 
 mod disk;
 mod restored;
+mod spared;
 
 use super::*;
 use crate::{

@@ -1,5 +1,6 @@
 //! The tasks of a process, and how one hears that one of them ended.
 
+use crate::spawned::joined;
 use std::future::Future;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -43,12 +44,7 @@ impl Tasks {
     /// The name of the next task that ends; `None` when none is left. A panic goes on in
     /// whoever waits.
     pub async fn next_ended(&mut self) -> Option<&'static str> {
-        match self.0.join_next().await? {
-            Ok(name) => Some(name),
-            Err(failed) => match failed.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Some("a cancelled task"),
-            },
-        }
+        let ended = self.0.join_next().await?;
+        Some(joined(ended).unwrap_or("a cancelled task"))
     }
 }

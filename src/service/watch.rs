@@ -399,7 +399,7 @@ fn source_of(
         let views = settings.files.view_index_dir.clone();
         FilesSource::new(&node, Roots { data, views }, clock)
     });
-    let peers = PeersSource::new(&settings.peers, peers_login()).unwrap_or_else(|why| {
+    let peers = PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
         tracing::error!(%why, "sidecars cannot be asked");
         None
     });

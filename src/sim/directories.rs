@@ -110,7 +110,7 @@ mod tests {
         let mut walked = Walked { sums: end.sums, ..Walked::default() };
         for file in files {
             match file {
-                FileSeen::Db { .. } => walked.dbs += 1,
+                FileSeen::Db(_) => walked.dbs += 1,
                 FileSeen::View(part) => {
                     walked.views.insert(part.signature, part.facts.file.get().unwrap());
                 }

@@ -50,6 +50,8 @@ pub struct Node {
     pub smoosh: SmooshSeen,
     /// What was read of its directories, where this process can.
     pub disk: Option<OnDisk>,
+    /// Targets of which CouchDB and files' headers say different things, where both were read.
+    pub disagreements: Option<u64>,
 }
 
 /// What lies in a node's directories, as of the last walk. Bytes; unknown is not zero.
@@ -82,9 +84,6 @@ pub struct OnDisk {
     pub clouseau: u64,
     /// Whatever is no file of CouchDB's.
     pub other: u64,
-    /// Targets of which CouchDB and the file's header say different things, where both were
-    /// asked.
-    pub disagreements: Option<u64>,
 }
 
 /// What is known of smoosh on a node.

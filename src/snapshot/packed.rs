@@ -7,7 +7,8 @@ use crate::{
 };
 
 const COMPACT_RUNNING: u8 = 1;
-const UPDATER_RUNNING: u8 = 1 << 1;
+/// Of a view that its indexer runs, of a database that its header is as CouchDB says.
+const UPDATER_RUNNING_OR_EXACT: u8 = 1 << 1;
 const NEEDS_UPGRADE: u8 = 1 << 2;
 const EVIDENCE: u8 = 1 << 3;
 const ESTIMATED: u8 = 1 << 4;
@@ -71,9 +72,13 @@ impl Packed {
 
     /// Facts of a target of this kind; what it cannot have is dropped.
     pub(super) fn of(kind: Kind, facts: &Facts) -> Self {
+        let second = match kind {
+            Kind::Db => facts.flags.exact,
+            Kind::View | Kind::Cleanup => facts.flags.updater_running,
+        };
         let flags = [
             (facts.flags.compact_running, COMPACT_RUNNING),
-            (facts.flags.updater_running, UPDATER_RUNNING),
+            (second, UPDATER_RUNNING_OR_EXACT),
             (facts.flags.needs_upgrade, NEEDS_UPGRADE),
             (facts.flags.evidence, EVIDENCE),
             (facts.flags.estimated, ESTIMATED),
@@ -123,7 +128,8 @@ impl Packed {
             by_files: self.by_files,
             flags: Flags {
                 compact_running: has(COMPACT_RUNNING),
-                updater_running: has(UPDATER_RUNNING),
+                updater_running: kind != Kind::Db && has(UPDATER_RUNNING_OR_EXACT),
+                exact: kind == Kind::Db && has(UPDATER_RUNNING_OR_EXACT),
                 needs_upgrade: has(NEEDS_UPGRADE),
                 evidence: has(EVIDENCE),
                 estimated: has(ESTIMATED),
@@ -178,7 +184,8 @@ mod tests {
                     by_files: FactSet::from_bits(by_files),
                     flags: Flags {
                         compact_running: flags[0],
-                        updater_running: flags[1],
+                        updater_running: !db && flags[1],
+                        exact: db && flags[1],
                         needs_upgrade: flags[2],
                         evidence: flags[3],
                         estimated: flags[4],

@@ -1,14 +1,18 @@
 //! Tables of what a running recliner remembers, from its JSON.
 
-use super::{bytes, lines, printable, table};
+use super::{bytes, lines, printable, short_among, short_range, table};
 use crate::target::{ShardName, TargetId};
+use comfy_table::{ColumnConstraint::LowerBoundary, Width};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// How jobs ended.
 pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
     if rows.is_empty() {
         return "No job that ended is remembered.\n".to_owned();
     }
+    let mut nodes = Nodes::default();
+    nodes.add(rows);
     let head = ["ended", "took", "before", "after", "freed", "result", "target"];
     let mut table = table(width, &head, &[2, 3, 4]);
     for row in rows {
@@ -27,51 +31,80 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
             bytes(row["after_bytes"].as_u64()),
             freed,
             result.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" "),
-            named(&text(&row["target"]), &text(&row["channel"])),
+            match (nodes.named(&text(&row["target"])), text(&row["channel"])) {
+                (name, channel) if channel.is_empty() => name,
+                (name, channel) => format!("{name} ({channel})"),
+            },
         ]);
     }
     lines(&table)
 }
 
-/// What happened.
-pub(in crate::cli) fn events(rows: &[Value], width: u16) -> String {
-    if rows.is_empty() {
-        return "No event is remembered.\n".to_owned();
+/// What happened, printed in one go or as it comes, in columns that stay where they are.
+#[derive(Debug)]
+pub(in crate::cli) struct Events {
+    width: u16,
+    begun: bool,
+    nodes: Nodes,
+}
+
+impl Events {
+    /// The columns, and what each has at least, its margin of two included.
+    const COLUMNS: [(&'static str, u16); 4] = [("seq", 7), ("at", 16), ("event", 13), ("what", 2)];
+
+    pub(in crate::cli) fn new(width: u16) -> Self {
+        Self { width, begun: false, nodes: Nodes::default() }
     }
-    let mut table = table(width, &["seq", "at", "event", "of", "more"], &[0]);
-    for row in rows {
-        let of = match (
-            row["target"].as_str().or_else(|| row["db"].as_str()),
-            &row["scope"],
-            &row["node"],
-        ) {
-            (Some(target), ..) => named(target, &text(&row["channel"])),
-            (None, scope, _) if scope.is_string() => text(scope),
-            (None, _, node) => text(node),
-        };
-        let more: Vec<String> = row.as_object().into_iter().flatten().filter_map(more).collect();
-        table.add_row([
-            row["seq"].to_string(),
-            short(&text(&row["at"])),
-            text(&row["type"]).replace('_', " "),
-            of,
-            more.join(", "),
-        ]);
+
+    /// Some more of it; the first has the head.
+    pub(in crate::cli) fn rows(&mut self, rows: &[Value]) -> String {
+        self.nodes.add(rows);
+        let mut table = table(self.width, &Self::COLUMNS.map(|(name, _)| name), &[0]);
+        for (column, (_, least)) in table.column_iter_mut().zip(Self::COLUMNS) {
+            column.set_constraint(LowerBoundary(Width::Fixed(least)));
+        }
+        for row in rows {
+            let of = match (row["target"].as_str().or_else(|| row["db"].as_str()), &row["scope"]) {
+                (Some(target), _) => self.nodes.named(target),
+                (None, scope) if scope.is_string() => text(scope),
+                (None, _) => text(&row["node"]),
+            };
+            let more: Vec<String> = row
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(|field| more(field, row))
+                .collect();
+            let more = more.join(", ");
+            table.add_row([
+                row["seq"].to_string(),
+                short(&text(&row["at"])),
+                text(&row["type"]).replace("index_build", "build").replace('_', " "),
+                if more.is_empty() { of } else { format!("{of}: {more}") },
+            ]);
+        }
+        let text = lines(&table);
+        if std::mem::replace(&mut self.begun, true) {
+            return text.split_inclusive('\n').skip(1).collect();
+        }
+        text
     }
-    lines(&table)
 }
 
 /// What a field of an event says beside its other columns; a name tells its node.
-fn more((name, value): (&String, &Value)) -> Option<String> {
+fn more((name, value): (&String, &Value), row: &Value) -> Option<String> {
     let said = text(value);
     match name.as_str() {
-        "seq" | "at" | "type" | "target" | "db" | "channel" | "scope" | "node" => None,
+        "seq" | "at" | "type" | "target" | "db" | "scope" | "node" | "key" => None,
         _ if value.is_null() || *value == false => None,
+        "channel" | "class" => Some(said),
+        "section" => Some(format!("{} of {said}", text(&row["key"]))),
         "owner" => (value == "other").then(|| "by others".to_owned()),
         "ordered_by" => Some(format!("ordered by {said}")),
         "force" => Some("by force".to_owned()),
         "freed_bytes" => Some(format!("{} freed", signed(value.as_i64()?))),
         "failures" => Some(format!("{said} failures")),
+        "result" if value == "freed" && !row["freed_bytes"].is_null() => None,
         "result" => Some(said.replace('_', " ")),
         "why" => Some(said),
         _ => Some(format!("{} {said}", printable(name))),
@@ -88,19 +121,51 @@ pub(super) fn short(moment: &str) -> String {
     moment.get(5..19).map_or_else(|| moment.to_owned(), |short| short.replace('T', " "))
 }
 
-/// A target by what people call it, and the channel that took it; what is no id stays.
-fn named(id: &str, channel: &str) -> String {
-    let name = match id.parse::<TargetId>() {
-        Ok(TargetId::Db { node, shard }) => match ShardName::split(&shard) {
-            Some(name) => format!("{} {} on {node}", name.db, name.range),
-            None => format!("{shard} on {node}"),
-        },
-        Ok(TargetId::View { db, signature, .. }) => format!("view {signature} of {db}"),
-        Ok(TargetId::Cleanup { db }) => format!("index files of {db}"),
-        Err(_) => return id.to_owned(),
-    };
-    let name = printable(&name);
-    if channel.is_empty() { name } else { format!("{name} ({channel})") }
+/// The nodes that were named so far, whose names need not say what all have in common.
+#[derive(Debug, Default)]
+struct Nodes(BTreeSet<String>);
+
+impl Nodes {
+    /// Those of some more rows.
+    fn add(&mut self, rows: &[Value]) {
+        for row in rows {
+            let of_target = row["target"].as_str().and_then(|id| match id.parse() {
+                Ok(TargetId::Db { node, .. }) => Some(node),
+                _ => None,
+            });
+            let own = row["node"].as_str().map(ToOwned::to_owned);
+            self.0.extend([of_target, own].into_iter().flatten());
+        }
+    }
+
+    /// A target by what people call it; what is no id stays.
+    fn named(&self, id: &str) -> String {
+        let name = match id.parse::<TargetId>() {
+            Ok(TargetId::Db { node, shard }) => {
+                let node = short_among(&node, || self.0.iter().map(String::as_str));
+                match ShardName::split(&shard) {
+                    Some(name) => format!("{} {}on {node}", name.db, short_range(name.range)),
+                    None => format!("{shard} on {node}"),
+                }
+            }
+            Ok(TargetId::View { db, signature, .. }) => {
+                // Enough to tell those of one database apart.
+                let signature: String = signature.to_string().chars().take(8).collect();
+                format!("view {signature} of {}", without_suffix(&db))
+            }
+            Ok(TargetId::Cleanup { db }) => format!("index files of {}", without_suffix(&db)),
+            Err(_) => return printable(id),
+        };
+        printable(&name)
+    }
+}
+
+/// A database's name without the suffix of its files.
+fn without_suffix(db: &str) -> &str {
+    match db.rsplit_once('.') {
+        Some((name, suffix)) if suffix.len() == 10 && suffix.parse::<u64>().is_ok() => name,
+        _ => db,
+    }
 }
 
 /// A value in a cell; nothing where it is unknown.
@@ -163,7 +228,8 @@ mod tests {
             "seq": 3, "at": "2026-11-21T00:54:00Z", "type": "not_started", "target": "db:n/a",
             "node": "n", "why": null,
         })];
-        let shown = events(&rows, 200);
+        let events = |rows: &[Value]| Events::new(200).rows(rows);
+        let shown = events(&rows);
         assert!(
             shown.lines().nth(1).unwrap().trim_end().ends_with("not started  a on n"),
             "{shown}"
@@ -173,12 +239,33 @@ mod tests {
             "target": "db:n/shards%2F00000000-ffffffff%2Forders.1795222434", "owner": "other",
             "result": "nothing_freed", "freed_bytes": -1024,
         })];
-        let says = "orders 00000000-ffffffff on n  -1.0 KiB freed, by others, nothing freed";
-        assert!(events(&rows, 200).contains(says), "{}", events(&rows, 200));
+        let says = "orders 00-ff on n: -1.0 KiB freed, by others, nothing freed";
+        assert!(events(&rows).contains(says), "{}", events(&rows));
         let rows = [json!({
             "seq": 5, "at": "2026-11-21T00:54:00Z", "type": "updated", "db": "orders",
         })];
-        assert!(events(&rows, 200).contains("orders"), "{}", events(&rows, 200));
-        assert_eq!(events(&[], 200), "No event is remembered.\n");
+        assert!(events(&rows).contains("orders"), "{}", events(&rows));
+    }
+
+    #[test]
+    fn what_follows_stands_in_the_same_columns_and_a_line_fits_eighty() {
+        let row = |seq: u64, of: &str, freed: i64| {
+            json!({
+                "seq": seq, "at": "2026-11-21T00:54:00Z", "type": "finished", "target": of,
+                "node": "couchdb@sim-2.local", "owner": "recliner", "result": "freed",
+                "freed_bytes": freed,
+            })
+        };
+        let of = "db:couchdb@sim-2.local/shards%2F80000000-9fffffff%2Forders.1795222434";
+        let mut events = Events::new(80);
+        let (head, tail) = (events.rows(&[row(875, of, 8 << 30)]), events.rows(&[row(9, of, 9)]));
+        assert_eq!(
+            (head + &tail).lines().collect::<Vec<_>>(),
+            [
+                "  SEQ  AT              EVENT        WHAT",
+                "  875  11-21 00:54:00  finished     orders 80-9f on sim-2.local: 8.0 GiB freed",
+                "    9  11-21 00:54:00  finished     orders 80-9f on sim-2.local: 9 B freed",
+            ]
+        );
     }
 }

@@ -66,6 +66,32 @@ fn what_couchdb_says_otherwise_is_explained() {
 }
 
 #[test]
+fn what_couchdb_is_not_asked_for_it_would_have_said_alike() {
+    let mut alike = [0; 3];
+    for (name, expected) in expected() {
+        let bytes = file(&name);
+        let bytes = bytes.as_slice();
+        let Ok(headed) = read(&bytes) else { continue };
+        let (Header::Db(db), Some(http)) = (&headed.header, expected.get("http")) else { continue };
+        let reported = Reported::of(db);
+        alike[reported as usize] += 1;
+        if reported == Reported::Otherwise {
+            continue;
+        }
+        let (ours, said) = (facts(&bytes, &headed), said(http));
+        for fact in
+            ["file_bytes", "active_bytes", "external_bytes", "update_seq", "docs", "deleted_docs"]
+        {
+            assert_eq!(ours[fact], said[fact], "{name}: {fact}");
+        }
+        if reported == Reported::AsRead {
+            assert_eq!(ours["compacted_seq"], said["compacted_seq"], "{name}");
+        }
+    }
+    assert!(alike.iter().all(|count| *count > 0), "{alike:?}");
+}
+
+#[test]
 fn couchdb_did_with_each_file_what_is_foretold() {
     for (name, expected) in expected() {
         let Some(appended) = expected.get("couch_appended").and_then(Value::as_i64) else {

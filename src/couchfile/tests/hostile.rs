@@ -36,6 +36,55 @@ fn a_header_is_found_wherever_it_begins() {
     }
 }
 
+/// Zeros without end, and how many of them were read.
+struct Zeros(std::cell::Cell<u64>);
+
+impl Bytes for Zeros {
+    fn size(&self) -> u64 {
+        1 << 40
+    }
+
+    fn read_at(&self, _: u64, buf: &mut [u8]) -> io::Result<usize> {
+        buf.fill(0);
+        self.0.set(self.0.get() + buf.len() as u64);
+        Ok(buf.len())
+    }
+}
+
+#[test]
+fn a_search_ends_where_it_is_told_to() {
+    let zeros = Zeros(std::cell::Cell::default());
+    let why = read_within(&zeros, 5 << 20).unwrap_err();
+    assert_eq!(why.label(), "no_header_within");
+    assert_eq!(
+        why.to_string(),
+        "no valid header in the last 5242880 bytes; there may be one further back"
+    );
+    assert_eq!(zeros.0.get(), 5 << 20);
+}
+
+proptest::proptest! {
+    #[test]
+    fn a_header_is_found_as_far_back_as_is_looked(
+        before in 0_usize..5, blocks in 0_usize..400, more in 0_usize..4096,
+        furthest in 0_u64..1_700_000,
+    ) {
+        let mut file = vec![0; before * 4096];
+        append_header(&mut file, &db_header(8, &[]));
+        file.resize((before + 1 + blocks) * 4096 + more, 0);
+        let at = before as u64 * 4096;
+        let looked = (file.len() as u64).saturating_sub(furthest) / 4096 * 4096;
+        match read_within(&file.as_slice(), furthest) {
+            Ok(headed) => proptest::prop_assert!(headed.place.at == at && looked <= at),
+            Err(Unreadable::NoHeaderWithin { searched, rejected: 0 }) => {
+                proptest::prop_assert!(looked > at);
+                proptest::prop_assert_eq!(searched, file.len() as u64 - looked);
+            }
+            Err(why) => panic!("{why}"),
+        }
+    }
+}
+
 #[test]
 fn headers_of_every_length_are_read_across_blocks() {
     for length in [4071, 4072, 4073, 4075, 4076, 8170, 8171, 8172, 200_000] {

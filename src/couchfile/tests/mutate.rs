@@ -64,6 +64,7 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
         }
         Err(why) => match why {
             Unreadable::NoValidHeader { rejected } => (None, *rejected),
+            Unreadable::NoHeaderWithin { .. } => panic!("{why}"),
             Unreadable::UndecodableHeader { place, .. }
             | Unreadable::UnknownDiskVersion { place, .. } => (Some(*place), place.rejected),
             Unreadable::TooManyFalseHeaders { .. } => {

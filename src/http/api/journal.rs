@@ -7,11 +7,19 @@ use crate::{
         guard::Turns,
         query::{EventsParameters, HistoryParameters},
     },
-    journal::{Event, Journal},
+    journal::{Event, EventsQuery, Journal, Kept},
     memory::{Outcome, Trouble},
 };
-use axum::{Extension, extract, response::Response};
+use axum::{
+    Extension, extract,
+    response::{IntoResponse as _, Response},
+};
 use serde_json::{Value, json};
+use tokio::{
+    sync::broadcast,
+    time::{self, Instant},
+};
+use tokio_util::sync::CancellationToken;
 
 impl From<Trouble> for Refused {
     fn from(why: Trouble) -> Self {
@@ -25,10 +33,11 @@ pub(in crate::http) async fn history(
     Extension(turns): Extension<Turns>,
     query: Asked<HistoryParameters>,
 ) -> Response {
-    answered(&state, turns, async |journal| {
+    answered(async {
         let query = asked(query)?.read().map_err(Refused::bad)?;
         let limit = query.limit;
-        let page = journal.history(query).await?;
+        let journal = journal_of(&state)?;
+        let page = in_turn(&turns, journal.history(query)).await?;
         let next = page.entries.last().filter(|_| page.more).map(|(seq, _)| *seq);
         let outcomes: Vec<Value> =
             page.entries.iter().map(|(seq, outcome)| told(*seq, outcome)).collect();
@@ -37,46 +46,90 @@ pub(in crate::http) async fn history(
     .await
 }
 
-/// What happened, the oldest first.
+/// What happened, the oldest first. Where nothing did yet, the answer may wait for it.
 pub(in crate::http) async fn events(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
     query: Asked<EventsParameters>,
 ) -> Response {
-    answered(&state, turns, async |journal| {
-        let query = asked(query)?.read().map_err(Refused::bad)?;
-        let limit = query.limit;
-        let page = journal.events(query).await?;
-        let events: Vec<Value> =
-            page.entries.iter().map(|(seq, event)| happened(*seq, event)).collect();
-        Ok(json!({
-            "limit": limit,
-            "events": events,
-            "more": page.more,
-            "last_seq": journal.health().borrow().last_seq,
-        }))
+    answered(async {
+        let (mut query, wait) = asked(query)?.read().map_err(Refused::bad)?;
+        let journal = journal_of(&state)?;
+        let deadline = Instant::now() + wait;
+        // Before the first look, so that nothing falls between the two.
+        let mut kept = (!wait.is_zero()).then(|| journal.kept());
+        loop {
+            // What is on the disk before the look is found by it.
+            let last_seq = journal.health().borrow().last_seq;
+            let page = in_turn(&turns, journal.events(query.clone())).await?;
+            let last_seq = page.entries.last().map_or(last_seq, |(seq, _)| last_seq.max(*seq));
+            let kept = kept.as_mut().filter(|_| page.entries.is_empty());
+            // A number that is still to come is of another journal: its reader should know.
+            let ahead = query.since.is_some_and(|since| since > last_seq);
+            if let Some(kept) = kept
+                && !ahead
+                && comes(kept, &query, deadline, &state.stop).await
+            {
+                query.since = query.since.max(Some(last_seq));
+                continue;
+            }
+            let events: Vec<Value> =
+                page.entries.iter().map(|(seq, event)| happened(*seq, event)).collect();
+            return Ok(json!({
+                "limit": query.limit,
+                "events": events,
+                "more": page.more,
+                "last_seq": last_seq,
+            }));
+        }
     })
     .await
 }
 
-/// Asks the journal in its turn: a filter may have to look through all of it.
-async fn answered(
-    state: &State,
-    turns: Turns,
-    ask: impl AsyncFnOnce(&Journal) -> Result<Value, Refused>,
-) -> Response {
-    use axum::response::IntoResponse as _;
-    let Some(_turn) = turns.wait().await else {
-        return Refused::stopping().into_response();
+/// Waits for an event that is asked for; answers whether one came in time.
+async fn comes(
+    kept: &mut broadcast::Receiver<Kept>,
+    query: &EventsQuery,
+    deadline: Instant,
+    stop: &CancellationToken,
+) -> bool {
+    let wanted = |event: &Event| query.types.is_empty() || query.types.contains(&event.what.kind());
+    let one = async {
+        loop {
+            match kept.recv().await {
+                Ok(batch) if batch.iter().any(|(_, event)| wanted(event)) => return true,
+                Ok(_) => {}
+                // What was missed is in the journal.
+                Err(broadcast::error::RecvError::Lagged(_)) => return true,
+                Err(broadcast::error::RecvError::Closed) => return false,
+            }
+        }
     };
-    let Some(journal) = &state.journal else {
-        let why = "this recliner keeps no journal: there is no history";
-        return Refused::absent(why).into_response();
-    };
-    match ask(journal).await {
+    tokio::select! {
+        () = stop.cancelled() => false,
+        came = time::timeout_at(deadline, one) => came.unwrap_or(false),
+    }
+}
+
+async fn answered(answer: impl Future<Output = Result<Value, Refused>>) -> Response {
+    match answer.await {
         Ok(data) => success(&data),
         Err(refused) => refused.into_response(),
     }
+}
+
+fn journal_of(state: &State) -> Result<&Journal, Refused> {
+    let why = "this recliner keeps no journal: there is no history";
+    state.journal.as_ref().ok_or_else(|| Refused::absent(why))
+}
+
+/// Asks the journal in its turn: a filter may have to look through all of it.
+async fn in_turn<T>(
+    turns: &Turns,
+    ask: impl Future<Output = Result<T, Trouble>>,
+) -> Result<T, Refused> {
+    let _turn = turns.clone().wait().await.ok_or_else(Refused::stopping)?;
+    Ok(ask.await?)
 }
 
 fn told(seq: u64, outcome: &Outcome) -> Value {

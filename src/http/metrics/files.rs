@@ -13,18 +13,21 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         let walked = |node: &'_ Node| Some((node.name.clone(), node.disk?));
         places(plan).filter_map(move |(_, node)| walked(node))
     };
-    let sums: Rows<OnDisk, Option<u64>, 1, 4> = [
-        (&f::STALE_INDEX_BYTES, |disk| Some(disk.stale_index)),
-        (&f::LEFTOVER_BYTES, |disk| Some(disk.leftover)),
-        (&f::TRASH_BYTES, |disk| Some(disk.trash)),
-        (&f::SOURCE_DISAGREEMENTS, |disk| disk.disagreements),
+    let sums: Rows<OnDisk, u64, 1, 3> = [
+        (&f::STALE_INDEX_BYTES, |disk| disk.stale_index),
+        (&f::LEFTOVER_BYTES, |disk| disk.leftover),
+        (&f::TRASH_BYTES, |disk| disk.trash),
     ];
     for (family, sum) in sums {
         let mut samples = writer.family(family);
         for (node, disk) in walked() {
-            if let Some(value) = sum(disk) {
-                samples.sample(&[&node], value);
-            }
+            samples.sample(&[&node], sum(disk));
+        }
+    }
+    let mut samples = writer.family(&f::SOURCE_DISAGREEMENTS);
+    for (_, node) in places(plan) {
+        if let Some(count) = node.disagreements {
+            samples.sample(&[&node.name], count);
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     clock::Clock,
-    journal::{Identity, InMemory, Journal, Task},
+    journal::{Identity, InMemory, Journal, Task, What},
     memory::{Change, Ending, Keeper as _, Outcome, Owner, Scope, Suspension},
     settings::work,
 };
@@ -116,6 +116,59 @@ async fn events_come_in_order_with_their_types() {
 }
 
 #[tokio::test]
+async fn an_answer_may_wait_for_the_first_event() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let journal = surface.state.journal.clone().unwrap();
+    let write = |db: &str| journal.publish(vec![What::Updated { db: db.to_owned() }]);
+
+    let waiting = surface.data("/api/v1/events?since=9&types=updated,resumed&wait=60s");
+    let writing = async {
+        // Another type wakes nobody, and is passed over for good.
+        journal.publish(vec![What::Deleted { db: "a".to_owned() }]);
+        tokio::task::yield_now().await;
+        write("a");
+    };
+    let (found, ()) = tokio::join!(waiting, writing);
+    assert_eq!((numbers(&found["events"]), &found["last_seq"]), (vec![11], &json!(11)));
+
+    let since = tokio::time::Instant::now();
+    for (query, expected, last) in [
+        ("since=9&wait=60s", &[10, 11][..], 11),
+        ("since=11&wait=10ms", &[], 11),
+        // Of another journal: whoever has such a number has to know at once.
+        ("since=400&wait=60s", &[], 11),
+    ] {
+        let data = surface.data(&format!("/api/v1/events?{query}")).await;
+        assert_eq!(
+            (numbers(&data["events"]), &data["last_seq"]),
+            (expected.to_vec(), &json!(last))
+        );
+    }
+    let waiting = surface.data("/api/v1/events?since=11&wait=60s");
+    let (found, ()) = tokio::join!(waiting, async { surface.state.stop.cancel() });
+    assert_eq!(numbers(&found["events"]), Vec::<u64>::new());
+    assert!(since.elapsed() < Duration::from_secs(30), "nothing waited in vain");
+}
+
+#[tokio::test]
+async fn whoever_waits_holds_nobody_up() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let router = surface.router();
+    for _ in 0..100 {
+        let path = "/api/v1/events?since=9&wait=60s";
+        let router = router.clone();
+        tasks.spawn(async move {
+            ask(router, Method::GET, path, &[]).await;
+        });
+    }
+    tokio::task::yield_now().await;
+    let answer = ask(router, Method::GET, "/api/v1/events?since=9", &[]).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn questions_to_the_journal_that_mean_nothing_are_named() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
@@ -127,6 +180,9 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
         ("history?offset=1", "offset"),
         ("events?types=started,x", "\"x\" is no type of event: started, "),
         ("events?since=x", "since"),
+        ("events?since=1&wait=61s", "wait=\"61s\" is no time such as 30s, 60s at most"),
+        ("events?since=1&wait=soon", "wait=\"soon\" is no time such as 30s"),
+        ("events?wait=30s", "wait is for what comes after a number: give it as since"),
     ] {
         let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");

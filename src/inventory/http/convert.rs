@@ -127,7 +127,7 @@ pub(super) fn view_facts(
             updater_running: index.updater_running.unwrap_or_default(),
             needs_upgrade: collators.is_some_and(|versions| versions.len() >= 2),
             estimated: true,
-            evidence: false,
+            ..Flags::default()
         },
         confidence: estimate::confidence(Kind::View, version, None),
         ..Facts::default()

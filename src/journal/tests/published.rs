@@ -45,6 +45,25 @@ async fn what_cannot_be_written_is_counted_and_told_to_nobody() {
     running.stopped().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn how_far_a_feed_was_followed_is_kept_with_what_it_told() {
+    let disk = Disk::formatted();
+    let position = |seq: &str| Position { seq: seq.to_owned(), at: moment(1) };
+    let running = Running::open(disk.clone()).unwrap();
+    assert!(soon(running.journal.position()).await.is_err(), "it may be another cluster's");
+    running.recovered().await;
+    assert_eq!(soon(running.journal.position()).await.unwrap(), None);
+    running.journal.publish_up_to(vec![updated(1)], Some(position("1-x")));
+    running.journal.publish_up_to(vec![updated(2)], None);
+    assert_eq!(soon(running.journal.position()).await.unwrap(), Some(position("1-x")));
+    running.journal.publish_up_to(Vec::new(), Some(position("2-x")));
+    assert_eq!(soon(running.journal.position()).await.unwrap(), Some(position("2-x")));
+    running.stopped().await;
+    let running = Running::claimed(disk).await;
+    assert_eq!(soon(running.journal.position()).await.unwrap(), Some(position("2-x")));
+    running.stopped().await;
+}
+
 const CHILD: &str = "RECLINER_TEST_JOURNAL_EVENTS";
 
 /// Not a test of its own: what [`every_event_that_was_told_outlives_a_kill`] starts and kills.

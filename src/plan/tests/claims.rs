@@ -71,14 +71,19 @@ impl Naive<'_> {
         (!queued || claims(since.age(now).as_secs(), wait)).then_some(kept)
     }
 
-    /// What would be kept for a target, if it is a whole view that only jobs keep from starting.
+    /// What would be kept for a target, if it is a whole view or a file larger than an eighth
+    /// of the hour's bytes, and only jobs and spent bytes keep it from starting.
     fn would_keep(&self, channel: usize, ix: Ix) -> Option<Kept> {
         let (world, target) = (self.world, self.target(ix));
         let limits = world.rules.limits;
-        if target.kind() != Kind::View || target.map().ranges < 2 || self.own(ix).is_some() {
+        let whole = target.kind() == Kind::View && target.map().ranges > 1;
+        let large = target.kind() == Kind::Db
+            && target.facts().file.get().is_some_and(|file| file > limits.bytes_per_hour / 8)
+            && !(limits.one_copy_of_a_range && self.other_copy(target));
+        if !(whole || large) || self.own(ix).is_some() {
             return None;
         }
-        let files = self.homes(ix);
+        let files = if whole { self.homes(ix) } else { vec![target.node_ix()] };
         let nodes: BTreeSet<NodeIx> = files.iter().copied().collect();
         let silent = |node: &NodeIx| {
             world.conditions.history.acting_since.is_some()
@@ -98,7 +103,7 @@ impl Naive<'_> {
         let ever = world.channels.list[channel].concurrency > 0
             && nodes.iter().all(|node| on(node) <= limits.per_node)
             && files.len() <= limits.cluster
-            && !self.a_whole_runs();
+            && !(whole && self.a_whole_runs());
         let has_room = self.limits(channel, &nodes, &files, target).is_none();
         let closes = has_room && self.at(channel, ix, files.clone()).is_err();
         ever.then_some(Kept { ix, channel, files, closes })
@@ -327,4 +332,58 @@ fn what_leaves_its_slot_to_a_view_says_so() {
     let plan = busy.plan(BEGIN + 1_925);
     assert_eq!(starts(&plan), [], "a start now would put the view's off");
     assert_eq!(starts(&busy.plan(BEGIN + 1_930)), [busy.view]);
+}
+
+/// Small files that always spend the hour's bytes, and one that needs more than half of them.
+#[test]
+fn a_large_file_starts_however_many_small_ones_spend_the_hours_bytes() {
+    let mut draft = Draft::new(5);
+    let node = member(&mut draft, "a");
+    let sizes = (0..40).map(|at| (80 + at) * MIB).chain([700 * MIB]);
+    let ixs: Vec<Ix> = sizes
+        .enumerate()
+        .map(|(at, size)| {
+            let db = draft.db(DbName { db: &format!("db{at}"), suffix: ".1" });
+            let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
+            // Of two that free the same share the smaller is first.
+            let active = if size == 700 * MIB { size / 3 } else { size / 10 };
+            draft.set_facts(ix, facts(size, active, BEGIN));
+            ix
+        })
+        .collect();
+    let large = ixs[40];
+    let snapshot = draft.publish(at(BEGIN));
+    let mut queues = Queues::new(Arc::default());
+    queues.follow(&snapshot, at(BEGIN));
+    let rules = Rules {
+        mode: Mode::Enforce,
+        limits: Limits { bytes_per_hour: 1_000 * MIB, ..Limits::default() },
+        fresh_for: std::time::Duration::MAX,
+        ..(*rules()).clone()
+    };
+    let rules = Arc::new(rules);
+    let (mut now, mut spent, mut small, mut most) = (BEGIN, Vec::new(), 0, 0);
+    let started = loop {
+        let history = History { spent: spent.clone(), ..History::default() };
+        let conditions = Conditions { history: Arc::new(history), ..Conditions::default() };
+        let plan = queues.publish(&snapshot, &conditions, &rules, at(now));
+        if plan.starts.iter().any(|start| start.ix == large) {
+            break now - BEGIN;
+        }
+        for start in plan.starts.iter() {
+            small += 1;
+            let file = snapshot.target(start.ix).unwrap().facts().file.get().unwrap();
+            spent.push((at(now), file));
+        }
+        let within = spent.iter().filter(|(since, _)| since.age(at(now)).as_secs() < 3_600);
+        most = most.max(within.map(|(_, bytes)| *bytes).sum());
+        if let Some(claim) = &plan.claim {
+            assert_eq!((claim.ix, claim.whole), (large, false));
+        }
+        now += 30;
+        assert!(now < BEGIN + 12 * 3_600, "it starves");
+    };
+    assert!(started < 10 * 3_600, "{started}");
+    assert!(small > 60, "{small} others went on meanwhile");
+    assert!(most <= 1_000 * MIB, "{most}");
 }

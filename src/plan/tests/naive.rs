@@ -23,7 +23,7 @@ pub(super) struct Naive<'a> {
     pub(super) world: &'a World,
     pub(super) plan: &'a Plan,
     pub(super) chosen: Vec<Chosen>,
-    /// For which view room is kept.
+    /// For what room is kept.
     pub(super) kept: Option<Kept>,
 }
 
@@ -51,7 +51,7 @@ impl Naive<'_> {
             // A sort that leaves equals as they are.
             candidates.sort_by_key(|ix| {
                 let ordered = self.world.conditions.history.orders.contains_key(ix);
-                (!ordered, !self.has_claim(*ix))
+                (!ordered, !ordered && !self.has_claim(*ix))
             });
             let head = candidates.into_iter().filter(is_new).find_map(|ix| {
                 let files = self.admitted(queue.channel, ix).ok()?;
@@ -448,7 +448,7 @@ impl Naive<'_> {
         Ok(files)
     }
 
-    fn other_copy(&self, target: TargetRef<'_>) -> bool {
+    pub(super) fn other_copy(&self, target: TargetRef<'_>) -> bool {
         let jobs = self.world.conditions.jobs.list.iter().filter(|job| job.key.work == Work::Db);
         let running = jobs.filter_map(|job| job.target);
         let flagged = self.flagged().into_iter().map(|it| it.1);

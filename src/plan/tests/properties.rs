@@ -80,11 +80,12 @@ fn the_worlds_meet_every_reason_and_every_kind_of_start() {
 #[test]
 fn the_calm_worlds_meet_claims_of_any_kind_and_every_limit_that_leaves_room_to_them() {
     let mut runner = TestRunner::deterministic();
-    let (mut left, mut ready, mut goes) = (BTreeSet::new(), 0, 0);
+    let (mut left, mut ready, mut goes, mut large) = (BTreeSet::new(), 0, 0, 0);
     for _ in 0..1_500 {
         let plan = any_calm_spec().new_tree(&mut runner).unwrap().current().build().plan(960);
         let Some(claim) = &plan.claim else { continue };
         ready += usize::from(claim.ready);
+        large += usize::from(!claim.whole);
         goes += usize::from(plan.start(claim.ix).is_some());
         left.extend(plan.snapshot.targets().filter_map(|it| match plan.decision(it) {
             Decision::Refused(refusal) => plan.kept_for(&refusal).map(|_| refusal.reason),
@@ -99,6 +100,7 @@ fn the_calm_worlds_meet_claims_of_any_kind_and_every_limit_that_leaves_room_to_t
     ];
     assert_eq!(left, BTreeSet::from(limits));
     assert!(ready > 9 && goes > 9, "{ready} have their room, {goes} start");
+    assert!(large > 9, "{large} are large files'");
 }
 
 proptest! {

@@ -4,8 +4,9 @@
 use super::Tables;
 use crate::{
     clock::Moment,
-    facts::{Fact, Facts, Verdict, merged},
-    inventory::{CompactionFile, DiskSeen, FileSeen, PartSeen, Unread},
+    estimate,
+    facts::{Fact, Facts, merged},
+    inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen, Unread},
     job,
     scanner::Settings,
     snapshot::{Bits, DbIx, DbName, Draft, Ix, NodeIx, OnDisk, PartSums, TargetRef, View},
@@ -25,16 +26,15 @@ const RESTED: Duration = Duration::from_secs(600);
 /// a day at most where windows are daily, and then it goes on.
 const RESTED_UNSEEN: Duration = Duration::from_secs(86_400);
 
+/// Sweeps after which what a sidecar told of a database counts as late: CouchDB is asked again.
+const LAG: u32 = 2;
+
 /// What the walks of one sweep met.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     nodes: BTreeMap<NodeIx, OnNode>,
-    /// Targets of which two sources said different things in this sweep.
-    differ: BTreeSet<Ix>,
     /// Databases of which some part was met in this sweep.
     with_parts: BTreeSet<DbIx>,
-    /// Whether anything was held against another source in this sweep.
-    compared: BTreeSet<NodeIx>,
 }
 
 /// The nodes that each sidecar told of last.
@@ -77,18 +77,14 @@ impl Disk {
         self.with_parts.contains(&db)
     }
 
-    /// Notes what two readings of a target say of each other.
-    pub(super) fn compared(&mut self, node: NodeIx, ix: Ix, verdict: Verdict) {
-        match verdict {
-            Verdict::None => {}
-            Verdict::Agree => {
-                self.compared.insert(node);
-            }
-            Verdict::Differ => {
-                self.compared.insert(node);
-                self.differ.insert(ix);
-            }
-        }
+    /// Whether files of this node were met in this sweep.
+    pub(super) fn has_met(&self, node: NodeIx) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
+    /// Whether a target's file was met on this node in this sweep.
+    pub(super) fn has_seen(&self, node: NodeIx, ix: Ix) -> bool {
+        self.nodes.get(&node).is_some_and(|on_node| on_node.seen.has(ix.as_usize()))
     }
 }
 
@@ -98,7 +94,7 @@ impl Tables {
         let at = self.draft.node(node);
         for file in files {
             match file {
-                FileSeen::Db { shard, facts } => self.db_file(at, &shard, facts),
+                FileSeen::Db(file) => self.db_file(at, file),
                 FileSeen::View(part) => {
                     if settings.parts {
                         self.part(at, part);
@@ -115,9 +111,9 @@ impl Tables {
         }
     }
 
-    fn db_file(&mut self, node: NodeIx, shard: &str, seen: Facts) {
+    fn db_file(&mut self, node: NodeIx, mut seen: DbSeen) {
         let on_node = self.disk.nodes.entry(node).or_default();
-        let (name, range) = named(shard);
+        let (name, range) = named(&seen.shard);
         let known =
             self.draft.find_db(name).and_then(|db| self.draft.find_db_target(node, db, range));
         let ix = match known {
@@ -127,25 +123,42 @@ impl Tables {
                 self.draft.db_target(node, db, range)
             }
             None => {
-                on_node.unlisted.insert(shard.into());
+                on_node.unlisted.insert(seen.shard);
                 return;
             }
         };
         on_node.seen.set(ix.as_usize());
-        self.measured(ix, seen);
+        let version = self.draft.now().node(node).and_then(|node| node.version);
+        seen.facts.flags.exact = self.spared.is_exact(ix, &seen);
+        seen.facts.confidence = estimate::confidence(Kind::Db, version, None);
+        self.measured(ix, seen.facts);
     }
 
-    /// Takes in the parts of views on a node that another process reads.
-    pub(super) fn parts(&mut self, node: &str, parts: Vec<PartSeen>, settings: &Settings) {
+    /// Takes in what another process read of a node's files.
+    pub(super) fn told(
+        &mut self,
+        node: &str,
+        dbs: Vec<DbSeen>,
+        parts: Vec<PartSeen>,
+        settings: &Settings,
+        now: Moment,
+    ) {
         // A node that the cluster does not have is another cluster's.
-        let Some(at) = self.draft.find_node(node).filter(|_| settings.views) else { return };
-        for part in parts {
-            self.part(at, part);
+        let Some(at) = self.draft.find_node(node) else { return };
+        if settings.nodes.has(node) {
+            let lags = |seen: &DbSeen| {
+                let at = seen.facts.measured_at.map(|measured| measured.at);
+                at.is_none_or(|at| at.age(now) > settings.interval.saturating_mul(LAG))
+            };
+            dbs.into_iter().filter(|seen| !lags(seen)).for_each(|seen| self.db_file(at, seen));
+        }
+        if settings.views {
+            parts.into_iter().for_each(|part| self.part(at, part));
         }
     }
 
     /// Such a process told all, or is away: then CouchDB's own numbers count again.
-    pub(super) fn parts_ended(
+    pub(super) fn told_ended(
         &mut self,
         peer: &Arc<str>,
         nodes: Result<BTreeSet<Arc<str>>, Unread>,
@@ -188,7 +201,7 @@ impl Tables {
         let Some(target) = self.draft.now().target(ix) else { return };
         let node = target.node_ix();
         let (facts, verdict) = merged(&target.facts(), &seen);
-        self.disk.compared(node, ix, verdict);
+        self.spared.compared(node, ix, verdict);
         self.draft.set_facts(ix, facts);
     }
 
@@ -296,9 +309,6 @@ impl Tables {
         let running = self.running.shown.nodes.get(&at).and_then(|polled| polled.tasks.as_deref());
         let (leftover, leftover_files) = leftovers(&on_node.compactions, running, now);
         let whole = ended.whole && on_node.unread == 0;
-        let differ = self.disk.differ.iter().filter_map(|ix| self.draft.now().target(*ix));
-        let differ = differ.filter(|target| target.node_ix() == at).count() as u64;
-        let disagreements = self.disk.compared.contains(&at).then_some(differ);
         let sums = ended.sums;
         self.draft.change_node(at, |node| {
             let before = node.disk.unwrap_or_default();
@@ -316,7 +326,6 @@ impl Tables {
                 nouveau: sums.nouveau,
                 clouseau: sums.clouseau,
                 other: sums.other,
-                disagreements: disagreements.or(before.disagreements),
             });
         });
     }

@@ -8,6 +8,7 @@ impl Tables {
     /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
     pub(super) fn finish(&mut self, now: Moment) {
         self.judge_disk(now);
+        self.count_disagreements();
         self.whole_no_more();
         self.note_ages(now);
         let nodes = self.draft.now().nodes().len();
@@ -24,6 +25,7 @@ impl Tables {
             answered || self.listing.readable || (self.listing.alone && self.disk.walked());
         self.status.ready |= answered;
         self.status.sweeps += 1;
+        self.status.spared = self.spared.count();
         let took = self.began_at.elapsed();
         self.draft.set_sweep(took);
         self.status.last_duration = Some(took);

@@ -78,6 +78,16 @@ impl Followed {
         self.busy = Instant::now();
     }
 
+    /// Whether this sweep reads everything.
+    pub(super) const fn reads_all(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether a target is among those that have their turn once in so many sweeps.
+    pub(super) fn is_turn_of(&self, ix: Ix, sweeps: usize) -> bool {
+        ix.as_usize() % sweeps == self.turn % sweeps
+    }
+
     /// What a node has on its disk was listed, all of the map having been read.
     pub(super) fn has_listed(&mut self, began: Moment, reshard: &Reshard) {
         self.listed = Some((began, Instant::now(), reshard.clone()));
@@ -325,8 +335,7 @@ impl Tables {
         if self.followed.shards.waits(&ix) {
             return false;
         }
-        let parts = settings.parts();
-        !self.draft.now().is_confirmed(ix) || ix.as_usize() % parts == self.followed.turn % parts
+        !self.draft.now().is_confirmed(ix) || self.followed.is_turn_of(ix, settings.parts())
     }
 
     /// The sweep ended that was to read everything, if it was.

@@ -30,24 +30,21 @@ impl Tables {
     }
 
     /// What to read on each node.
-    pub(super) fn lanes(&self, settings: &Settings) -> Vec<Lane> {
+    pub(super) fn lanes(&mut self, settings: &Settings) -> Vec<Lane> {
         let snapshot = self.draft.now();
-        let mut lanes: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
+        let mut due: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
         for target in snapshot.targets().filter(|target| target.kind() == Kind::Db) {
             let there =
                 !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
             if there && self.is_due(target.ix(), settings) {
-                lanes.entry(target.node_ix()).or_default().push(target.ix());
+                due.entry(target.node_ix()).or_default().push(target.ix());
             }
         }
-        lanes
-            .into_iter()
-            .filter_map(|(at, targets)| {
-                let node = snapshot.node(at)?;
-                let read = node.up == Some(true) && self.rounds.has(at);
-                read.then(|| Lane::of(&node.name, targets, snapshot))
-            })
-            .collect()
+        due.retain(|at, _| {
+            let up = snapshot.node(*at).is_some_and(|node| node.up == Some(true));
+            up && self.rounds.has(*at)
+        });
+        due.into_iter().filter_map(|(at, targets)| self.lane(at, targets)).collect()
     }
 
     /// The wanted databases of the map, with the places of their copies.

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::{
+    couchfile::Reported,
     datadir::Sums,
     facts::Fact,
-    inventory::{CompactionFile, DiskSeen, FileSeen, PartSeen},
+    inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen},
     snapshot::OnDisk,
 };
 
@@ -21,7 +22,8 @@ fn header(at: u64, file: u64, active: u64, seq: u64) -> Facts {
 }
 
 fn db(shard: &str, facts: Facts) -> FileSeen {
-    FileSeen::Db { shard: shard.into(), facts }
+    let seen = DbSeen { shard: shard.into(), facts, reported: Reported::Otherwise, same: true };
+    FileSeen::Db(seen)
 }
 
 fn part(shard: &str, signature: u8, facts: Facts) -> PartSeen {
@@ -44,6 +46,10 @@ fn walked(node: &str, files: Vec<FileSeen>, whole: bool) -> Vec<Observation> {
 
 fn on_disk(snapshot: &Snapshot, node: &str) -> Option<OnDisk> {
     snapshot.nodes().iter().find(|it| &*it.name == node)?.disk
+}
+
+fn disagreements(snapshot: &Snapshot, node: &str) -> Option<u64> {
+    snapshot.nodes().iter().find(|it| &*it.name == node)?.disagreements
 }
 
 fn target<'a>(snapshot: &'a Snapshot, id: &str) -> crate::snapshot::TargetRef<'a> {
@@ -75,7 +81,7 @@ async fn a_directory_alone_is_a_node_of_which_couchdb_said_nothing() {
     let disk = node.disk.unwrap();
     assert_eq!((disk.trash, disk.stale_index, disk.designs_known), (5, 0, false));
     assert_eq!(disk.oldest_fact, Some(Moment::from_unix(900)));
-    assert_eq!(disk.disagreements, None);
+    assert_eq!(disagreements(&snapshot, NODES[0]), None);
 
     // The shard goes; its index file stays, and nothing uses it.
     let files = vec![db("_dbs", header(1_200, 50, 20, 3)), view(SHARD, 1, 40)];
@@ -105,12 +111,13 @@ async fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
     let snapshot = harness.sweep(1).await;
     let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
     assert_eq!(facts.source_of(Fact::File), Some(MeasuredBy::Http), "it was asked last");
-    assert_eq!(on_disk(&snapshot, NODES[0]).and_then(|disk| disk.disagreements), Some(0));
+    assert_eq!(disagreements(&snapshot, NODES[0]), Some(0));
+    assert_eq!(disagreements(&snapshot, NODES[1]), None);
     assert_eq!(on_disk(&snapshot, NODES[1]), None);
 
     harness.cluster.send_modify(|cluster| cluster.disk = seen(11, 4));
     let snapshot = harness.sweep(2).await;
-    assert_eq!(on_disk(&snapshot, NODES[0]).and_then(|disk| disk.disagreements), Some(1));
+    assert_eq!(disagreements(&snapshot, NODES[0]), Some(1));
 
     // A node that answers nobody: its files still do.
     harness.cluster.send_modify(|cluster| {
@@ -169,14 +176,15 @@ async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup(
 
 #[tokio::test(start_paused = true)]
 async fn parts_count_instead_of_the_clusters_sum_as_long_as_their_sidecar_is_there() {
-    let parts = |node: &str, file| Observation::Parts {
+    let parts = |node: &str, file| Observation::Told {
         node: node.into(),
+        dbs: vec![],
         parts: vec![
             part(SHARD, 1, header(900, file, file / 2, 3)),
             part(SHARD, 9, header(900, 7, 7, 3)),
         ],
     };
-    let end = |nodes: &[&str]| Observation::PartsEnd {
+    let end = |nodes: &[&str]| Observation::ToldEnd {
         peer: "http://a:10984".into(),
         nodes: Ok(nodes.iter().map(|node| Arc::from(*node)).collect()),
     };
@@ -206,7 +214,7 @@ async fn parts_count_instead_of_the_clusters_sum_as_long_as_their_sidecar_is_the
     assert_eq!(snapshot.nodes().len(), 3, "a node that the cluster does not have is none");
 
     // Away: CouchDB's own numbers again.
-    let gone = Observation::PartsEnd { peer: "http://a:10984".into(), nodes: Err(unread("peer")) };
+    let gone = Observation::ToldEnd { peer: "http://a:10984".into(), nodes: Err(unread("peer")) };
     harness.cluster.send_modify(|cluster| cluster.disk = vec![gone]);
     let snapshot = harness.sweep(3).await;
     assert_eq!(

@@ -145,7 +145,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     assert!(!text.contains("\"_cluster\""), "nothing is known of the cluster");
 
     let address = url.parse().unwrap();
-    let peers = PeersSource::new(&[address], None).unwrap().unwrap();
+    let peers = PeersSource::new(&[address], None, Clock::System).unwrap().unwrap();
     let sources = Sources { elsewhere: vec![Arc::new(peers)], ..Sources::default() };
     let owner: Arc<dyn Source> = Arc::new(Owner(sources));
     let (_source, source) = latest::channel(owner);

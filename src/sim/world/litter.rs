@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
+    couchfile::Reported,
     datadir::{Found, Numbers, Sums},
     facts::Known,
     sim::{
@@ -144,7 +145,8 @@ impl World {
             deleted_docs: Known::new(info.doc_del_count),
             needs_upgrade: false,
         };
-        found.push(Found::Db { shard: name.into(), numbers });
+        let (shard, reported) = (name.into(), Reported::AsRead);
+        found.push(Found::Db { shard, numbers, reported, same: true });
         let File::Copy { db, .. } = file else { return };
         let designs = self.catalog.like(db).map_or(&[][..], |like| &like.designs);
         for place in self.indexes(db) {

@@ -35,7 +35,10 @@ impl Running {
     /// `recliner serve` on a cluster, in a directory, with more flags.
     pub(crate) async fn start(site: &Site, dir: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-        command.args(["serve", "--web.listen-address", "127.0.0.1:0"]).args(flags);
+        command.arg("serve").args(flags);
+        if !flags.contains(&"--web.listen-address") {
+            command.args(["--web.listen-address", "127.0.0.1:0"]);
+        }
         command.args(site.urls.iter().flat_map(|url| ["--couchdb.url", url]));
         command.env_clear().env("COUCHDB_USER", "adm").env("COUCHDB_PASSWORD", PASSWORD);
         command.current_dir(dir).stderr(Stdio::piped()).kill_on_drop(true);

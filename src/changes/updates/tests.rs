@@ -1,0 +1,172 @@
+use super::*;
+use crate::couch::wire::DbChange;
+use proptest::prelude::*;
+
+fn update(db: &str, number: u64) -> UpdateLine {
+    UpdateLine::Update {
+        db: db.to_owned(),
+        change: Some(DbChange::Updated),
+        seq: format!("{number}-x"),
+    }
+}
+
+impl Updates {
+    fn told(&mut self, lines: Vec<UpdateLine>) -> Vec<Event> {
+        self.lines(lines, Moment::from_unix(200))
+    }
+}
+
+fn names(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| &*event.db).collect()
+}
+
+/// One that listens behind this number.
+fn listening(number: u64) -> Updates {
+    let mut state = Updates::new();
+    state.begins(format!("{number}-x"), None, Moment::from_unix(100));
+    assert_eq!(state.step, Step::Open(format!("{number}-x")));
+    state.is_open();
+    state
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_begins_now_and_goes_on_where_it_broke_off() {
+    let mut state = listening(5);
+    assert_eq!(state.standing().followed_since, Some(Moment::from_unix(101)));
+    assert!(state.standing().connected, "nothing can have been missed");
+    let events = state.told(vec![update("a", 6), update("b", 7), update("b", 7)]);
+    assert_eq!(names(&events), ["a", "b"], "a line that comes twice is one event");
+    state.ended();
+    assert!(matches!(state.step, Step::Rest(_)) && !state.standing().connected);
+    state.rested();
+    assert_eq!(state.step, Step::Open("7-x".to_owned()));
+    state.is_open();
+    assert_eq!(names(&state.told(vec![update("a", 9)])), ["a"]);
+    assert!(!state.standing().connected, "more of what it missed may come");
+    assert_eq!(state.standing().followed_since, Some(Moment::from_unix(101)), "nothing was");
+    assert!(state.told(vec![UpdateLine::Heartbeat]).is_empty());
+    assert!(state.standing().connected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
+    let kept = |seq: &str| Some(Position { seq: seq.to_owned(), at: Moment::from_unix(90) });
+    let mut state = Updates::new();
+    state.begins("7-x".to_owned(), kept("5-x"), Moment::from_unix(100));
+    assert_eq!(state.step, Step::Open("5-x".to_owned()));
+    state.is_open();
+    assert_eq!(names(&state.told(vec![update("a", 6)])), ["a"]);
+    assert!(state.missed_until.is_some() && !state.standing().connected);
+    assert_eq!(state.standing().followed_since, None);
+    // A break in between loses nothing.
+    state.ended();
+    state.rested();
+    assert_eq!(state.step, Step::Open("6-x".to_owned()));
+    state.is_open();
+    assert_eq!(names(&state.told(vec![update("b", 7), update("c", 8)])), ["b", "c"]);
+    assert!(state.missed_until.is_none() && state.standing().connected);
+    assert_eq!(state.standing().followed_since, Some(Moment::from_unix(201)));
+
+    // Where all of it was told already under other names, a heartbeat says so.
+    let mut state = Updates::new();
+    state.begins("7-x".to_owned(), kept("5-x"), Moment::from_unix(100));
+    state.is_open();
+    assert!(state.told(vec![UpdateLine::Heartbeat]).is_empty());
+    assert_eq!(state.standing().followed_since, Some(Moment::from_unix(201)));
+
+    // The feed does not know that place: it is begun from now, and the place is forgotten.
+    for refused in [true, false] {
+        let mut state = Updates::new();
+        state.begins("7-x".to_owned(), kept("5-x"), Moment::from_unix(100));
+        if refused {
+            state.failed(Failed::BadSequence, "400".into());
+        } else {
+            state.is_open();
+            assert_eq!(names(&state.told((1..8).map(|at| update("a", at)).collect())), [""; 0]);
+        }
+        state.rested();
+        assert_eq!((state.step.clone(), state.missed_until), (Step::Begin, None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_goes_back_is_begun_anew_and_its_replay_is_no_news() {
+    for behind in [1, 5] {
+        let mut state = listening(5);
+        let replay: Vec<UpdateLine> = (behind..100).map(|at| update("a", at)).collect();
+        let replay = if behind == 5 {
+            // The last number with another text is another feed's.
+            vec![UpdateLine::Update { db: "a".into(), change: None, seq: "5-y".into() }]
+        } else {
+            replay
+        };
+        assert_eq!(names(&state.told(replay)), Vec::<&str>::new());
+        assert_eq!((state.rewinds, state.followed_since), (1, None));
+        state.rested();
+        assert_eq!(state.step, Step::Begin);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_in_each_way_is_asked_again_as_it_deserves() {
+    let rest = |state: &Updates| match state.step {
+        Step::Rest(pause) => pause,
+        Step::Begin | Step::Open(_) | Step::Listen => Duration::ZERO,
+    };
+    let mut state = listening(5);
+    state.failed(Failed::Absent, "404".into());
+    assert!(rest(&state) >= Duration::from_secs(60) && state.standing().absent);
+    state.rested();
+    assert_eq!(state.step, Step::Begin, "another one may come in its place");
+
+    let mut state = listening(5);
+    state.failed(Failed::Refused, "401".into());
+    assert!(rest(&state) >= Duration::from_secs(300));
+
+    let mut state = listening(5);
+    for _ in 0..STUCK - 1 {
+        state.failed(Failed::Garbage, "?".into());
+        state.rested();
+        assert_eq!(state.step, Step::Open("5-x".to_owned()));
+    }
+    state.failed(Failed::Garbage, "?".into());
+    state.rested();
+    assert_eq!(state.step, Step::Begin, "it does not get past a line");
+
+    let mut state = listening(5);
+    state.failed(Failed::BadSequence, "400".into());
+    state.rested();
+    assert_eq!(state.step, Step::Begin);
+
+    let mut state = listening(5);
+    let pauses: Vec<Duration> = (0..20)
+        .map(|_| {
+            state.failed(Failed::Broken, "gone".into());
+            rest(&state)
+        })
+        .collect();
+    assert!(pauses.iter().all(|it| *it <= Duration::from_secs(60)), "{pauses:?}");
+    assert!(pauses[19] >= Duration::from_secs(30), "{pauses:?}");
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_no_event_comes_twice(
+        numbers in proptest::collection::vec(0_u64..40, 0..60),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let told: Vec<u64> = runtime.unwrap().block_on(async {
+            let mut state = listening(0);
+            let mut told = Vec::new();
+            for at in numbers {
+                let events = state.told(vec![update(&at.to_string(), at)]);
+                told.extend(events.iter().map(|event| event.db.parse::<u64>().unwrap()));
+                if state.rewinds > 0 {
+                    break;
+                }
+            }
+            told
+        });
+        prop_assert!(told.is_sorted_by(|one, other| one < other), "{:?}", told);
+    }
+}

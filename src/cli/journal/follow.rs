@@ -1,0 +1,128 @@
+//! `recliner events --follow`: what comes, as it comes, over restarts of the service.
+//!
+//! Owns where the reading stands, and how long a service that does not answer is waited for.
+
+use super::{Shown, rows};
+use crate::cli::{Exit, Failure, complain, service_client::ServiceClient};
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{self, Instant};
+
+/// How long the service holds back an answer in which nothing would be.
+const WAIT: &str = "30s";
+
+/// How many events one answer has.
+const LIMIT: &str = "1000";
+
+/// The first pause before a service that does not answer is asked again, and the longest.
+const FIRST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// How long it is waited for.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// From one question to the next at least, where the answer was empty.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
+/// Where to go on after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Behind this number.
+    Behind(u64),
+    /// At the beginning: what was read so far was of a memory that is no more.
+    Anew,
+}
+
+/// Where to go on after an answer to a question for what is behind `since`.
+fn next(answer: &Value, since: Option<u64>) -> Result<Next, Failure> {
+    let newest = answer["last_seq"].as_u64();
+    let newest = newest.ok_or_else(|| Failure::failed("recliner answered without last_seq"))?;
+    if since.is_some_and(|since| since > newest) {
+        return Ok(Next::Anew);
+    }
+    let events = answer["events"].as_array();
+    let last = events.and_then(|events| events.last()?["seq"].as_u64());
+    Ok(Next::Behind(last.filter(|_| answer["more"] == true).unwrap_or(newest)))
+}
+
+/// Prints what is there, then what comes, for as long as there is a service and a reader.
+pub(super) async fn follow(
+    client: &ServiceClient,
+    types: &str,
+    mut since: Option<u64>,
+    limit: &str,
+    mut shown: Shown,
+) -> Result<Exit, Failure> {
+    let types = Some(types).filter(|types| !types.is_empty());
+    let mut silent: Option<(Instant, Duration)> = None;
+    let mut first = true;
+    loop {
+        let behind = since.map(|since| since.to_string());
+        let waits = behind.is_some() && !first;
+        let query = [
+            ("types", types),
+            ("since", behind.as_deref()),
+            ("limit", Some(if waits { LIMIT } else { limit })),
+            ("wait", waits.then_some(WAIT)),
+        ];
+        let asked = Instant::now();
+        let answer = match client.get("/api/v1/events", &super::given(query)).await {
+            Ok(answer) => answer,
+            Err(why) if first || !why.passes => return Err(why),
+            Err(why) => {
+                let (begun, pause) = silent.unwrap_or_else(|| {
+                    complain(&format!("{}; trying again", why.why));
+                    (Instant::now(), FIRST)
+                });
+                if begun.elapsed() >= PATIENCE {
+                    return Err(why);
+                }
+                time::sleep(pause).await;
+                silent = Some((begun, (pause * 2).min(LONGEST)));
+                continue;
+            }
+        };
+        if silent.take().is_some() {
+            complain("it answers again; nothing was missed");
+        }
+        first = false;
+        let rows = rows(&answer, "events")?;
+        match next(&answer, since)? {
+            Next::Behind(seq) => since = Some(seq),
+            Next::Anew => {
+                complain("it has another memory than before, which follows from its beginning");
+                since = Some(0);
+            }
+        }
+        if !shown.print(&rows)? {
+            return Ok(Exit::Done);
+        }
+        if rows.is_empty() {
+            time::sleep_until(asked + AT_LEAST).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_next_question_goes_on_where_the_answer_ends() {
+        let answer = |seqs: &[u64], more: bool, last_seq: u64| {
+            let events: Vec<Value> = seqs.iter().map(|seq| json!({ "seq": seq })).collect();
+            json!({ "events": events, "more": more, "last_seq": last_seq })
+        };
+        for (answer, since, expected) in [
+            (answer(&[3, 5], false, 9), None, Next::Behind(9)),
+            (answer(&[3, 5], true, 9), Some(2), Next::Behind(5)),
+            (answer(&[], false, 9), Some(9), Next::Behind(9)),
+            (answer(&[], false, 0), Some(0), Next::Behind(0)),
+            (answer(&[], false, 3), Some(9), Next::Anew),
+        ] {
+            assert_eq!(next(&answer, since).unwrap(), expected, "{answer}");
+        }
+        assert!(next(&json!({ "events": [] }), None).is_err());
+    }
+}

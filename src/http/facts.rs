@@ -1,0 +1,172 @@
+//! `/api/v1/facts`: what was read of files, for a recliner that reads none of them.
+//!
+//! Owns the order and the pages of that list, and its JSON. A line is small, because a node has
+//! a hundred thousand of them and they are asked for every few minutes. Pages go by the id of
+//! the last line, so that what comes and goes between two of them moves nothing else.
+
+use super::{
+    State,
+    api::{Asked, Refused, asked, worked_out},
+    guard::Turns,
+};
+use crate::{
+    facts::Source,
+    plan::Plan,
+    snapshot::{Snapshot, TargetRef, View},
+    target::{Kind, Range, ShardName, Signature, State as TargetState, TargetId},
+};
+use axum::{
+    Extension, extract,
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Lines of one answer unless told, and at most.
+const LIMIT: usize = 2_000;
+const LARGEST: usize = 10_000;
+
+/// A page.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct FactsQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// What one file's header said. Unknown is null.
+#[derive(Debug, Serialize)]
+struct Line {
+    id: String,
+    file_bytes: Option<u64>,
+    active_bytes: Option<u64>,
+    external_bytes: Option<u64>,
+    update_seq: Option<u64>,
+    compacted_seq: Option<u64>,
+    docs: Option<u64>,
+    deleted_docs: Option<u64>,
+    collator_versions: Option<Vec<String>>,
+    /// Whether CouchDB would say the same; of views nobody asks it.
+    exact: bool,
+    measured_at: Option<String>,
+}
+
+/// Where a file stands in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place<'a> {
+    node: &'a str,
+    range: Option<Range>,
+    db: &'a str,
+    suffix: &'a str,
+    /// None of a database.
+    signature: Option<Signature>,
+}
+
+impl<'a> Place<'a> {
+    fn of(target: TargetRef<'a>) -> Self {
+        let name = target.db_name();
+        Self {
+            node: target.node(),
+            range: target.range(),
+            db: name.db,
+            suffix: name.suffix,
+            signature: target.view().map(|view| view.signature),
+        }
+    }
+
+    /// The place of a file that may be gone by now.
+    fn named(id: &'a TargetId) -> Option<Self> {
+        let (node, shard, signature) = match id {
+            TargetId::Db { node, shard } => (node, shard, None),
+            TargetId::View { node, db, signature } => (node, db, Some(*signature)),
+            TargetId::Cleanup { .. } => return None,
+        };
+        Some(match ShardName::split(shard) {
+            Some(it) => {
+                Self { node, range: Some(it.range), db: it.db, suffix: it.suffix, signature }
+            }
+            None => Self { node, range: None, db: shard, suffix: "", signature },
+        })
+    }
+}
+
+/// The `limit` files that come after this one, and whether there are more.
+fn page<'a>(
+    snapshot: &'a Snapshot,
+    after: Option<Place<'_>>,
+    limit: usize,
+) -> (Vec<TargetRef<'a>>, bool) {
+    let by_files = |target: &TargetRef<'_>| {
+        let measured = target.facts().measured_at;
+        (target.kind() == Kind::Db || target.is_part())
+            && target.state() == TargetState::Ok
+            && measured.is_some_and(|it| it.by == Source::Files)
+    };
+    let listed = snapshot.targets().filter(by_files);
+    let mut found: Vec<(Place<'a>, TargetRef<'a>)> = listed
+        .map(|target| (Place::of(target), target))
+        .filter(|(place, _)| after.is_none_or(|after| *place > after))
+        .collect();
+    let more = found.len() > limit;
+    if more {
+        found.select_nth_unstable_by(limit, |(one, _), (other, _)| one.cmp(other));
+        found.truncate(limit);
+    }
+    found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    (found.into_iter().map(|(_, target)| target).collect(), more)
+}
+
+impl Line {
+    fn of(target: TargetRef<'_>) -> Self {
+        let facts = target.facts();
+        let collators = |view: &View| view.collators.iter().map(ToString::to_string).collect();
+        Self {
+            id: target.id().to_string(),
+            file_bytes: facts.file.get(),
+            active_bytes: facts.active.get(),
+            external_bytes: facts.external.get(),
+            update_seq: facts.update_seq.get(),
+            compacted_seq: facts.compacted_seq.get(),
+            docs: facts.docs.get(),
+            deleted_docs: facts.deleted_docs.get(),
+            collator_versions: target.view().map(collators),
+            exact: facts.flags.exact,
+            measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
+        }
+    }
+}
+
+/// What was read of files, page by page.
+pub(super) async fn facts(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    query: Asked<FactsQuery>,
+) -> Response {
+    let query = match asked(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    worked_out(&state, turns, move |plan| answer(plan, &query)).await
+}
+
+fn answer(plan: &Plan, query: &FactsQuery) -> Result<Value, Refused> {
+    let limit = query.limit.unwrap_or(LIMIT);
+    if limit == 0 || limit > LARGEST {
+        return Err(Refused::bad(format!("limit {limit} is not from 1 to {LARGEST}")));
+    }
+    let after = query.after.as_deref().map(|id| {
+        let why = || format!("after={id:?} is no id of a shard or of a view's part");
+        id.parse::<TargetId>().map_err(|_| why())
+    });
+    let after = after.transpose().map_err(Refused::bad)?;
+    let place = after.as_ref().map(|id| {
+        Place::named(id).ok_or_else(|| Refused::bad("a cleanup is no file: after wants another id"))
+    });
+    let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
+    let lines: Vec<Line> = targets.into_iter().map(Line::of).collect();
+    let next = lines.last().filter(|_| more).map(|line| line.id.clone());
+    Ok(json!({ "facts": lines, "next": next }))
+}
+
+#[cfg(test)]
+mod tests;

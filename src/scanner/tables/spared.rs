@@ -1,0 +1,128 @@
+//! Which shards a sweep need not ask CouchDB for, because their headers were just read and say
+//! what it would.
+//!
+//! Owns that rule and what it remembers of earlier sweeps. A header costs CouchDB nothing, and a
+//! question about a shard that is not open costs it an fsync. Only sweeps go by this: what is
+//! read just before a start, after a job, or because a feed named it, CouchDB always says itself.
+
+use super::Tables;
+use crate::{
+    couchfile::Reported,
+    facts::{Source, Verdict},
+    inventory::{DbSeen, Lane},
+    snapshot::{Bits, Ix, NodeIx, TargetRef},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Of so many shards one is asked for all the same, another one each sweep: otherwise nobody
+/// would notice that files and CouchDB disagree.
+const SAMPLE: usize = 64;
+
+/// What is remembered from sweep to sweep.
+#[derive(Debug, Default)]
+pub(super) struct Spared {
+    /// Shards of which CouchDB told the last compaction since their file took its place.
+    told: Bits,
+    /// Targets of which two sources last said different things.
+    differ: BTreeSet<Ix>,
+    /// Nodes of which two sources told the same or not in this sweep.
+    compared: BTreeSet<NodeIx>,
+    /// Shards of this sweep that CouchDB was not asked for.
+    count: u64,
+}
+
+impl Spared {
+    pub(super) fn begin(&mut self) {
+        self.compared.clear();
+        self.count = 0;
+    }
+
+    /// How many shards of this sweep CouchDB was not asked for.
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// CouchDB told of a shard.
+    pub(super) fn told(&mut self, ix: Ix) {
+        self.told.set(ix.as_usize());
+    }
+
+    /// Notes what two readings of a target say of each other.
+    pub(super) fn compared(&mut self, node: NodeIx, ix: Ix, verdict: Verdict) {
+        match verdict {
+            Verdict::None => return,
+            Verdict::Agree => self.differ.remove(&ix),
+            Verdict::Differ => self.differ.insert(ix),
+        };
+        self.compared.insert(node);
+    }
+
+    /// Whether a header says all that CouchDB would, now that this file was seen.
+    pub(super) fn is_exact(&mut self, ix: Ix, seen: &DbSeen) -> bool {
+        if !seen.same {
+            self.told.unset(ix.as_usize());
+            self.differ.remove(&ix);
+        }
+        match seen.reported {
+            Reported::AsRead => true,
+            // In a file that is still the same, no compaction ended since CouchDB told.
+            Reported::ButCompactedSeq => self.told.has(ix.as_usize()),
+            Reported::Otherwise => false,
+        }
+    }
+}
+
+impl Tables {
+    /// Whether CouchDB need not be asked for a shard in this sweep.
+    pub(super) fn is_spared(&self, target: TargetRef<'_>) -> bool {
+        let (ix, facts) = (target.ix(), target.facts());
+        let by_files = facts.measured_at.is_some_and(|measured| measured.by == Source::Files);
+        by_files
+            && facts.flags.exact
+            // That it runs no more, only CouchDB tells.
+            && !facts.flags.compact_running
+            && self.disk.has_seen(target.node_ix(), ix)
+            && !self.spared.differ.contains(&ix)
+            && !self.followed.reads_all()
+            && !self.followed.is_turn_of(ix, SAMPLE)
+    }
+
+    /// Counts on each node what two sources say different things of, as far as both were read.
+    pub(super) fn count_disagreements(&mut self) {
+        self.spared.differ.retain(|ix| self.draft.now().target(*ix).is_some());
+        let mut counts: BTreeMap<NodeIx, u64> = BTreeMap::new();
+        for ix in &self.spared.differ {
+            if let Some(target) = self.draft.now().target(*ix) {
+                *counts.entry(target.node_ix()).or_default() += 1;
+            }
+        }
+        let nodes = self.draft.now().nodes().len();
+        for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            let (compared, met) = (self.spared.compared.contains(&at), self.disk.has_met(at));
+            let count = counts.get(&at).copied().unwrap_or_default();
+            self.draft.change_node(at, |node| {
+                node.disagreements = if compared { Some(count) } else { node.disagreements };
+                node.disagreements = node.disagreements.filter(|_| met);
+            });
+        }
+    }
+
+    /// Parts what a sweep would read on `node` into what it asks CouchDB for and what it need
+    /// not, and settles the latter.
+    pub(super) fn lane(&mut self, node: NodeIx, due: Vec<Ix>) -> Option<Lane> {
+        let snapshot = self.draft.now();
+        let is_spared = |ix: &Ix| snapshot.target(*ix).is_some_and(|it| self.is_spared(it));
+        let (spared, asked): (Vec<Ix>, Vec<Ix>) = due.into_iter().partition(is_spared);
+        let lane = snapshot.node(node).map(|node| {
+            let mut lane = Lane::of(&node.name, asked, snapshot);
+            if !spared.is_empty() {
+                // Whatever is asked for so seldom, CouchDB has closed since.
+                lane.unread = lane.targets.len();
+            }
+            lane
+        });
+        self.spared.count += spared.len() as u64;
+        spared.into_iter().for_each(|ix| self.swept(ix));
+        lane.filter(|lane| !lane.targets.is_empty())
+    }
+}
