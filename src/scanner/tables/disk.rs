@@ -188,6 +188,7 @@ impl Tables {
         let Some(target) = self.draft.now().target(ix) else { return };
         let node = target.node_ix();
         let (facts, verdict) = merged(&target.facts(), &seen);
+        self.notices.read(target, facts.update_seq.get());
         self.disk.compared(node, ix, verdict);
         self.draft.set_facts(ix, facts);
     }
