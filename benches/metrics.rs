@@ -79,6 +79,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let process = prometheus::process_collector::ProcessCollector::for_self();
     registry.register(Box::new(process)).expect("the registry is new");
     let state = State {
+        feed: None,
         journal: None,
         plan: plan_rx,
         status: status_rx,

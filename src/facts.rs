@@ -6,7 +6,7 @@
 
 mod merge;
 
-pub use merge::{Verdict, merged};
+pub use merge::{Verdict, merged, of_index};
 
 use crate::clock::Moment;
 

@@ -19,6 +19,7 @@ mod query;
 mod sd;
 mod serve;
 mod smoosh;
+mod updates;
 mod web;
 
 pub use orders::Order;
@@ -26,8 +27,8 @@ pub use serve::serve;
 pub use web::Web;
 
 use crate::{
-    changes, follower, journal::Journal, plan::Plan, scanner, spawned::joined, takeover::Takeovers,
-    warmer::Builds,
+    changes, feed::Feed, follower, journal::Journal, plan::Plan, scanner, spawned::joined,
+    takeover::Takeovers, warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -112,6 +113,8 @@ pub struct State {
     pub registry: prometheus::Registry,
     /// What is remembered, where anything is.
     pub journal: Option<Journal>,
+    /// What happened to databases, where that is written down.
+    pub feed: Option<Feed>,
     /// Where orders go.
     pub orders: mpsc::Sender<Order>,
     /// Which of them are taken.
@@ -149,6 +152,7 @@ pub fn router(state: State) -> Router {
         .route("/", get(page::landing))
         .route("/metrics", get(metrics::metrics).layer(Extension(Turns::new(SCRAPES))))
         .route("/sd", get(sd::discovery))
+        .route("/_db_updates", any(updates::updates))
         .route("/-/healthy", get(probes::healthy))
         .route("/-/ready", get(probes::ready))
         .route("/-/reload", post(probes::reload))

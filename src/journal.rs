@@ -11,6 +11,7 @@
 //! dropped; it goes on by itself when the disk does.
 
 mod event;
+mod feed;
 mod handle;
 mod identity;
 mod measured;
@@ -24,6 +25,7 @@ mod tables;
 mod task;
 
 pub use event::{Event, Taken, Type, What};
+pub use feed::{Anew, FeedPage, FeedQuery, Since, Update};
 pub use handle::{ClaimError, Health, Journal, Kept};
 pub use identity::Identity;
 pub use measured::Measured;

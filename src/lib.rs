@@ -64,7 +64,7 @@
 //!  planner   follower     archive     changes
 //!  scanner   smoosh
 //!  plan
-//!  disk      pressure     takeover
+//!  disk      pressure     takeover    feed
 //!  job       journal
 //!  queue     inventory    memory
 //!  settings  score        snapshot
@@ -134,6 +134,7 @@ pub mod enforcer;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;
+pub mod feed;
 pub mod fetch;
 pub mod follower;
 pub mod http;

@@ -4,6 +4,7 @@
 //! scanner and planner; commands that look once use it alone. [`Service`] adds the web
 //! surface, signals and orders. A task that ends by itself ends the process.
 
+mod descriptors;
 mod memory;
 mod operator;
 mod orders;
@@ -18,6 +19,7 @@ use crate::{
     config::{self, Loaded, Problems},
     couch::{Client, ConnectError, Transport},
     disk::Meter,
+    feed,
     http::{self, About, ConfigStatus, Order},
     inventory::Directories,
     journal::{self, Place},
@@ -163,6 +165,14 @@ impl Service {
         watch.archive(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
+        // No more than half: the way to CouchDB stays free.
+        let room = descriptors::raised().and_then(|limit| usize::try_from(limit / 2).ok());
+        let room = room.unwrap_or(usize::MAX).min(feed::ROOM);
+        let (feed_task, feed) = feed::Task::new(journal.clone(), room, stop.clone());
+        tasks.spawn(async move {
+            feed_task.run().await;
+            "feed"
+        });
         let changes = watch.listen(Some(journal.clone()), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
@@ -178,6 +188,7 @@ impl Service {
             builds: warmer.builds,
             registry,
             journal: Some(journal),
+            feed: Some(feed),
             orders: orders_tx,
             allow: http::Allow {
                 lifecycle: settings.web.enable_lifecycle,

@@ -18,16 +18,18 @@ pub fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
 mod tests {
     use super::*;
     use std::panic::AssertUnwindSafe;
+    use tokio::task::JoinSet;
 
     #[tokio::test]
     async fn a_panic_goes_on_and_what_was_given_up_came_to_nothing() {
-        assert_eq!(joined(tokio::spawn(async { 7 }).await), Some(7));
-        let waits = tokio::spawn(std::future::pending::<()>());
-        waits.abort();
-        assert_eq!(joined(waits.await), None);
-        let panics = tokio::spawn(async { panic!("on purpose") }).await;
-        let went_on =
-            std::panic::catch_unwind(AssertUnwindSafe(|| joined::<()>(panics))).unwrap_err();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { 7 });
+        assert_eq!(tasks.join_next().await.map(joined), Some(Some(7)));
+        tasks.spawn(std::future::pending()).abort();
+        assert_eq!(tasks.join_next().await.map(joined), Some(None));
+        tasks.spawn(async { panic!("on purpose") });
+        let panics = tasks.join_next().await.unwrap();
+        let went_on = std::panic::catch_unwind(AssertUnwindSafe(|| joined(panics))).unwrap_err();
         assert_eq!(went_on.downcast_ref::<&str>(), Some(&"on purpose"));
     }
 }

@@ -128,6 +128,8 @@ families! {
         "Database events that CouchDB's feed told.";
     FEED_PENDING_EVENTS: Gauge None "recliner_feed_pending_events" []
         "Database events that wait to be written to the journal.";
+    FEED_SUBSCRIBERS: Gauge None "recliner_feed_subscribers" []
+        "Readers of this recliner's own _db_updates that wait for events.";
 
     JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
         "Number of the newest entry of the journal that is safe on disk.";

@@ -66,6 +66,9 @@ fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
     let other = |fact| known.source_of(fact).is_some_and(|source| source != by);
     let both = |fact| Some((known.get(fact).get()?, seen.get(fact).get()?));
     let same = |fact| other(fact) && both(fact).is_some_and(|(one, two)| one == two);
+    if went_back(known, seen) && other(Fact::File) && other(Fact::UpdateSeq) {
+        return Verdict::Differ;
+    }
     if !same(Fact::File) || !same(Fact::UpdateSeq) {
         return Verdict::None;
     }
@@ -80,6 +83,37 @@ fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
             .zip(couchdb.compacted_seq.get())
             .is_some_and(|(header, said)| header > said);
     if differ || compacted { Verdict::Differ } else { Verdict::Agree }
+}
+
+/// Whether what was read later tells of an earlier state: then the two are not of one file.
+/// A sequence that is ahead in a file of the same size is CouchDB's after its limit of purges
+/// was set: it counts that in memory until the next commit.
+fn went_back(known: &Facts, seen: &Facts) -> bool {
+    let later = known.measured_at.zip(seen.measured_at).is_some_and(|(one, two)| two.at > one.at);
+    let less =
+        known.update_seq.get().zip(seen.update_seq.get()).is_some_and(|(one, two)| two < one);
+    later && less && known.file != seen.file
+}
+
+/// What the header of one view index and CouchDB's answer about the same file say of each
+/// other.
+///
+/// CouchDB commits an index seconds after it changed, so that a header is often of an earlier
+/// state: of the same size and sequence it is the same, unless it is being built or compacted.
+/// What groups without rows have of external bytes no header tells.
+#[must_use]
+pub fn of_index(header: &Facts, couchdb: &Facts) -> Verdict {
+    let both = |fact| Some((header.get(fact).get()?, couchdb.get(fact).get()?));
+    let same = |fact| both(fact).is_some_and(|(one, two)| one == two);
+    let works = couchdb.flags.updater_running || couchdb.flags.compact_running;
+    if works || !same(Fact::File) || !same(Fact::UpdateSeq) {
+        return Verdict::None;
+    }
+    match both(Fact::Active) {
+        None => Verdict::None,
+        Some((one, two)) if one == two => Verdict::Agree,
+        Some(_) => Verdict::Differ,
+    }
 }
 
 #[cfg(test)]
@@ -139,10 +173,42 @@ mod tests {
                 files(2, 90, 5, 40, 5),
                 Verdict::Differ,
             ),
+            (
+                "another file altogether",
+                http(1, 90, 5, 40, 2),
+                files(2, 80, 4, 40, 2),
+                Verdict::Differ,
+            ),
+            ("the same second", http(2, 90, 5, 40, 2), files(2, 80, 4, 40, 2), Verdict::None),
+            (
+                "put back, says CouchDB",
+                files(1, 90, 5, 40, 2),
+                http(2, 80, 4, 40, 2),
+                Verdict::Differ,
+            ),
             ("one source", files(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::None),
         ] {
             assert_eq!(merged(&known, &seen).1, expected, "{case}");
         }
+    }
+
+    #[test]
+    fn an_index_that_rests_is_held_against_its_header() {
+        let header = files(1, 90, 5, 40, 0);
+        let said =
+            |file, seq, active| Facts { external: Known::new(9), ..http(2, file, seq, active, 0) };
+        assert_eq!(of_index(&header, &said(90, 5, 40)), Verdict::Agree);
+        assert_eq!(of_index(&header, &said(90, 5, 41)), Verdict::Differ);
+        assert_eq!(of_index(&header, &said(90, 6, 41)), Verdict::None, "not committed");
+        assert_eq!(of_index(&header, &said(94, 5, 41)), Verdict::None, "a second header");
+        for (builds, compacts) in [(true, false), (false, true)] {
+            let mut works = said(90, 5, 41);
+            works.flags.updater_running = builds;
+            works.flags.compact_running = compacts;
+            assert_eq!(of_index(&header, &works), Verdict::None);
+        }
+        let unknown = Facts { active: Known::UNKNOWN, ..said(90, 5, 0) };
+        assert_eq!(of_index(&header, &unknown), Verdict::None);
     }
 
     #[test]

@@ -109,10 +109,10 @@ fn page<'a>(
         .collect();
     let more = found.len() > limit;
     if more {
-        found.select_nth_unstable_by(limit, |(one, _), (other, _)| one.cmp(other));
+        found.select_nth_unstable_by_key(limit, |(place, _)| *place);
         found.truncate(limit);
     }
-    found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    found.sort_unstable_by_key(|(place, _)| *place);
     (found.into_iter().map(|(_, target)| target).collect(), more)
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
 
-/// Adds the headers that every answer has.
+/// Adds the headers that every answer has, and forbids to keep one that says nothing of that.
 pub(super) async fn harden(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
@@ -27,10 +27,10 @@ pub(super) async fn harden(mut response: Response) -> Response {
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
-        (header::CACHE_CONTROL, "no-store"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 

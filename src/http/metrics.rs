@@ -72,7 +72,7 @@ fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
     builds::write(&mut writer, &state.builds.borrow());
     disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
     files::write(&mut writer, &plan);
-    feeds::write(&mut writer, &state.changes.borrow());
+    feeds::write(&mut writer, &state.changes.borrow(), state.feed.as_ref());
     if let Some(journal) = &state.journal {
         journal::write(&mut writer, journal);
     }

@@ -5,6 +5,7 @@
 //! request could then hold every file descriptor, CouchDB's connections included.
 
 use super::web::Web;
+use crate::feed;
 use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::{Request, body::Incoming, server::conn::http1};
 use hyper_util::{
@@ -30,13 +31,22 @@ const HEAD: Duration = Duration::from_secs(75);
 /// How long the two sides may take to agree on encryption.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Connections at a time; more wait in the system's backlog.
-const CONNECTIONS: usize = 512;
+/// Connections at a time, beside those of readers that wait for events; more wait in the
+/// system's backlog.
+const CONNECTIONS: usize = 512 + feed::ROOM;
+
+/// Bytes that wait to be sent to one client before its answer is asked for more. A head is
+/// no longer either.
+const BUFFER: usize = 64 << 10;
+
+/// How long clients may take to receive what they are owed when serving ends.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// The pause after a connection could not be accepted, for want of file descriptors.
 const REST: Duration = Duration::from_millis(100);
 
-/// Serves until `stop`, then until the requests under way are answered. Each request brings
+/// Serves until `stop`, then until the requests under way are answered, but not for clients
+/// that do not take their answers. Each request brings
 /// along whose it is, as [`ConnectInfo`].
 pub async fn serve(listener: TcpListener, router: Router, web: Web, stop: CancellationToken) {
     serve_with(listener, router, web, stop, HEAD, CONNECTIONS).await;
@@ -51,7 +61,7 @@ async fn serve_with(
     at_a_time: usize,
 ) {
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(head);
+    server.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(BUFFER);
     let door = Arc::new(Door { server, router, web, stop: stop.clone() });
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(at_a_time));
@@ -74,7 +84,9 @@ async fn serve_with(
         });
     }
     drop(listener);
-    graceful.shutdown().await;
+    if time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+        tracing::debug!("some clients did not take their answers in time");
+    }
 }
 
 /// What every connection passes.
@@ -156,7 +168,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let router = Router::new().route("/", get(|| async { "hello" }));
+        let endless = futures::stream::repeat(Ok::<_, std::convert::Infallible>("x".repeat(1000)));
+        let router = Router::new()
+            .route("/", get(|| async { "hello" }))
+            .route("/endless", get(|| async { Body::from_stream(endless) }));
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_with(listener, router, Web::default(), stop.clone(), head, at_a_time));
         Served { address, stop, tasks }
@@ -179,6 +194,18 @@ mod tests {
             let text = said(served.address, part).await;
             assert!(!text.contains("hello"), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_end_does_not_wait_for_who_takes_nothing() {
+        let mut served = served(PATIENCE, 8).await;
+        let mut stalled = TcpStream::connect(served.address).await.unwrap();
+        stalled.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let mut first = [0; 64];
+        stalled.read_exact(&mut first).await.unwrap();
+        served.stop.cancel();
+        let ended = time::timeout(PATIENCE, served.tasks.join_next()).await;
+        ended.expect("it stops").expect("there is one").unwrap();
     }
 
     #[tokio::test]

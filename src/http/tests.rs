@@ -6,6 +6,7 @@ mod journal;
 mod orders;
 mod page;
 mod scrape;
+mod updates;
 
 use super::*;
 use crate::{
@@ -160,6 +161,7 @@ impl Surface {
             builds: watch::channel(Arc::default()).1,
             registry: prometheus::Registry::new(),
             journal: None,
+            feed: None,
             orders: orders_tx,
             allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
             web: Web::default(),

@@ -245,8 +245,8 @@ pub struct IndexSeen {
     pub facts: Facts,
     /// The collator versions one copy names.
     pub collators: Vec<String>,
-    /// Whether one copy was read exactly.
-    pub exact_range: bool,
+    /// The shard whose index this is, where one copy was read; else it is the cluster's sum.
+    pub copy: Option<Ix>,
 }
 
 /// One running task.

@@ -2,6 +2,7 @@
 
 use crate::{
     clock::Moment,
+    couch::wire::DbChange,
     memory::{Ending, Owner, Scope},
     target::TargetId,
 };
@@ -242,6 +243,21 @@ impl Type {
 }
 
 impl What {
+    /// What happened to which database, where it is that.
+    #[must_use]
+    pub fn database(&self) -> Option<(DbChange, &str)> {
+        let (change, db) = if let Self::Created { db } = self {
+            (DbChange::Created, db)
+        } else if let Self::Updated { db } = self {
+            (DbChange::Updated, db)
+        } else if let Self::Deleted { db } = self {
+            (DbChange::Deleted, db)
+        } else {
+            return None;
+        };
+        Some((change, db))
+    }
+
     /// Its type.
     #[must_use]
     pub const fn kind(&self) -> Type {

@@ -1,7 +1,8 @@
 //! How others reach the journal.
 
 use super::{
-    Event, EventsQuery, HistoryQuery, Identity, Measured, Page, Position, Taken, What, measured,
+    Event, EventsQuery, FeedPage, FeedQuery, HistoryQuery, Identity, Measured, Page, Position,
+    Taken, What, feed, measured,
     query::{self, Unread},
     task::Request,
 };
@@ -179,6 +180,14 @@ impl Journal {
     /// When it cannot be read.
     pub async fn events(&self, query: EventsQuery) -> Result<Page<Event>, Trouble> {
         self.read(move |tx| query::events(tx, &query)).await
+    }
+
+    /// The latest event of each type of each database.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn feed(&self, query: FeedQuery) -> Result<FeedPage, Trouble> {
+        self.read(move |tx| feed::read(tx, &query)).await
     }
 
     /// Reads away from the journal's own thread, which goes on writing.

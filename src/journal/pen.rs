@@ -6,11 +6,12 @@
 
 use super::{
     Event, Taken, What,
+    feed::{self, Era},
     shelf::Shelf,
     store::{Seen, parsed},
     tables::{
-        Counts, EVENTS, INTENTS, META, META_CALIBRATION, META_COUNTS, OUTCOMES, REMEMBERED,
-        SUSPENSIONS, TAKEN,
+        Counts, DB_EVENTS, EVENTS, INTENTS, META, META_CALIBRATION, META_COUNTS, META_ERAS,
+        OUTCOMES, REMEMBERED, SUSPENSIONS, TAKEN,
     },
 };
 use crate::{
@@ -55,6 +56,8 @@ pub(super) struct Written {
 pub(super) struct Pen<'tx> {
     outcomes: Table<'tx, u64, (u32, Bytes)>,
     events: Table<'tx, u64, (u32, Bytes)>,
+    db_events: Table<'tx, u64, (u32, Bytes)>,
+    feed: feed::Tables<'tx>,
     intents: Table<'tx, (&'static str, &'static str), Bytes>,
     remembered: Table<'tx, &'static str, Bytes>,
     suspensions: Table<'tx, &'static str, Bytes>,
@@ -78,6 +81,8 @@ impl<'tx> Pen<'tx> {
         Ok(Self {
             outcomes: tx.open_table(OUTCOMES)?,
             events: tx.open_table(EVENTS)?,
+            db_events: tx.open_table(DB_EVENTS)?,
+            feed: feed::Tables::open(tx)?,
             intents: tx.open_table(INTENTS)?,
             remembered: tx.open_table(REMEMBERED)?,
             suspensions: tx.open_table(SUSPENSIONS)?,
@@ -229,19 +234,42 @@ impl<'tx> Pen<'tx> {
 
     pub(super) fn event(&mut self, what: What) -> Result<(), Error> {
         let (seq, event) = (self.next_seq(), Event { at: self.now, what });
-        self.counts.events.put(&mut self.events, seq, self.now, &json(&event)?)?;
+        let said = json(&event)?;
+        if event.what.database().is_some() {
+            self.counts.db_events.put(&mut self.db_events, seq, self.now, &said)?;
+            self.feed(seq, &event)?;
+        } else {
+            self.counts.events.put(&mut self.events, seq, self.now, &said)?;
+        }
         if let Some(told) = &mut self.told {
             told.push((seq, event));
         }
         Ok(())
     }
 
+    /// Puts what happened to a database into the feed.
+    pub(super) fn feed(&mut self, seq: u64, event: &Event) -> Result<(), Error> {
+        let Some((change, db)) = event.what.database() else { return Ok(()) };
+        self.feed.put(&mut self.counts.feed, (seq, event.at), change, db)
+    }
+
+    /// Begins an era: numbers that are given from now on are told from those that another
+    /// life of this file gave.
+    pub(super) fn begin_era(&mut self, id: &str) -> Result<(), Error> {
+        let said = self.meta.get(META_ERAS)?.map(|said| said.value().to_vec());
+        let mut eras: Vec<Era> = said.map_or_else(|| Ok(Vec::new()), |said| parsed(&said))?;
+        feed::begin(&mut eras, id, self.counts.last_seq);
+        self.meta(META_ERAS, &eras)
+    }
+
     /// Removes the oldest of what is over its budget; answers whether more is.
     pub(super) fn trim(&mut self, budgets: &work::Journal, at_most: usize) -> Result<bool, Error> {
-        let Counts { outcomes, events, .. } = &mut self.counts;
+        let Counts { outcomes, events, db_events, feed, .. } = &mut self.counts;
         let of = |shelf: &mut Shelf, table, keep| shelf.trim(table, keep, self.now, at_most);
-        let more = of(outcomes, &mut self.outcomes, budgets.outcomes)?;
-        Ok(of(events, &mut self.events, budgets.events)? || more)
+        let mut more = of(outcomes, &mut self.outcomes, budgets.outcomes)?;
+        more |= of(events, &mut self.events, budgets.events)?;
+        more |= of(db_events, &mut self.db_events, budgets.events)?;
+        Ok(self.feed.trim(feed, budgets.events, self.now, at_most)? || more)
     }
 
     /// Ends the writing.

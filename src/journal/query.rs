@@ -3,14 +3,14 @@
 use super::{
     Event, Type,
     store::parsed,
-    tables::{EVENTS, OUTCOMES},
+    tables::{DB_EVENTS, EVENTS, OUTCOMES},
 };
 use crate::{
     clock::Moment,
     memory::{Ending, Outcome},
     target::TargetId,
 };
-use redb::{ReadTransaction, ReadableTable as _};
+use redb::{AccessGuard, ReadTransaction, ReadableTable as _, StorageError};
 
 /// Why something was not read: anything the library may say.
 pub(super) type Unread = redb::Error;
@@ -100,20 +100,42 @@ fn needles(query: &HistoryQuery) -> Vec<String> {
 }
 
 pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<Event>, Unread> {
-    let table = tx.open_table(EVENTS)?;
-    let wanted = |entry: Result<_, redb::StorageError>| {
-        let (seq, entry): (redb::AccessGuard<'_, u64>, redb::AccessGuard<'_, (u32, &[u8])>) =
-            entry?;
+    let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
+    let wanted = |entry: Result<Entry<'_>, StorageError>| {
+        let (seq, entry) = entry?;
         let event: Event = parsed(entry.value().1)?;
         let wanted = query.types.is_empty() || query.types.contains(&event.what.kind());
         Ok(wanted.then(|| (seq.value(), event)))
     };
     match query.since {
-        Some(since) => taken(table.range(since.saturating_add(1)..)?.map(wanted), query.limit),
+        Some(since) => {
+            let behind = since.saturating_add(1)..;
+            let (own, databases) = (own.range(behind.clone())?, databases.range(behind)?);
+            taken(merged(own, databases, |one, two| one < two).map(wanted), query.limit)
+        }
         None => {
-            let mut page = taken(table.iter()?.rev().map(wanted), query.limit)?;
+            let (own, databases) = (own.iter()?.rev(), databases.iter()?.rev());
+            let newest = merged(own, databases, |one, two| one > two);
+            let mut page = taken(newest.map(wanted), query.limit)?;
             page.entries.reverse();
             Ok(Page { more: false, ..page })
         }
     }
+}
+
+type Entry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, (u32, &'static [u8])>);
+
+/// Entries of two tables that share one series of numbers, as one list.
+fn merged<'a>(
+    one: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
+    two: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
+    first: impl Fn(u64, u64) -> bool,
+) -> impl Iterator<Item = Result<Entry<'a>, StorageError>> {
+    let (mut one, mut two) = (one.peekable(), two.peekable());
+    std::iter::from_fn(move || match (one.peek(), two.peek()) {
+        // An error comes first: nothing is told behind it.
+        (Some(Ok(left)), Some(Ok(right))) if first(left.0.value(), right.0.value()) => one.next(),
+        (Some(Ok(_)), Some(_)) | (None, _) => two.next(),
+        (Some(_), _) => one.next(),
+    })
 }

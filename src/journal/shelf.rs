@@ -26,9 +26,20 @@ impl Shelf {
         // A moment has 32 bits.
         let at = u32::try_from(at.unix()).unwrap_or(u32::MAX);
         table.insert(seq, (at, said))?;
-        self.entries += 1;
-        self.bytes += cost(said);
+        self.add(said.len());
         Ok(())
+    }
+
+    /// Counts an entry of so many bytes in.
+    pub(super) const fn add(&mut self, length: usize) {
+        self.entries += 1;
+        self.bytes += cost(length);
+    }
+
+    /// Counts one out.
+    pub(super) const fn remove(&mut self, length: usize) {
+        self.entries = self.entries.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(cost(length));
     }
 
     /// Removes the oldest entries that are over the budget, `at_most` of them, so that no one
@@ -52,14 +63,13 @@ impl Shelf {
                 return Ok(false);
             }
             if let Some((_, entry)) = table.pop_first()? {
-                self.entries = self.entries.saturating_sub(1);
-                self.bytes = self.bytes.saturating_sub(cost(entry.value().1));
+                self.remove(entry.value().1.len());
             }
         }
         Ok(true)
     }
 }
 
-fn cost(said: &[u8]) -> u64 {
-    said.len() as u64 + OVERHEAD
+const fn cost(length: usize) -> u64 {
+    length as u64 + OVERHEAD
 }

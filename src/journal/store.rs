@@ -1,11 +1,11 @@
 //! The open database: read back at start, written batch by batch.
 
 use super::{
-    Event, Identity, Measured, OpenError, Place, Position, Taken,
+    Event, Identity, Measured, OpenError, Place, Position, Taken, feed,
     pen::{Ended, Pen, Written},
     tables::{
-        Counts, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_POSITION,
-        META_SCHEMA, META_TRIAL, OUTCOMES, REMEMBERED, SCHEMA, SUSPENSIONS, TAKEN,
+        Counts, EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_POSITION,
+        META_SCHEMA, META_TRIAL, OUTCOMES, REMEMBERED, SCHEMA, SCHEMA_BEFORE, SUSPENSIONS, TAKEN,
     },
 };
 use crate::{
@@ -78,6 +78,8 @@ pub(super) struct Store {
     seen: Seen,
     /// Events of the last batch with their numbers, where somebody hears of them.
     told: Vec<(u64, Event)>,
+    /// The era that the first event of a database begins, until one did.
+    era: Option<String>,
 }
 
 impl Store {
@@ -87,7 +89,8 @@ impl Store {
         let (counts, seen) = Self::begun(&database)
             .map_err(|why| broken(place.name(), why))?
             .map_err(|found| OpenError::Schema { place: place.name(), found, known: SCHEMA })?;
-        Ok(Self { database, counts, seen, told: Vec::new() })
+        let era = Some(feed::new_era());
+        Ok(Self { database, counts, seen, told: Vec::new(), era })
     }
 
     /// Makes the tables of a new database, and reads what counts of an old one. The inner
@@ -103,13 +106,25 @@ impl Store {
         };
         match schema {
             Some(SCHEMA) => {}
-            Some(other) => return Ok(Err(other)),
-            None => {
+            Some(SCHEMA_BEFORE) | None => {
                 let tx = database.begin_write()?;
-                Pen::new(&tx, Counts::default(), &Seen::default(), Moment::default())?
-                    .meta(META_SCHEMA, &SCHEMA)?;
+                let counts = value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
+                let seen = Seen::default();
+                let mut pen = Pen::new(&tx, counts, &seen, Moment::default())?;
+                pen.meta(META_SCHEMA, &SCHEMA)?;
+                // A number that somebody may have from now on is of an era.
+                pen.begin_era(&feed::new_era())?;
+                if schema.is_some() {
+                    let before = database.begin_read()?;
+                    for entry in before.open_table(EVENTS)?.iter()? {
+                        let (seq, entry) = entry?;
+                        pen.feed(seq.value(), &parsed(entry.value().1)?)?;
+                    }
+                }
+                pen.done()?;
                 tx.commit()?;
             }
+            Some(other) => return Ok(Err(other)),
         }
         let tx = database.begin_read()?;
         let counts = value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
@@ -214,6 +229,10 @@ impl Store {
         for (taken, is_taken) in &batch.taken {
             pen.take(taken, *is_taken)?;
         }
+        let begins = batch.events.iter().any(|what| what.database().is_some());
+        if let Some(era) = self.era.as_ref().filter(|_| begins) {
+            pen.begin_era(era)?;
+        }
         for event in &batch.events {
             pen.event(event.clone())?;
         }
@@ -227,6 +246,9 @@ impl Store {
         self.counts = counts;
         ended.into_iter().for_each(|ended| self.seen.add(ended));
         self.told = told;
+        if begins {
+            self.era = None;
+        }
         Ok(more)
     }
 
@@ -265,7 +287,8 @@ fn unreadable(what: &str) -> Error {
     Error::Corrupted(format!("cannot read the entry {what:?}"))
 }
 
-fn value<T: DeserializeOwned>(
+/// A single value of the database.
+pub(super) fn value<T: DeserializeOwned>(
     meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
     name: &'static str,
 ) -> Result<Option<T>, Error> {

@@ -5,15 +5,29 @@ use redb::TableDefinition;
 use serde::{Deserialize, Serialize};
 
 /// The form of all this; another number is another version's.
-pub(super) const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 2;
+
+/// The form before: events of databases lay among recliner's own, and there was no feed.
+pub(super) const SCHEMA_BEFORE: u32 = 1;
 
 /// A numbered entry: its moment in seconds since 1970, and what it says as JSON.
 pub(super) type Entries = TableDefinition<'static, u64, (u32, &'static [u8])>;
 
 /// How jobs ended: [`crate::memory::Outcome`].
 pub(super) const OUTCOMES: Entries = TableDefinition::new("outcomes");
-/// What happened: [`super::Event`].
+/// What happened, save to databases: [`super::Event`].
 pub(super) const EVENTS: Entries = TableDefinition::new("events");
+/// What happened to databases: [`super::Event`].
+pub(super) const DB_EVENTS: Entries = TableDefinition::new("database_events");
+/// The latest event of each type of each database, by number: its moment in seconds since
+/// 1970, its type by [`super::feed`]'s number, the database.
+pub(super) const FEED: TableDefinition<'static, u64, (u32, u8, &str)> =
+    TableDefinition::new("feed");
+/// The numbers of those, by database and type.
+pub(super) const FEED_NUMBERS: TableDefinition<'static, (&str, u8), u64> =
+    TableDefinition::new("feed_numbers");
+/// The numbers of those that say that a database is gone, as long as it is.
+pub(super) const FEED_GONE: TableDefinition<'static, u64, ()> = TableDefinition::new("feed_gone");
 /// Open starts, by target and node: [`crate::memory::Intent`].
 pub(super) const INTENTS: TableDefinition<'static, (&str, &str), &[u8]> =
     TableDefinition::new("intents");
@@ -44,6 +58,8 @@ pub(super) const META_CALIBRATION: &str = "calibration";
 pub(super) const META_COUNTS: &str = "counts";
 /// [`super::Position`].
 pub(super) const META_POSITION: &str = "db_updates";
+/// A list of [`super::feed::Era`], the oldest first.
+pub(super) const META_ERAS: &str = "eras";
 /// Written and taken away to learn whether there is room.
 pub(super) const META_TRIAL: &str = "trial";
 
@@ -54,4 +70,19 @@ pub(super) struct Counts {
     pub(super) last_seq: u64,
     pub(super) outcomes: Shelf,
     pub(super) events: Shelf,
+    /// Of the events of databases.
+    #[serde(default)]
+    pub(super) db_events: Shelf,
+    #[serde(default)]
+    pub(super) feed: FeedCounts,
+}
+
+/// How the feed's tables stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FeedCounts {
+    pub(super) shelf: Shelf,
+    /// The highest number of an entry that was removed though nothing took its place.
+    pub(super) floor: u64,
+    /// Whether a round of removing is under way.
+    pub(super) trimming: bool,
 }

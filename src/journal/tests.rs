@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 mod crash;
 mod damage;
 mod disk;
+mod feed;
 mod keeping;
 mod published;
 mod retention;

@@ -103,7 +103,7 @@ impl Tables {
         self.rights.clear();
         self.listing.reshard = Reshard::default();
         self.disk.begin();
-        self.spared.begin();
+        self.spared.begin(self.draft.now());
         self.next_part();
         self.rounds = Rounds::default();
         self.status.progress = Some(Progress { since: now, done: 0, total: None });
@@ -166,6 +166,11 @@ impl Tables {
             }
             Observation::Views { db, suffix, views, signatures } => {
                 if let Some(db) = self.draft.find_db(DbName { db: &db, suffix: &suffix }) {
+                    for view in views.iter().flatten() {
+                        if let Ok(index) = &view.index {
+                            self.index_said(db, index);
+                        }
+                    }
                     let seen = Seen {
                         views,
                         signatures,

@@ -37,6 +37,8 @@ struct Cluster {
     /// The signature of the only view; zero where there is none.
     signature: u8,
     views_fail: bool,
+    /// What CouchDB says the view has indexed.
+    view_seq: Option<u64>,
     compacting: Vec<&'static str>,
     /// Whether the second node does not say what it runs.
     tasks_fail: bool,
@@ -62,6 +64,7 @@ impl Default for Cluster {
             seq: None,
             signature: 1,
             views_fail: false,
+            view_seq: None,
             compacting: vec![],
             tasks_fail: false,
             disk: vec![],
@@ -99,7 +102,7 @@ impl Cluster {
         usize::from(node == NODES[1])
     }
 
-    fn views(&self) -> Result<Vec<ViewSeen>, Unread> {
+    fn views(&self, copy: Option<Ix>) -> Result<Vec<ViewSeen>, Unread> {
         if self.views_fail {
             return Err(unread("timeout"));
         }
@@ -109,9 +112,9 @@ impl Cluster {
             built_by: None,
             index: Ok(IndexSeen {
                 signature: Signature([self.signature; 16]),
-                facts: facts(50, 5),
+                facts: Facts { update_seq: self.view_seq.into(), ..facts(50, 5) },
                 collators: vec![],
-                exact_range: true,
+                copy,
             }),
             unaddressable: false,
         };
@@ -175,7 +178,7 @@ impl Cluster {
                 .map(|target| Observation::Views {
                     db: target.db_name().db.into(),
                     suffix: target.db_name().suffix.into(),
-                    views: self.views(),
+                    views: self.views(Some(target.ix())),
                     signatures: self.signatures.clone(),
                 })
                 .collect(),

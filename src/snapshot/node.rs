@@ -48,6 +48,9 @@ pub struct Node {
     pub oldest_fact: Option<Moment>,
     /// What its own daemon says.
     pub smoosh: SmooshSeen,
+    /// Whether the last sweep did not ask for all of its shards, so that CouchDB may have
+    /// closed them.
+    pub spared: bool,
     /// What was read of its directories, where this process can.
     pub disk: Option<OnDisk>,
     /// Targets of which CouchDB and files' headers say different things, where both were read.

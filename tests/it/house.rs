@@ -14,7 +14,7 @@ const FLOORS: &[&[&str]] = &[
     &["settings", "score", "snapshot"],
     &["queue", "inventory", "memory"],
     &["job", "journal"],
-    &["disk", "pressure", "takeover"],
+    &["disk", "feed", "pressure", "takeover"],
     &["plan"],
     &["scanner", "smoosh"],
     &["planner", "follower", "archive", "changes"],

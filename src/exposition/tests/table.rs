@@ -52,6 +52,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("feed_connected", "feed"),
     ("feed_events_total", "type"),
     ("feed_pending_events", ""),
+    ("feed_subscribers", ""),
     ("journal_last_seq", ""),
     ("journal_dropped_total", ""),
     ("smoosh_up", "node"),

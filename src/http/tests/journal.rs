@@ -15,7 +15,7 @@ pub(super) fn opened() -> (Task, Journal) {
 }
 
 /// One whose task runs as long as it is held.
-async fn journal(tasks: &mut JoinSet<()>) -> Journal {
+pub(super) async fn journal(tasks: &mut JoinSet<()>) -> Journal {
     let (task, journal) = opened();
     tasks.spawn(task.run(CancellationToken::new()));
     let cluster = Identity { nodes: ["couchdb@a".to_owned()].into(), ..Identity::default() };

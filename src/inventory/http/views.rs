@@ -111,7 +111,7 @@ impl HttpSource {
                     let version = snapshot.node(copy.node_ix()).and_then(|node| node.version);
                     let facts =
                         convert::view_facts(&info.view_index, None, version, self.clock.now());
-                    return seen(db, info, facts, true);
+                    return seen(db, info, facts, Some(copy.ix()));
                 }
                 // Another hash function, or a document that just moved: ask the cluster.
                 Err(error) if error.kind() == Failed::NotFound => {}
@@ -121,22 +121,22 @@ impl HttpSource {
         let info = self.client.view_info(db, design).await?;
         let ranges = copies.first().map_or(1, |copy| u64::from(copy.map().ranges));
         let facts = convert::view_facts(&info.view_index, Some(ranges), None, self.clock.now());
-        seen(db, info, facts, false)
+        seen(db, info, facts, None)
     }
 }
 
-/// Whether a node has more files than it keeps open.
+/// Whether a node has more files than it keeps open, or was not asked for all of them.
 fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
     let files = snapshot.totals().of(node, Kind::Db).states[State::Ok as usize];
-    let up = snapshot.node(node).is_some_and(|node| node.up == Some(true));
-    up && files > OPEN_AT_MOST as u64
+    let many = files > OPEN_AT_MOST as u64;
+    snapshot.node(node).is_some_and(|node| node.up == Some(true) && (many || node.spared))
 }
 
 fn seen(
     db: &str,
     info: wire::ViewInfo,
     facts: Facts,
-    exact_range: bool,
+    copy: Option<Ix>,
 ) -> Result<IndexSeen, Unread> {
     let signature = info.view_index.signature.ok_or_else(|| Unread {
         reason: Failed::Garbage.label(),
@@ -144,7 +144,7 @@ fn seen(
         right: None,
     })?;
     let collators = info.view_index.collator_versions.unwrap_or_default();
-    Ok(IndexSeen { signature, facts, collators, exact_range })
+    Ok(IndexSeen { signature, facts, collators, copy })
 }
 
 fn is_unaddressable(asked: &Result<IndexSeen, Unread>) -> bool {

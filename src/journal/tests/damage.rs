@@ -113,7 +113,7 @@ async fn the_form_of_another_version_is_refused_by_its_number() {
         tx.commit().unwrap();
     }
     let said = whole_or_refused(dir.path()).unwrap_err();
-    assert!(said.contains("journal.redb has the form 7 and this version knows 1: "), "{said}");
+    assert!(said.contains("journal.redb has the form 7 and this version knows 2: "), "{said}");
 }
 
 #[tokio::test]

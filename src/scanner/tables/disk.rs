@@ -5,7 +5,7 @@ use super::Tables;
 use crate::{
     clock::Moment,
     estimate,
-    facts::{Fact, Facts, merged},
+    facts::{Fact, Facts, Source, Verdict, merged},
     inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen, Unread},
     job,
     scanner::Settings,
@@ -193,6 +193,9 @@ impl Tables {
             let view = View { collators, ..view.clone() };
             self.draft.set_view(ix, view);
         }
+        if let Some(target) = self.draft.now().target(ix) {
+            self.spared.moved(ix, &target.facts(), &facts);
+        }
         self.measured(ix, facts);
     }
 
@@ -201,6 +204,11 @@ impl Tables {
         let Some(target) = self.draft.now().target(ix) else { return };
         let node = target.node_ix();
         let (facts, verdict) = merged(&target.facts(), &seen);
+        let known = target.facts().measured_at.map(|measured| measured.by);
+        let header = seen.measured_at.is_some_and(|measured| measured.by == Source::Files);
+        if verdict == Verdict::None && header && known == Some(Source::Http) {
+            self.spared.went_on(ix);
+        }
         self.spared.compared(node, ix, verdict);
         self.draft.set_facts(ix, facts);
     }

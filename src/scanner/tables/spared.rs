@@ -8,9 +8,10 @@
 use super::Tables;
 use crate::{
     couchfile::Reported,
-    facts::{Source, Verdict},
-    inventory::{DbSeen, Lane},
-    snapshot::{Bits, Ix, NodeIx, TargetRef},
+    facts::{Fact, Facts, Source, Verdict, of_index},
+    inventory::{DbSeen, IndexSeen, Lane},
+    snapshot::{Bits, DbIx, Ix, NodeIx, Snapshot, TargetRef},
+    target::Kind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,8 @@ pub(super) struct Spared {
     told: Bits,
     /// Targets of which two sources last said different things.
     differ: BTreeSet<Ix>,
+    /// Nodes of whose files one at least was of that kind when the sweep began.
+    distrusted: BTreeSet<NodeIx>,
     /// Nodes of which two sources told the same or not in this sweep.
     compared: BTreeSet<NodeIx>,
     /// Shards of this sweep that CouchDB was not asked for.
@@ -32,7 +35,10 @@ pub(super) struct Spared {
 }
 
 impl Spared {
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, snapshot: &Snapshot) {
+        self.differ.retain(|ix| snapshot.target(*ix).is_some());
+        let nodes = self.differ.iter().filter_map(|ix| snapshot.target(*ix));
+        self.distrusted = nodes.map(TargetRef::node_ix).collect();
         self.compared.clear();
         self.count = 0;
     }
@@ -70,9 +76,35 @@ impl Spared {
             Reported::Otherwise => false,
         }
     }
+
+    /// The header is of a later state than that of which CouchDB told, as far as one can say:
+    /// what was said of the former is over.
+    pub(super) fn went_on(&mut self, ix: Ix) {
+        self.differ.remove(&ix);
+    }
+
+    /// The header of an index was read again: of another state, what was said is over.
+    pub(super) fn moved(&mut self, ix: Ix, before: &Facts, seen: &Facts) {
+        if [Fact::File, Fact::UpdateSeq].iter().any(|it| before.get(*it) != seen.get(*it)) {
+            self.went_on(ix);
+        }
+    }
 }
 
 impl Tables {
+    /// Holds what CouchDB says of one shard's index against the header that was read of it.
+    pub(super) fn index_said(&mut self, db: DbIx, index: &IndexSeen) {
+        let snapshot = self.draft.now();
+        let copy = index.copy.and_then(|ix| snapshot.target(ix));
+        let Some(copy) = copy.filter(|it| it.kind() == Kind::Db && it.db() == db) else { return };
+        let node = copy.node_ix();
+        let part = self.draft.find_part(node, db, copy.range(), index.signature);
+        let Some(part) = part.filter(|ix| self.disk.has_seen(node, *ix)) else { return };
+        if let Some(header) = snapshot.target(part) {
+            self.spared.compared(node, part, of_index(&header.facts(), &index.facts));
+        }
+    }
+
     /// Whether CouchDB need not be asked for a shard in this sweep.
     pub(super) fn is_spared(&self, target: TargetRef<'_>) -> bool {
         let (ix, facts) = (target.ix(), target.facts());
@@ -82,14 +114,13 @@ impl Tables {
             // That it runs no more, only CouchDB tells.
             && !facts.flags.compact_running
             && self.disk.has_seen(target.node_ix(), ix)
-            && !self.spared.differ.contains(&ix)
+            && !self.spared.distrusted.contains(&target.node_ix())
             && !self.followed.reads_all()
             && !self.followed.is_turn_of(ix, SAMPLE)
     }
 
     /// Counts on each node what two sources say different things of, as far as both were read.
     pub(super) fn count_disagreements(&mut self) {
-        self.spared.differ.retain(|ix| self.draft.now().target(*ix).is_some());
         let mut counts: BTreeMap<NodeIx, u64> = BTreeMap::new();
         for ix in &self.spared.differ {
             if let Some(target) = self.draft.now().target(*ix) {
@@ -121,6 +152,7 @@ impl Tables {
             }
             lane
         });
+        self.draft.change_node(node, |node| node.spared = !spared.is_empty());
         self.spared.count += spared.len() as u64;
         spared.into_iter().for_each(|ix| self.swept(ix));
         lane.filter(|lane| !lane.targets.is_empty())

@@ -272,7 +272,8 @@ impl Known {
         };
         match seen.index {
             Ok(index) => {
-                let ix = place(draft, view(index.signature, &index.collators, index.exact_range));
+                let ix =
+                    place(draft, view(index.signature, &index.collators, index.copy.is_some()));
                 draft.set_facts(ix, index.facts);
                 draft.set_state(ix, State::Ok);
                 Some(ix)

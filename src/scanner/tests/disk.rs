@@ -134,6 +134,41 @@ async fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_index_that_couchdb_is_asked_for_is_held_against_its_header() {
+    // CouchDB says of the index 50 bytes, 5 of them active, sequence 3; it asks the second node,
+    // or the first, whichever copy comes first in the tables.
+    let seen = |active| {
+        let files = |node| {
+            let part = FileSeen::View(part(SHARD, 1, header(900, 50, active, 3)));
+            walked(node, vec![db(SHARD, header(900, 100, 10, 9)), part], true)
+        };
+        NODES.into_iter().flat_map(files).collect()
+    };
+    let mut harness = Harness::after_one_sweep(Cluster {
+        view_seq: Some(3),
+        disk: seen(5),
+        ..Cluster::default()
+    })
+    .await;
+    let counted = |snapshot: &Snapshot| {
+        let mut counts = NODES.map(|node| disagreements(snapshot, node));
+        counts.sort_unstable();
+        counts
+    };
+    assert_eq!(counted(&*harness.sweep(1).await), [None, Some(0)]);
+    harness.cluster.send_modify(|cluster| cluster.disk = seen(6));
+    assert_eq!(counted(&*harness.sweep(2).await), [None, Some(1)]);
+    harness.cluster.send_modify(|cluster| cluster.view_seq = Some(4));
+    assert_eq!(counted(&*harness.sweep(3).await), [None, Some(1)], "nothing says otherwise yet");
+    harness.cluster.send_modify(|cluster| {
+        cluster.view_seq = Some(3);
+        cluster.disk = seen(5);
+    });
+    assert_eq!(counted(&*harness.sweep(4).await), [None, Some(0)]);
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
     let files = vec![
         db(SHARD, header(900, 100, 10, 9)),

@@ -94,7 +94,7 @@ impl Source for Owner {
                         signature: signature().parse().unwrap(),
                         facts: crate::facts::Facts::default(),
                         collators: vec![],
-                        exact_range: false,
+                        copy: None,
                     }),
                     unaddressable: false,
                 }]),

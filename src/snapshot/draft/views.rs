@@ -20,18 +20,29 @@ impl Draft {
         range: Option<Range>,
         signature: Signature,
     ) -> Ix {
-        let wanted = (node, db.0, range, signature);
-        let hash = self.hasher.hash_one(wanted);
-        let now = &self.now;
-        let found = self.by_part.find(hash, |at| part_at(now, *at) == Some(wanted));
-        if let Some(at) = found {
-            return Ix(*at);
+        if let Some(ix) = self.find_part(node, db, range, signature) {
+            return ix;
         }
+        let hash = self.hasher.hash_one((node, db.0, range, signature));
         let at = self.view_place(View { signature, range, ..self.blank.clone() });
         let ix = self.row((Some(Kind::View), node, db.0, at));
         let (now, hasher) = (&self.now, &self.hasher);
         self.by_part.insert_unique(hash, ix.0, |at| hasher.hash_one(part_at(now, *at)));
         ix
+    }
+
+    /// The same, where it was seen before.
+    #[must_use]
+    pub fn find_part(
+        &self,
+        node: NodeIx,
+        db: DbIx,
+        range: Option<Range>,
+        signature: Signature,
+    ) -> Option<Ix> {
+        let wanted = (node, db.0, range, signature);
+        let hash = self.hasher.hash_one(wanted);
+        self.by_part.find(hash, |at| part_at(&self.now, *at) == Some(wanted)).map(|at| Ix(*at))
     }
 
     fn view_place(&mut self, view: View) -> u32 {

@@ -1,0 +1,225 @@
+use super::{
+    super::{
+        feed,
+        store::{Batch, Store},
+        tables,
+    },
+    *,
+};
+
+const KEEP: Keep = Keep { keep: Duration::from_secs(8_000), max_size: 1 << 30 };
+
+fn budgets(events: Keep) -> work::Journal {
+    work::Journal { events, ..work::Journal::default() }
+}
+
+fn created(db: &str) -> What {
+    What::Created { db: db.into() }
+}
+
+fn updated(db: &str) -> What {
+    What::Updated { db: db.into() }
+}
+
+fn deleted(db: &str) -> What {
+    What::Deleted { db: db.into() }
+}
+
+fn write(store: &mut Store, events: Vec<What>, keep: Keep, at: u64) -> bool {
+    let batch = Batch { events, ..Batch::default() };
+    store.write(&batch, &budgets(keep), moment(at)).unwrap()
+}
+
+fn page(store: &Store, since: Since) -> FeedPage {
+    let query = FeedQuery { since, until: None, newest_first: false, limit: usize::MAX };
+    feed::read(&store.read().unwrap(), &query).unwrap()
+}
+
+/// Numbers, types and databases from the beginning.
+fn all(store: &Store) -> Vec<(u64, &'static str, String)> {
+    let page = page(store, Since::Start);
+    let row = |update: Update| (update.seq, update.change.label(), update.db);
+    page.updates.into_iter().map(row).collect()
+}
+
+fn row(seq: u64, kind: &'static str, db: &str) -> (u64, &'static str, String) {
+    (seq, kind, db.to_owned())
+}
+
+#[test]
+fn an_event_takes_the_place_of_the_one_like_it() {
+    let mut store = Store::open(&InMemory, true).unwrap();
+    write(&mut store, vec![created("a"), updated("a"), updated("b"), updated("a")], KEEP, 0);
+    assert_eq!(
+        all(&store),
+        [row(1, "created", "a"), row(3, "updated", "b"), row(4, "updated", "a")]
+    );
+    assert_eq!(store.counts().feed.shelf.entries, 3);
+    assert_eq!(store.counts().db_events.entries, 4);
+}
+
+#[test]
+fn events_of_databases_push_out_none_of_recliners_own() {
+    let mut store = Store::open(&InMemory, true).unwrap();
+    let small = Keep { max_size: 2_000, ..KEEP };
+    let own = || What::Released { target: target(1) };
+    let mut expected = Vec::new();
+    for round in 0..50_u64 {
+        let more = write(&mut store, vec![own(), updated("a"), updated("b")], small, 0);
+        assert!(!more && store.counts().events.bytes <= 2_000);
+        expected.push(round * 3 + 1);
+    }
+    let query = EventsQuery { since: Some(0), limit: usize::MAX, ..EventsQuery::default() };
+    let kept = query::events(&store.read().unwrap(), &query).unwrap();
+    let numbers: Vec<u64> = kept.entries.iter().map(|(seq, _)| *seq).collect();
+    assert!(numbers.is_sorted() && numbers.last() == Some(&150), "{numbers:?}");
+    let own: Vec<u64> = numbers.iter().copied().filter(|seq| seq % 3 == 1).collect();
+    // Each has the whole budget for itself.
+    assert_eq!(own, expected[expected.len() - own.len()..]);
+    assert!(own.len() >= 15 && numbers.len() - own.len() >= 20, "{numbers:?}");
+    // The newest are those of both together.
+    let query = EventsQuery { since: None, limit: 4, ..EventsQuery::default() };
+    let newest = query::events(&store.read().unwrap(), &query).unwrap();
+    assert_eq!(
+        newest.entries.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(),
+        [147, 148, 149, 150]
+    );
+}
+
+#[test]
+fn what_is_gone_goes_after_its_time_and_what_lives_stays() {
+    let mut store = Store::open(&InMemory, true).unwrap();
+    let first =
+        [created("old"), updated("old"), created("lives"), created("again"), updated("back")];
+    write(&mut store, first.to_vec(), KEEP, 0);
+    write(&mut store, vec![deleted("old"), deleted("again"), deleted("back")], KEEP, 10);
+    // Under way before it was deleted; made anew; written to long after nobody saw it made.
+    write(&mut store, vec![updated("old"), created("again")], KEEP, 20);
+    write(&mut store, vec![updated("back")], KEEP, 1_000);
+    let seen = page(&store, Since::Now);
+    let at = |number| Since::Behind { number, era: seen.era.clone(), floor: 0 };
+    // Not yet, by a good deal.
+    write(&mut store, vec![], KEEP, 8_900);
+    assert_eq!(all(&store).len(), 8);
+    assert_eq!(page(&store, at(5)).anew, None);
+    while write(&mut store, vec![], KEEP, 9_100) {}
+    let kept = [
+        row(3, "created", "lives"),
+        row(7, "deleted", "again"),
+        row(8, "deleted", "back"),
+        row(10, "created", "again"),
+        row(11, "updated", "back"),
+    ];
+    assert_eq!(all(&store), kept);
+    assert_eq!((store.counts().feed.shelf.entries, store.counts().feed.floor), (5, 9));
+    // Who has not seen all that was removed begins anew.
+    for (number, anew) in
+        [(5, Some(Anew::Trimmed)), (8, Some(Anew::Trimmed)), (9, None), (11, None)]
+    {
+        assert_eq!(page(&store, at(number)).anew, anew, "{number}");
+    }
+    // Who began after it was removed may read on, wherever it is.
+    let begun = Since::Behind { number: 3, era: seen.era.clone(), floor: 9 };
+    let rest = page(&store, begun);
+    assert_eq!((rest.anew, rest.after, rest.floor, rest.updates.len()), (None, 3, 9, 4));
+    assert_eq!(page(&store, Since::Start).floor, 9);
+}
+
+#[test]
+fn what_is_gone_goes_early_where_there_is_too_much() {
+    let mut store = Store::open(&InMemory, true).unwrap();
+    let small = Keep { max_size: 10_000, ..KEEP };
+    write(&mut store, vec![created("lives")], small, 0);
+    let mut largest = 0;
+    for number in 0..2_000 {
+        let db = format!("d{number}");
+        write(&mut store, vec![created(&db), updated(&db), deleted(&db)], small, 0);
+        largest = largest.max(store.counts().feed.shelf.bytes);
+    }
+    assert!(largest <= 11_000, "{largest}");
+    let kept = all(&store);
+    assert_eq!(kept[0], row(1, "created", "lives"));
+    assert!(kept.len() > 100, "{}", kept.len());
+    assert_eq!(kept.len() as u64, store.counts().feed.shelf.entries);
+}
+
+/// A file that is written to, copied, written to again, and put back.
+#[test]
+fn numbers_that_are_given_twice_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (place, path) = (Directory::new(dir.path()), dir.path().join("journal.redb"));
+    let copy = dir.path().join("copy");
+    let open = || Store::open(&place, true).unwrap();
+    let era = |store: &Store| page(store, Since::Now).era;
+    let mut store = open();
+    write(&mut store, vec![updated("a"), updated("b")], KEEP, 0);
+    let before = era(&store);
+    store.close().unwrap();
+    std::fs::copy(&path, &copy).unwrap();
+    // Opened again it is another era, from the first event on; what was given out stays good.
+    let mut store = open();
+    assert_eq!(era(&store), before);
+    write(&mut store, vec![updated("c")], KEEP, 0);
+    let lost = era(&store);
+    assert_ne!(lost, before);
+    let behind = |number, era: &str| Since::Behind { number, era: era.into(), floor: 0 };
+    assert_eq!(page(&store, behind(2, &before)).anew, None);
+    assert_eq!(page(&store, behind(3, &lost)).anew, None);
+    assert_eq!(page(&store, behind(3, &before)).anew, Some(Anew::Foreign));
+    store.close().unwrap();
+    std::fs::copy(&copy, &path).unwrap();
+    let mut store = open();
+    for events in 0..3 {
+        // Before, and when the number was given a second time, and more.
+        assert_eq!(page(&store, behind(3, &lost)).anew, Some(Anew::Foreign), "{events}");
+        assert_eq!(page(&store, behind(2, &before)).anew, None, "{events}");
+        write(&mut store, vec![updated("d")], KEEP, 0);
+    }
+    assert_eq!(page(&store, behind(4, &era(&store))).anew, None);
+    // None is remembered for ever.
+    store.close().unwrap();
+    for _ in 0..100 {
+        let mut store = open();
+        write(&mut store, vec![updated("e")], KEEP, 0);
+        store.close().unwrap();
+    }
+    assert_eq!(page(&open(), behind(2, &before)).anew, Some(Anew::Foreign));
+}
+
+#[tokio::test]
+async fn a_file_of_the_form_before_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Directory::new(dir.path());
+    {
+        let database = place.open(true).unwrap();
+        let tx = database.begin_write().unwrap();
+        {
+            let mut meta = tx.open_table(tables::META).unwrap();
+            meta.insert("schema", &b"1"[..]).unwrap();
+            let counts = r#"{"last_seq":4,"outcomes":{"entries":0,"bytes":0},
+                "events":{"entries":4,"bytes":400}}"#;
+            meta.insert("counts", counts.as_bytes()).unwrap();
+            tx.open_table(tables::OUTCOMES).unwrap();
+            let mut events = tx.open_table(tables::EVENTS).unwrap();
+            let own = What::Released { target: target(1) };
+            for (seq, what) in (1..).zip([updated("a"), own, updated("a"), created("b")]) {
+                let event = Event { at: moment(seq), what };
+                let said = serde_json::to_vec(&event).unwrap();
+                events.insert(seq, (1_800_000_000, said.as_slice())).unwrap();
+            }
+        }
+        tx.commit().unwrap();
+        database.close().unwrap();
+    }
+    for more in 0..2 {
+        let running = Running::claimed(place.clone()).await;
+        running.journal.publish(vec![updated("b")]);
+        soon(running.journal.taken()).await.unwrap();
+        assert_eq!(running.events().await.len(), 5 + more);
+        let query = FeedQuery { since: Since::Start, until: None, newest_first: false, limit: 10 };
+        let page = soon(running.journal.feed(query)).await.unwrap();
+        let numbers: Vec<u64> = page.updates.iter().map(|update| update.seq).collect();
+        assert_eq!(numbers, [3, 4, 5 + more as u64]);
+        running.stopped().await;
+    }
+}
