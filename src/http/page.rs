@@ -15,7 +15,7 @@ h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
 .bad { color: var(--accent); font-weight: 600; }
 table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-@media (max-width: 44rem) { th, td { padding-right: .7rem; } table { font-size: .85rem; } .rest { display: none; } }
+@media (max-width: 44rem) { th, td { padding-right: .7rem; } table { font-size: .85rem; } .rest { display: none; } td:first-child { white-space: normal; overflow-wrap: anywhere; } }
 th:last-child, td:last-child { padding-right: 0; }
 th { font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: .95em; } li { margin: .15rem 0; overflow-wrap: anywhere; }";
