@@ -80,6 +80,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     registry.register(Box::new(process)).expect("the registry is new");
     let state = State {
         journal: None,
+        feed: None,
         plan: plan_rx,
         status: status_rx,
         about: Arc::new(About::default()),
