@@ -42,6 +42,8 @@
 //! [`changes`] listens to CouchDB's feeds beside all this: it tells the scanner which databases
 //! were named and since when nothing was missed, and the journal what happened.
 //!
+//! [`feed`] tells those who ask [`http`] what happened to databases, out of the journal.
+//!
 //! The [`enforcer`] is the only one that starts a compaction, the [`warmer`] the only one that has
 //! an index built, and [`takeover`] the only one that changes a setting of CouchDB's. A start is kept in the [`journal`] before its request goes
 //! out; the [`follower`] sees it through to its outcome.
