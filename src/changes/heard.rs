@@ -28,6 +28,8 @@ pub(super) struct Standing {
     /// Since when nothing was missed, for as long as it is connected, and while it may yet be
     /// resumed.
     pub(super) followed_since: Option<Moment>,
+    /// How often it was begun from now, and not where this process or an earlier one was.
+    pub(super) begun: u64,
     /// Whether the cluster does not have it.
     pub(super) absent: bool,
     /// Whether the login may not read it.

@@ -146,6 +146,7 @@ impl Map {
         Standing {
             connected: self.begun.is_some() && self.at.is_some(),
             followed_since: self.followed_since,
+            begun: 0,
             absent: false,
             refused: false,
             seq: self.at.map(|seq| seq.to_string()),

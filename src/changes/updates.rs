@@ -57,6 +57,7 @@ struct Updates {
     caught_up: bool,
     /// Failures since the last event.
     stuck: u32,
+    begun: u64,
     rewinds: u64,
     failures: u64,
     absent: bool,
@@ -80,6 +81,7 @@ impl Updates {
             opened: None,
             caught_up: false,
             stuck: 0,
+            begun: 0,
             rewinds: 0,
             failures: 0,
             absent: false,
@@ -100,7 +102,9 @@ impl Updates {
     fn begins(&mut self, seq: String, kept: Option<Position>, now: Moment) {
         self.absent = false;
         self.refused = false;
+        let is_there = kept.as_ref().is_some_and(|kept| kept.seq == seq);
         let (newest, from) = (number(&seq), resumed(kept, &seq, now));
+        self.begun += u64::from(!is_there && from.is_none());
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
         self.step = Step::Open(seq.clone());
@@ -214,6 +218,7 @@ impl Updates {
         Standing {
             connected: listens && self.caught_up,
             followed_since: self.followed_since,
+            begun: self.begun,
             absent: self.absent,
             refused: self.refused,
             seq: self.at.as_ref().map(|(seq, _)| seq.clone()),

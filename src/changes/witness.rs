@@ -2,10 +2,10 @@
 //! nothing, and for the time around its coming and going.
 //!
 //! Pure. While the feed is there it tells everything, and what is noticed beside it is dropped.
-//! While it is not known whether it comes back, that is held. Whenever it has come, what the
-//! scanner finds until a whole sweep has ended may be of the time before, and is told unless
-//! the feed named it since it broke off. So nothing is lost; at such a change something may be
-//! told twice.
+//! While it is not known whether it comes back, that is held, and dropped if it goes on where
+//! it was. Where it begins from now, what the scanner finds until a whole sweep has ended may be
+//! of the time before, and is told unless the feed named it. So nothing is lost; at such a
+//! change something may be told twice.
 
 use super::{
     batch::Events,
@@ -35,6 +35,8 @@ enum Mode {
 #[derive(Debug, Default)]
 pub(super) struct Witness {
     mode: Mode,
+    /// How often the feed had begun from now when it was last there.
+    begun: u64,
     held: Events,
     /// What the feed told while something is held or handed over.
     named: HashSet<Event>,
@@ -59,7 +61,12 @@ impl Witness {
                 self.named.clear();
                 self.held.take()
             }
+            (false, true, Mode::Holds | Mode::Tells) if standing.begun == self.begun => {
+                *self = Self { mode: Mode::Drops, begun: self.begun, ..Self::default() };
+                Vec::new()
+            }
             (false, true, Mode::Holds | Mode::Tells) => {
+                self.begun = standing.begun;
                 self.mode = Mode::HandsOver(now);
                 let mut held = self.held.take();
                 held.retain(|event| !self.named.contains(event));
@@ -114,22 +121,25 @@ mod tests {
         Noticed { events, swept: swept.map(Moment::from_unix) }
     }
 
-    fn at(connected: bool, absent: bool) -> Standing {
-        Standing { connected, absent, ..Standing::default() }
+    fn at(connected: bool, begun: u64, absent: bool) -> Standing {
+        Standing { connected, begun, absent, ..Standing::default() }
     }
 
     /// What happens, one after the other.
     enum Step {
         Notices(&'static [&'static str], Option<u64>),
         Tells(&'static str),
+        /// From then on.
         Connected(u64),
+        /// Where it was.
+        Resumed,
         Broken,
         Absent,
     }
 
     #[test]
     fn each_event_is_told_by_one_of_the_two() {
-        use Step::{Absent, Broken, Connected, Notices, Tells};
+        use Step::{Absent, Broken, Connected, Notices, Resumed, Tells};
         let cases: &[(&str, &[Step], &[&str])] = &[
             (
                 "no feed",
@@ -171,11 +181,30 @@ mod tests {
                     Connected(5),
                     Notices(&[], Some(6)),
                     Broken,
-                    Notices(&["a"], None),
+                    Notices(&["a", "b"], None),
                     Tells("a"),
-                    Connected(8),
+                    Resumed,
+                    Notices(&["c"], None),
                 ],
                 &[],
+            ),
+            (
+                "a process that goes on where an earlier one was",
+                &[Notices(&["a"], Some(1)), Tells("b"), Resumed, Notices(&["c"], Some(2))],
+                &[],
+            ),
+            (
+                "it breaks, and begins anew",
+                &[
+                    Connected(5),
+                    Notices(&[], Some(6)),
+                    Broken,
+                    Notices(&["a"], None),
+                    Connected(8),
+                    Notices(&["b"], Some(9)),
+                    Notices(&["c"], None),
+                ],
+                &["a", "b"],
             ),
             (
                 "it breaks for good",
@@ -192,16 +221,25 @@ mod tests {
         ];
         for (name, steps, expected) in cases {
             let mut witness = Witness::default();
-            let mut found: Vec<Event> = Vec::new();
+            let (mut found, mut begun): (Vec<Event>, u64) = (Vec::new(), 0);
             for step in *steps {
                 match step {
                     Notices(dbs, swept) => found.extend(witness.noticed(&noticed(dbs, *swept))),
                     Tells(db) => witness.told(&event(db)),
                     Connected(now) => {
-                        found.extend(witness.feed(&at(true, false), Moment::from_unix(*now)));
+                        begun += 1;
+                        let standing = at(true, begun, false);
+                        found.extend(witness.feed(&standing, Moment::from_unix(*now)));
                     }
-                    Broken => found.extend(witness.feed(&at(false, false), Moment::default())),
-                    Absent => found.extend(witness.feed(&at(false, true), Moment::default())),
+                    Resumed => {
+                        found.extend(witness.feed(&at(true, begun, false), Moment::default()));
+                    }
+                    Broken => {
+                        found.extend(witness.feed(&at(false, begun, false), Moment::default()));
+                    }
+                    Absent => {
+                        found.extend(witness.feed(&at(false, begun, true), Moment::default()));
+                    }
                 }
             }
             let found: Vec<&str> = found.iter().map(|event| &*event.db).collect();
