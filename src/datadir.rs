@@ -9,16 +9,21 @@ mod known;
 mod meaning;
 mod opened;
 mod read;
+mod space;
 mod walk;
 
 pub use known::Known;
 pub use meaning::{Meaning, meaning};
 pub use opened::Opened;
 pub use read::{Numbers, Problem, owner};
+pub use space::Space;
 pub use walk::{Walked, walk};
 
 use crate::{clock::Moment, couchfile::Reported, target::Signature};
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// The directories of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +32,49 @@ pub struct Roots {
     pub data: PathBuf,
     /// `[couchdb] view_index_dir`, where it is another.
     pub views: Option<PathBuf>,
+}
+
+/// What CouchDB keeps in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// Databases and view indexes.
+    Both,
+    /// Databases.
+    Databases,
+    /// View indexes.
+    Views,
+}
+
+/// A file system that a node's directories lie on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// The directory there; of two, that of databases.
+    pub directory: Box<str>,
+    /// What CouchDB keeps on it.
+    pub holds: Tree,
+    /// Its room, where the system says.
+    pub space: Option<Space>,
+}
+
+impl Roots {
+    /// The file systems that they lie on.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Volume> {
+        let volume = |directory: &Path, holds| Volume {
+            directory: directory.display().to_string().into(),
+            holds,
+            space: Space::of(directory).ok(),
+        };
+        let data = volume(&self.data, Tree::Databases);
+        let views = self.views.as_deref().map(|views| volume(views, Tree::Views));
+        let device = |volume: &Volume| volume.space.map(|space| space.device);
+        match views {
+            Some(views) if device(&data).is_none() || device(&data) != device(&views) => {
+                vec![data, views]
+            }
+            Some(_) | None => vec![Volume { holds: Tree::Both, ..data }],
+        }
+    }
 }
 
 /// One thing that lies there.
@@ -81,6 +129,9 @@ pub struct Sums {
     pub files: u64,
     /// Deleted by CouchDB and still there.
     pub trash: u64,
+    /// The part of that which lies among view indexes, where those have a directory of their
+    /// own.
+    pub trash_of_views: u64,
     /// Nouveau's indexes, where they lie inside.
     pub nouveau: u64,
     /// Clouseau's indexes, where they lie inside.
@@ -93,9 +144,11 @@ pub struct Sums {
 
 impl Sums {
     fn add(&mut self, other: &Self) {
-        let Self { files, trash, nouveau, clouseau, misplaced, other: foreign } = other;
+        let Self { files, trash, trash_of_views, nouveau, clouseau, misplaced, other: foreign } =
+            other;
         self.files += files;
         self.trash = self.trash.saturating_add(*trash);
+        self.trash_of_views = self.trash_of_views.saturating_add(*trash_of_views);
         self.nouveau = self.nouveau.saturating_add(*nouveau);
         self.clouseau = self.clouseau.saturating_add(*clouseau);
         self.misplaced = self.misplaced.saturating_add(*misplaced);

@@ -7,11 +7,13 @@
 mod find;
 mod ordered;
 mod planned;
+mod volume;
 mod why;
 
 pub use find::{Found, find};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
+pub use volume::VolumeLine;
 pub use why::why;
 
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
     facts::{Fact, Facts},
     plan::{Decision, Freshness, Plan, Refusal},
     score::Miss,
-    snapshot::{Node, OnDisk, SmooshSeen, TargetRef},
+    snapshot::{Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
     target::{Kind, State},
 };
 use serde::Serialize;
@@ -194,14 +196,16 @@ pub struct DiskLine {
     pub clouseau_bytes: u64,
     /// Whatever is no file of CouchDB's.
     pub other_bytes: u64,
+    /// The file systems that they lie on, and what can be freed of each.
+    pub volumes: Vec<VolumeLine>,
     /// How long the last walk took.
     pub duration_seconds: f64,
     /// When a walk last read everything.
     pub last_success: Option<String>,
 }
 
-impl From<OnDisk> for DiskLine {
-    fn from(disk: OnDisk) -> Self {
+impl DiskLine {
+    fn of(disk: OnDisk, volumes: Vec<VolumeLine>) -> Self {
         Self {
             files: disk.files,
             stale_index_bytes: disk.stale_index,
@@ -211,6 +215,7 @@ impl From<OnDisk> for DiskLine {
             nouveau_bytes: disk.nouveau,
             clouseau_bytes: disk.clouseau,
             other_bytes: disk.other,
+            volumes,
             duration_seconds: disk.took_ms as f64 / 1e3,
             last_success: disk.last_success.map(Moment::rfc3339),
         }
@@ -312,8 +317,10 @@ impl From<Refusal> for RefusalLine {
     }
 }
 
-impl From<&Node> for NodeLine {
-    fn from(node: &Node) -> Self {
+impl NodeLine {
+    /// What a snapshot with these totals knows of the node at `at`.
+    fn of(node: &Node, totals: &Totals, at: NodeIx) -> Self {
+        let volumes = || node.volumes.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
         Self {
             node: node.name.to_string(),
             up: node.up,
@@ -328,7 +335,7 @@ impl From<&Node> for NodeLine {
                 SmooshSeen::Failed => "failed",
                 SmooshSeen::Channels(_) => "up",
             },
-            disk: node.disk.map(DiskLine::from),
+            disk: node.disk.map(|disk| DiskLine::of(disk, volumes())),
             source_disagreements: node.disagreements,
         }
     }
@@ -336,7 +343,9 @@ impl From<&Node> for NodeLine {
 
 /// The nodes of a plan, without the pseudo node.
 pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
-    plan.snapshot.nodes().iter().skip(1).map(|node| NodeLine::from(&**node))
+    let (nodes, totals) = (plan.snapshot.nodes().iter(), plan.snapshot.totals());
+    let nodes = nodes.enumerate().skip(1);
+    nodes.filter_map(|(at, node)| Some(NodeLine::of(node, totals, NodeIx::from_usize(at)?)))
 }
 
 /// What one target is called in a sentence: its shard, its view, or its database.

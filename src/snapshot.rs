@@ -24,7 +24,7 @@ pub use bits::Bits;
 pub use draft::{DbIx, Draft, Ix};
 pub use kept::{Block, Damaged, Loose};
 pub use names::DbName;
-pub use node::{Node, NodeIx, OnDisk, SmooshChannel, SmooshSeen, WaitingPriority};
+pub use node::{Node, NodeIx, OnDisk, OnVolume, SmooshChannel, SmooshSeen, WaitingPriority};
 pub use target_ref::TargetRef;
 pub use top::Top;
 pub use totals::{Sum, Sums, Totals};

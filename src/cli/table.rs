@@ -13,7 +13,8 @@ use crate::{
     clock::Moment,
     facts::Fact,
     plan::Plan,
-    report, size,
+    report::{self, VolumeLine},
+    size,
     snapshot::{NodeIx, Sums, TargetRef},
     target::{Kind, Range, State},
 };
@@ -77,8 +78,10 @@ pub(super) fn disks(plan: &Plan, width: u16) -> String {
     let head = ["on disk", "files", "stale indexes", "leftovers", "trash", "search", "other"];
     let mut table = table(width, &head, &[1, 2, 3, 4, 5, 6]);
     let mut any = false;
+    let mut volumes = Vec::new();
     for (node, disk) in report::nodes(plan).filter_map(|line| Some((line.node, line.disk?))) {
         any = true;
+        volumes.extend(disk.volumes.into_iter().map(|volume| (node.clone(), volume)));
         let searched = disk.nouveau_bytes.saturating_add(disk.clouseau_bytes);
         table.add_row([
             printable(&node),
@@ -90,7 +93,32 @@ pub(super) fn disks(plan: &Plan, width: u16) -> String {
             bytes(Some(disk.other_bytes)),
         ]);
     }
-    if any { format!("\n{}", lines(&table)) } else { String::new() }
+    let each = if volumes.is_empty() { String::new() } else { self::volumes(&volumes, width) };
+    if any { format!("\n{}{each}", lines(&table)) } else { String::new() }
+}
+
+/// What each kind of cleanup would free of the file systems of nodes; where there is one node,
+/// nobody asks whose.
+fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
+    let head = ["volume", "free of", "stale indexes", "leftovers", "trash", "compaction"];
+    let mut table = table(width, &head, &[1, 2, 3, 4, 5]);
+    let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
+    for (node, volume) in volumes {
+        let directory = shortened(&printable(&volume.directory));
+        let free = match (volume.available_bytes, volume.size_bytes) {
+            (Some(free), Some(size)) => format!("{} of {}", size::shown(free), size::shown(size)),
+            _ => "?".to_owned(),
+        };
+        table.add_row([
+            if one_node { directory } else { format!("{} {directory}", printable(node)) },
+            free,
+            bytes(Some(volume.stale_index_bytes)),
+            bytes(Some(volume.leftover_bytes)),
+            bytes(Some(volume.trash_bytes)),
+            bytes(volume.reclaimable_bytes),
+        ]);
+    }
+    format!("\n{}", lines(&table))
 }
 
 /// The queues in which something waits or runs.
@@ -213,7 +241,10 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
             let node = short_node(plan, target.node());
             let what = match (kind, design, target.view()) {
                 (Kind::View, Some(design), _) => format!("{db}/{design}"),
-                (Kind::View, None, Some(view)) => format!("{db} view {}", view.signature),
+                (Kind::View, None, Some(view)) => {
+                    let signature = view.signature.to_string();
+                    format!("{db} view {}…", signature.get(..8).unwrap_or_default())
+                }
                 _ => db.to_owned(),
             };
             (what, format!("{}{node}", range.unwrap_or_default()))
@@ -342,7 +373,12 @@ pub(super) fn headline(plan: &Plan, simulated: bool) -> String {
     let nodes = plan.snapshot.nodes().iter().skip(1).filter(|node| node.member).count();
     let down = plan.snapshot.nodes().iter().filter(|node| node.up == Some(false)).count();
     let down = if down > 0 { format!(", {down} of them down") } else { String::new() };
-    let what = if simulated { "a simulated cluster" } else { "a CouchDB cluster" };
+    let alone = plan.snapshot.nodes().iter().skip(1).all(|node| node.files_alone);
+    let what = match (simulated, alone) {
+        (true, _) => "a simulated cluster",
+        (false, true) if nodes > 0 => "the files",
+        (false, _) => "a CouchDB cluster",
+    };
     let plural = if nodes == 1 { "" } else { "s" };
     let at: Moment = plan.snapshot.generated_at();
     format!("{what} of {nodes} node{plural}{down}, read at {}\n", at.rfc3339())

@@ -90,7 +90,8 @@ fn a_walk_finds_everything_once_with_the_numbers_of_its_header() {
     let of_view = format!("{SHARD} compaction of a view");
     assert_eq!(names, ["_dbs", SHARD, &view, &compaction, &of_view]);
     assert!(walked.whole);
-    let sums = Sums { files: 10, trash: 1500, nouveau: 200, clouseau: 100, misplaced: 0, other: 4 };
+    let sums =
+        Sums { files: 10, trash: 1500, nouveau: 200, clouseau: 100, other: 4, ..Sums::default() };
     assert_eq!((walked.sums, walked.known.len()), (sums, 3));
     for (name, file) in [(SHARD, "updates.couch"), (&view, "view_multi.view")] {
         let (read, expected) = (numbers(&found[name]), expected(file));
@@ -136,6 +137,21 @@ fn every_real_file_gives_its_numbers_and_damage_costs_itself() {
         }
     }
     assert!(unreadable >= 2, "the set has files without a header");
+}
+
+#[test]
+fn directories_on_one_file_system_are_one_volume() {
+    let (data, views) = (tree(), tree());
+    let one = roots(&data).volumes();
+    assert_eq!((one.len(), one[0].holds), (1, Tree::Both));
+    assert!(one[0].space.is_some_and(|space| space.size >= space.available));
+    assert_eq!(*one[0].directory, *data.path().display().to_string());
+    let two = |views: &Path| Roots { data: data.path().into(), views: Some(views.into()) };
+    assert_eq!(two(views.path()).volumes(), one);
+    let unknown = two(&views.path().join("gone")).volumes();
+    let holds: Vec<Tree> = unknown.iter().map(|volume| volume.holds).collect();
+    assert_eq!(holds, [Tree::Databases, Tree::Views]);
+    assert_eq!(unknown[1].space, None);
 }
 
 #[test]

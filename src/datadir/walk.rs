@@ -5,7 +5,7 @@
 //! one of a million files takes no more than one of ten.
 
 use super::{
-    Found, Known, Meaning, Problem, Roots, Sums, known,
+    Found, Known, Meaning, Problem, Roots, Sums, Tree, known,
     known::Entry,
     meaning,
     opened::size,
@@ -132,14 +132,6 @@ pub fn walk(
 fn root(path: &Path) -> Result<OwnedFd, Problem> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
     open(path, flags, Mode::empty()).map_err(Problem::from)
-}
-
-/// What CouchDB keeps in a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tree {
-    Both,
-    Databases,
-    Views,
 }
 
 /// An open directory.
@@ -367,7 +359,11 @@ impl<'a> Hands<'a> {
             Meaning::View { .. } | Meaning::ViewCompaction { .. } => {
                 self.sums.misplaced += bytes(item);
             }
-            Meaning::Trash => self.sums.trash += bytes(item),
+            Meaning::Trash => {
+                let bytes = bytes(item);
+                self.sums.trash += bytes;
+                self.sums.trash_of_views += if tree == Tree::Views { bytes } else { 0 };
+            }
             Meaning::Nouveau => self.sums.nouveau += bytes(item),
             Meaning::Clouseau => self.sums.clouseau += bytes(item),
             Meaning::Db { .. } | Meaning::Compaction { .. } | Meaning::Other => {

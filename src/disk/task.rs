@@ -6,7 +6,7 @@
 use super::{Disks, Local, Place, Source, Space, Volume, layout, local, prometheus, slope::Slope};
 use crate::{
     clock::{Clock, Moment},
-    fetch,
+    datadir, fetch,
     job::{Job, Jobs},
     settings::{self, limits},
     snapshot::Snapshot,
@@ -39,14 +39,16 @@ pub struct Settings {
 
 impl From<&settings::Settings> for Settings {
     /// Directories belong to the one node that this process serves; where it serves others
-    /// too, nobody says whose they are.
+    /// too, to the one that the files there name.
     fn from(settings: &settings::Settings) -> Self {
         let settings::Files { data_dir, view_index_dir } = &settings.files;
         let directories = || data_dir.iter().chain(view_index_dir).cloned().collect();
-        let local = settings.nodes.only().filter(|_| data_dir.is_some());
+        let local = data_dir.as_deref().and_then(|data| {
+            settings.nodes.only().map(str::to_owned).or_else(|| datadir::owner(data))
+        });
         Self {
             volumes: settings.headroom.volumes.clone(),
-            local: local.map(|node| Local { node: node.to_owned(), directories: directories() }),
+            local: local.map(|node| Local { node, directories: directories() }),
             poll: settings.poll.min(LONGEST_POLL),
         }
     }
@@ -92,7 +94,7 @@ impl Meter for Instruments {
     ) -> BoxFuture<'static, Result<Measured, String>> {
         match source.clone() {
             Source::Local(directory) => async move {
-                let local::FileSystem { available, size, device } = local::ask(directory).await?;
+                let datadir::Space { available, size, device } = local::ask(directory).await?;
                 let space = Space { available, size: Some(size), at: now };
                 Ok(Measured { space, device: Some(device) })
             }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Moment},
-    datadir::{self, Found, Known, Numbers, Problem, Roots},
+    datadir::{self, Found, Known, Numbers, Problem, Roots, Walked},
     facts::{Facts, Flags, Known as Number, Measured, Source as MeasuredBy},
 };
 use futures::{
@@ -75,8 +75,9 @@ impl FilesSource {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).clamp(2, THREADS);
         let walked = datadir::walk(&self.roots, &before, threads, &take)
             .map_err(|problem| unread(&self.roots.data.display().to_string(), problem))?;
-        self.known.send_replace(Arc::new(walked.known));
-        Ok(DiskSeen { sums: walked.sums, whole: walked.whole, took: began.elapsed() })
+        let Walked { sums, whole, known } = walked;
+        self.known.send_replace(Arc::new(known));
+        Ok(DiskSeen { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
     }
 
     /// What stands in for CouchDB's answers where there is none to ask: the one node, and no
@@ -115,8 +116,9 @@ impl FileSeen {
             Found::View { shard, signature, numbers, collators } => {
                 Self::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
             }
-            Found::Compaction { shard, signature: _, bytes, changed } => {
-                Self::Compaction(CompactionFile { shard, bytes, changed })
+            Found::Compaction { shard, signature, bytes, changed } => {
+                let of_view = signature.is_some();
+                Self::Compaction(CompactionFile { shard, of_view, bytes, changed })
             }
             Found::Unread { path, problem } => Self::Unread(unread(&path, problem)),
         }

@@ -5,7 +5,7 @@ use crate::{
     clock::Moment,
     couch::{Address, wire::Names},
     couchfile::Reported,
-    datadir::Sums,
+    datadir::{Sums, Volume},
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
     target::Signature,
@@ -180,6 +180,8 @@ pub struct PartSeen {
 pub struct CompactionFile {
     /// The shard that is compacted, or whose index is.
     pub shard: Box<str>,
+    /// Whether it is an index's.
+    pub of_view: bool,
     /// Its size in bytes.
     pub bytes: u64,
     /// When it last changed.
@@ -187,7 +189,7 @@ pub struct CompactionFile {
 }
 
 /// What lies in a node's directories beside targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskSeen {
     /// In bytes.
     pub sums: Sums,
@@ -195,6 +197,8 @@ pub struct DiskSeen {
     pub whole: bool,
     /// How long it took.
     pub took: Duration,
+    /// What the directories lie on.
+    pub volumes: Vec<Volume>,
 }
 
 /// The cluster's nodes.

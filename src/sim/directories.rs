@@ -39,7 +39,10 @@ impl Directories {
         let took = self.0.elapsed().saturating_sub(began);
         vec![
             Observation::Disk { node: Arc::clone(&node), files },
-            Observation::DiskEnd { node, disk: Ok(DiskSeen { sums, whole: true, took }) },
+            Observation::DiskEnd {
+                node,
+                disk: Ok(DiskSeen { sums, whole: true, took, volumes: Vec::new() }),
+            },
         ]
     }
 }

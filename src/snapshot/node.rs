@@ -1,6 +1,6 @@
 //! Nodes, as far as they were seen.
 
-use crate::{clock::Moment, couch::Address, version::Version};
+use crate::{clock::Moment, couch::Address, datadir::Volume, version::Version};
 use std::sync::Arc;
 
 /// A node's place in the snapshot's list.
@@ -53,6 +53,8 @@ pub struct Node {
     pub spared: bool,
     /// What was read of its directories, where this process can.
     pub disk: Option<OnDisk>,
+    /// What those directories lie on.
+    pub volumes: Vec<OnVolume>,
     /// Targets of which CouchDB and files' headers say different things, where both were read.
     pub disagreements: Option<u64>,
 }
@@ -87,6 +89,19 @@ pub struct OnDisk {
     pub clouseau: u64,
     /// Whatever is no file of CouchDB's.
     pub other: u64,
+}
+
+/// What of one file system's bytes nothing uses, as of the last walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnVolume {
+    /// What it is.
+    pub volume: Volume,
+    /// View index files that nothing uses.
+    pub stale_index: u64,
+    /// What compactions left behind.
+    pub leftover: u64,
+    /// Deleted by CouchDB and still there.
+    pub trash: u64,
 }
 
 /// What is known of smoosh on a node.

@@ -4,12 +4,15 @@
 use super::Tables;
 use crate::{
     clock::Moment,
+    datadir::{Sums, Tree, Volume},
     estimate,
     facts::{Fact, Facts, Source, Verdict, merged},
     inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen, Unread},
     job,
     scanner::Settings,
-    snapshot::{Bits, DbIx, DbName, Draft, Ix, NodeIx, OnDisk, PartSums, TargetRef, View},
+    snapshot::{
+        Bits, DbIx, DbName, Draft, Ix, NodeIx, OnDisk, OnVolume, PartSums, TargetRef, View,
+    },
     target::{Kind, Range, ShardName, State},
 };
 use std::{
@@ -204,6 +207,7 @@ impl Tables {
         let Some(target) = self.draft.now().target(ix) else { return };
         let node = target.node_ix();
         let (facts, verdict) = merged(&target.facts(), &seen);
+        self.notices.read(target, facts.update_seq.get());
         let known = target.facts().measured_at.map(|measured| measured.by);
         let header = seen.measured_at.is_some_and(|measured| measured.by == Source::Files);
         if verdict == Verdict::None && header && known == Some(Source::Http) {
@@ -218,9 +222,9 @@ impl Tables {
         let at = self.draft.node(node);
         match disk {
             Ok(disk) => {
-                let on_node = self.disk.nodes.entry(at).or_default();
+                let (on_node, whole) = (self.disk.nodes.entry(at).or_default(), disk.whole);
                 on_node.ended = Some(disk);
-                if disk.whole {
+                if whole {
                     take_out_gone(&mut self.draft, at, &on_node.seen, self.listing.alone);
                 }
             }
@@ -288,7 +292,7 @@ impl Tables {
     /// Whether the shard that a part indexes is there; `None` where nobody looked.
     fn has_shard(&self, part: TargetRef<'_>) -> Option<bool> {
         let on_node = self.disk.nodes.get(&part.node_ix())?;
-        on_node.ended.filter(|disk| disk.whole)?;
+        on_node.ended.as_ref().filter(|disk| disk.whole)?;
         let shard = self.draft.find_db_target(part.node_ix(), part.db(), part.range());
         if shard.is_some_and(|ix| on_node.seen.has(ix.as_usize())) {
             return Some(true);
@@ -313,23 +317,26 @@ impl Tables {
 
     fn note_disk(&mut self, at: NodeIx, judged: &Judged, now: Moment) {
         let Some(on_node) = self.disk.nodes.get(&at) else { return };
-        let Some(ended) = on_node.ended else { return };
+        let Some(ended) = &on_node.ended else { return };
         let running = self.running.shown.nodes.get(&at).and_then(|polled| polled.tasks.as_deref());
-        let (leftover, leftover_files) = leftovers(&on_node.compactions, running, now);
+        let left = leftovers(&on_node.compactions, running, now);
         let whole = ended.whole && on_node.unread == 0;
-        let sums = ended.sums;
+        let (sums, took) = (ended.sums, ended.took);
+        let volumes = ended.volumes.iter().map(|volume| left.on(volume, &sums, judged));
+        let volumes: Vec<OnVolume> = volumes.collect();
         self.draft.change_node(at, |node| {
             let before = node.disk.unwrap_or_default();
+            node.volumes = volumes;
             node.disk = Some(OnDisk {
                 last_success: if whole { Some(now) } else { before.last_success },
                 oldest_fact: before.oldest_fact,
-                took_ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
+                took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
                 files: sums.files,
                 stale_index: judged.stale_bytes.saturating_add(sums.misplaced),
                 stale_index_files: judged.stale_files,
                 designs_known: judged.designs_known,
-                leftover,
-                leftover_files,
+                leftover: left.of_dbs.saturating_add(left.of_views),
+                leftover_files: left.files,
                 trash: sums.trash,
                 nouveau: sums.nouveau,
                 clouseau: sums.clouseau,
@@ -392,9 +399,36 @@ fn unattribute(draft: &mut Draft, part: Ix) {
     draft.set_view(part, view);
 }
 
-/// Bytes and number of files that compactions left, given what runs on the node, where that is
-/// known.
-fn leftovers(files: &[CompactionFile], running: Option<&[job::Task]>, now: Moment) -> (u64, u64) {
+/// What compactions left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    files: u64,
+    /// In bytes.
+    of_dbs: u64,
+    /// In bytes.
+    of_views: u64,
+}
+
+impl Left {
+    /// What of the bytes on one volume nothing uses. Indexes that lie where CouchDB does not
+    /// look for them lie among databases.
+    fn on(&self, volume: &Volume, sums: &Sums, judged: &Judged) -> OnVolume {
+        let dbs = [sums.misplaced, self.of_dbs, sums.trash.saturating_sub(sums.trash_of_views)];
+        let views = [judged.stale_bytes, self.of_views, sums.trash_of_views];
+        let [stale_index, leftover, trash] = match volume.holds {
+            Tree::Databases => dbs,
+            Tree::Views => views,
+            Tree::Both => std::array::from_fn(|at| {
+                let of = |all: &[u64; 3]| all.get(at).copied().unwrap_or_default();
+                of(&dbs).saturating_add(of(&views))
+            }),
+        };
+        OnVolume { volume: volume.clone(), stale_index, leftover, trash }
+    }
+}
+
+/// What compactions left, given what runs on the node, where that is known.
+fn leftovers(files: &[CompactionFile], running: Option<&[job::Task]>, now: Moment) -> Left {
     let left = files.iter().filter(|file| match running {
         Some(tasks) => {
             file.changed.age(now) >= RESTED
@@ -402,5 +436,10 @@ fn leftovers(files: &[CompactionFile], running: Option<&[job::Task]>, now: Momen
         }
         None => file.changed.age(now) >= RESTED_UNSEEN,
     });
-    left.fold((0, 0), |(bytes, count), file| (bytes + file.bytes, count + 1))
+    left.fold(Left::default(), |mut all, file| {
+        let bytes = if file.of_view { &mut all.of_views } else { &mut all.of_dbs };
+        *bytes = bytes.saturating_add(file.bytes);
+        all.files += 1;
+        all
+    })
 }

@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     couchfile::Reported,
-    datadir::Sums,
+    datadir::{Space, Sums, Tree, Volume},
     facts::Fact,
     inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen},
-    snapshot::OnDisk,
+    snapshot::{OnDisk, OnVolume},
 };
 
 const SHARD: &str = "shards/00000000-ffffffff/orders.1";
@@ -36,12 +36,29 @@ fn view(shard: &str, signature: u8, file: u64) -> FileSeen {
 }
 
 fn walked(node: &str, files: Vec<FileSeen>, whole: bool) -> Vec<Observation> {
-    let sums = Sums { files: files.len() as u64, trash: 5, ..Sums::default() };
-    let disk = Ok(DiskSeen { sums, whole, took: Duration::from_millis(30) });
+    let sums = Sums { files: files.len() as u64, trash: 5, trash_of_views: 2, ..Sums::default() };
+    let disk = Ok(DiskSeen { sums, whole, took: Duration::from_millis(30), volumes: volumes() });
     vec![
         Observation::Disk { node: node.into(), files },
         Observation::DiskEnd { node: node.into(), disk },
     ]
+}
+
+/// Two file systems, one of which says nothing of itself.
+fn volumes() -> Vec<Volume> {
+    let space = Space { available: 1_000, size: 9_000, device: 1 };
+    vec![
+        Volume { directory: "/data".into(), holds: Tree::Databases, space: Some(space) },
+        Volume { directory: "/views".into(), holds: Tree::Views, space: None },
+    ]
+}
+
+/// What nothing uses of each: stale indexes, leftovers, trash.
+fn useless(snapshot: &Snapshot, node: &str) -> Vec<(String, [u64; 3])> {
+    let node = snapshot.nodes().iter().find(|it| &*it.name == node).unwrap();
+    let of =
+        |on: &OnVolume| (on.volume.directory.to_string(), [on.stale_index, on.leftover, on.trash]);
+    node.volumes.iter().map(of).collect()
 }
 
 fn on_disk(snapshot: &Snapshot, node: &str) -> Option<OnDisk> {
@@ -197,6 +214,10 @@ async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup(
     assert_eq!(state(&snapshot, "shards%2F00000000-ffffffff%2Fgone.1", "01"), State::Orphan);
     let disk = on_disk(&snapshot, NODES[0]).unwrap();
     assert_eq!((disk.stale_index, disk.stale_index_files, disk.designs_known), (160, 2, true));
+    assert_eq!(
+        useless(&snapshot, NODES[0]),
+        [("/data".to_owned(), [0, 0, 3]), ("/views".to_owned(), [160, 0, 2])]
+    );
     let cleanup = target(&snapshot, "cleanup:orders").facts();
     assert_eq!((cleanup.flags.evidence, cleanup.file.get()), (true, Some(70)));
     let known = target(&snapshot, &format!("view:couchdb@a/{ID}/{}", "01".repeat(16)));
@@ -266,7 +287,12 @@ async fn what_a_compaction_wrote_is_left_over_once_nothing_runs_and_it_rested() 
     // The second sweep begins 300 seconds after the clock's 1,000.
     let compaction = |shard: &str, age: u64| {
         let changed = Moment::from_unix(1_300_u64.saturating_sub(age));
-        FileSeen::Compaction(CompactionFile { shard: shard.into(), bytes: age, changed })
+        FileSeen::Compaction(CompactionFile {
+            shard: shard.into(),
+            of_view: age > 9_999,
+            bytes: age,
+            changed,
+        })
     };
     let files = vec![
         db(SHARD, header(900, 100, 10, 9)),
@@ -284,6 +310,8 @@ async fn what_a_compaction_wrote_is_left_over_once_nothing_runs_and_it_rested() 
             // By now it is known what runs.
             let snapshot = harness.sweep(2).await;
             let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover);
+            let by_volume = useless(&snapshot, NODES[0]).into_iter().map(|(_, [_, left, _])| left);
+            assert!(by_volume.clone().all(|bytes| bytes == 0) || by_volume.eq([601, 90_000]));
             harness.shut_down().await;
             left
         }

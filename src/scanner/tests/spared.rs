@@ -80,7 +80,8 @@ impl Source for Told {
                 } else {
                     let files: Vec<FileSeen> = dbs.map(FileSeen::Db).collect();
                     let sums = Sums { files: files.len() as u64, ..Sums::default() };
-                    let disk = DiskSeen { sums, whole: true, took: Duration::ZERO };
+                    let disk =
+                        DiskSeen { sums, whole: true, took: Duration::ZERO, volumes: vec![] };
                     vec![
                         Observation::Disk { node: Arc::clone(&to), files },
                         Observation::DiskEnd { node: to, disk: Ok(disk) },
