@@ -113,7 +113,10 @@ fn bytes(bytes: Option<f64>) -> String {
 
 /// Both, where both are known, else the one that is.
 fn plus(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.zip(other).map_or(one.or(other), |(one, other)| Some(one + other))
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
+    }
 }
 
 fn nodes(plan: &crate::plan::Plan) -> Markup {

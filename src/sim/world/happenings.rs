@@ -1,6 +1,6 @@
 //! What happens to a cluster by itself, at moments that are known beforehand.
 
-use super::{World, jobs::JobKey};
+use super::World;
 use crate::sim::config::Deploy;
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ const FIRST_DEPLOY: Duration = Duration::from_secs(100);
 
 /// The same of the first compaction that is killed.
 const FIRST_KILL: Duration = Duration::from_secs(150);
+
+/// Bytes that a killed compaction leaves at most: no reason for anybody to look.
+const LEAVES: u64 = 4 << 30;
 
 /// One thing that happens, the n-th time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,8 +61,8 @@ impl World {
         self.put_design(&db, design);
     }
 
-    /// Kills the compaction of a shard that has come farthest, on one node after the other, as
-    /// a crash of its process does.
+    /// Kills the compaction of a shard that has come farthest, of those that leave little, on one
+    /// node after the other, as a crash of its process does.
     fn kill_one(&mut self, count: u32) {
         let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).max(1);
         let node = count % nodes;
@@ -67,8 +70,9 @@ impl World {
             .jobs
             .iter()
             .filter(|(key, _)| !key.is_index() && self.node_of(key.file) == Some(node));
-        let farthest = here.max_by_key(|(key, job)| job.temporary(key.what, self.now));
-        let killed: Option<JobKey> = farthest.map(|(key, _)| *key);
+        let written = here.map(|(key, job)| (job.temporary(key.what, self.now), *key));
+        let farthest = written.filter(|(bytes, _)| *bytes <= LEAVES).max_by_key(|it| it.0);
+        let killed = farthest.map(|(_, key)| key);
         self.drop_jobs(|key| Some(*key) == killed);
     }
 }
