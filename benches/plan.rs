@@ -1,5 +1,6 @@
 //! A plan for a million targets that wait: where the limits leave room for a few, and where
-//! there is room but no space, so that every one of them is looked at.
+//! there is room but no space, so that every one of them is looked at. And the recorder's look at
+//! such a plan, in which nothing is new.
 
 mod numbers;
 
@@ -10,9 +11,10 @@ use recliner::{
     clock::Moment,
     disk::{Disks, Space, Volume},
     facts::{Facts, Known, Measured, Source},
-    plan::{Conditions, Queues, Rules},
+    plan::{Conditions, Plan, Queues, RefusalReason, Rules},
+    recorder::{Memory, Waiting},
     settings::limits::Limits,
-    snapshot::{DbName, Draft, Snapshot},
+    snapshot::{DbName, Draft, Ix, Snapshot},
     target::Range,
 };
 use std::{hint::black_box, sync::Arc};
@@ -61,6 +63,14 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
     Conditions { disks, ..Conditions::default() }
 }
 
+fn waiting_in(plan: &Plan) -> usize {
+    plan.queues.iter().map(|queue| queue.waiting.len()).sum()
+}
+
+fn waiting((ix, channel, refused): (Ix, usize, Option<RefusalReason>)) -> Waiting {
+    Waiting { ix, channel, refused }
+}
+
 fn bench(criterion: &mut Criterion) {
     let mut channels = Channels::default();
     for channel in &mut channels.list {
@@ -84,9 +94,18 @@ fn bench(criterion: &mut Criterion) {
             let rules = Rules { mode: Mode::Enforce, limits, ..Rules::default() };
             let rules = Arc::new(rules);
             let plan = queues.publish(&snapshot, &conditions, &rules, NOW);
-            let waiting: usize = plan.queues.iter().map(|queue| queue.waiting.len()).sum();
-            assert!(waiting * 10 > TARGETS as usize * 9, "{waiting} wait");
+            let count = waiting_in(&plan);
+            assert!(count * 10 > TARGETS as usize * 9, "{count} wait");
             assert_eq!(plan.starts.is_empty(), available < 1 << 30);
+            if limits.per_node == few.per_node && available > 1 << 30 {
+                let mut memory = Memory::default();
+                let mut look = || memory.look(black_box(&plan).waiting().map(waiting), 200);
+                assert_eq!(look().more_queued as usize, waiting_in(&plan) - 200);
+                look();
+                group.bench_function(format!("1M on {nodes} nodes/recorder's look"), |bencher| {
+                    bencher.iter(&mut look);
+                });
+            }
             group.bench_function(
                 BenchmarkId::new(format!("1M on {nodes} nodes"), name),
                 |bencher| {

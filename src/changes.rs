@@ -2,8 +2,9 @@
 //!
 //! Owns the feeds of CouchDB: `_db_updates`, where the cluster has it, for what is written,
 //! and one node's `_dbs/_changes` for what is made, deleted or moved. Tells the scanner which
-//! databases were named, and since when nothing was missed; the journal gets the events. Never
-//! reads a target and never decides what a change means for it.
+//! databases were named, and since when nothing was missed. The journal gets the events; where
+//! there is no `_db_updates`, those that the scanner notices by itself. Never reads a target
+//! and never decides what a change means for it.
 //!
 //! A feed may break, go back in time, repeat itself, stall or vanish: it rests longer each
 //! time, is resumed where it was, or is begun anew from now, and as long as something may have
@@ -18,6 +19,7 @@ mod pauses;
 mod resumed;
 mod status;
 mod updates;
+mod witness;
 
 pub use feeds::{Feeds, Lines};
 pub use status::{Feed, Status};
@@ -25,14 +27,14 @@ pub use status::{Feed, Status};
 use crate::{
     clock::Clock,
     journal::Journal,
-    scanner::{self, Command},
+    scanner::{self, Command, Noticed},
     settings::work::Follow,
 };
 use heard::Heard;
 use listener::Listener;
 use std::sync::Arc;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{broadcast, mpsc, watch},
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -58,12 +60,14 @@ pub struct Task {
     settings: watch::Receiver<Settings>,
     scanner: scanner::Handle,
     journal: Option<Journal>,
+    noticed: broadcast::Receiver<Noticed>,
     status: watch::Sender<Arc<Status>>,
     listener: Listener,
 }
 
 enum Event {
     Heard(Heard),
+    Noticed(Noticed),
     Due,
     Anew,
 }
@@ -80,7 +84,8 @@ impl Task {
     ) -> (Self, Handle) {
         let (status, reader) = watch::channel(Arc::default());
         let listener = Listener::default();
-        let task = Self { clock, feeds, settings, scanner, journal, status, listener };
+        let noticed = scanner.noticed();
+        let task = Self { clock, feeds, settings, scanner, journal, noticed, status, listener };
         (task, Handle { status: reader })
     }
 
@@ -125,6 +130,7 @@ impl Task {
             let event = tokio::select! {
                 biased;
                 Some(heard) = heard.recv() => Event::Heard(heard),
+                noticed = next_of(&mut self.noticed) => Event::Noticed(noticed),
                 () = time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     Event::Due
                 }
@@ -143,6 +149,10 @@ impl Task {
                 Event::Heard(heard) => {
                     let follow = *self.settings.borrow();
                     self.listener.heard(heard, &follow, (now, self.clock.now()));
+                }
+                Event::Noticed(noticed) => {
+                    let follow = *self.settings.borrow();
+                    self.listener.noticed(&noticed, &follow, (now, self.clock.now()));
                 }
                 Event::Due => {}
             }
@@ -173,6 +183,19 @@ impl Task {
         let batch = self.listener.batch((now, self.clock.now()));
         if let Some((journal, (events, position))) = self.journal.as_ref().zip(batch) {
             journal.publish_up_to(events, position);
+        }
+    }
+}
+
+/// What the scanner noticed next; waits for ever where it is gone. Cancel-safe.
+async fn next_of(noticed: &mut broadcast::Receiver<Noticed>) -> Noticed {
+    loop {
+        match noticed.recv().await {
+            Ok(noticed) => return noticed,
+            Err(broadcast::error::RecvError::Lagged(batches)) => {
+                tracing::warn!(batches, "what the scanner noticed of databases was missed");
+            }
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
     }
 }

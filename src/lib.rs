@@ -148,6 +148,7 @@ pub mod plan;
 pub mod planner;
 pub mod pressure;
 pub mod queue;
+pub mod recorder;
 pub mod report;
 pub mod scanner;
 pub mod score;

@@ -49,6 +49,7 @@ use admission::{Admission, Present};
 use brief::{Brief, Shape};
 use choose::{Ballot, Lane};
 use claim::Claimed;
+use counts::Reasons;
 use gates::Doors;
 use queues::Waiting;
 use sites::Sites;
@@ -116,6 +117,8 @@ pub struct Plan {
     pub claim: Option<Claim>,
     /// When the clock alone changes the plan next, beside facts growing stale.
     pub next_change: Option<Moment>,
+    /// Why each waiting target does not start, in the order of `queues`.
+    reasons: Arc<[Reasons]>,
     placements: Chunked<Placement>,
     admission: Arc<Admission>,
 }
@@ -178,8 +181,8 @@ impl Plan {
             }
         }
         let starts = choose::choose(&lanes, ballot, &mut admission);
-        let counts =
-            lanes.iter().map(|lane| choose::count(lane, &starts, orders, &admission)).collect();
+        let (counts, reasons): (Vec<Counts>, Vec<Reasons>) =
+            lanes.iter().map(|lane| choose::count(lane, &starts, orders, &admission)).unzip();
         drop(lanes);
         let doors = Doors { rules, conditions, now, running: 0 };
         Self {
@@ -190,7 +193,8 @@ impl Plan {
             rules: Arc::clone(rules),
             made_at: now,
             starts: starts.into(),
-            candidates: counts,
+            candidates: counts.into(),
+            reasons: reasons.into(),
             admission: Arc::new(admission),
             channels,
             queues,
@@ -222,6 +226,15 @@ impl Plan {
     pub fn placement(&self, ix: Ix) -> Option<(&Channel, Placement)> {
         let placement = *self.placements.get(ix.as_usize())?;
         Some((self.channels.list.get(placement.channel()?)?, placement))
+    }
+
+    /// Every target that waits in a queue, its channel's place in the order, and why it does
+    /// not start; none where it does.
+    pub fn waiting(&self) -> impl Iterator<Item = (Ix, usize, Option<RefusalReason>)> {
+        self.queues.iter().zip(self.reasons.iter()).flat_map(|(queue, reasons)| {
+            let waiting = queue.waiting.iter().zip(reasons.iter());
+            waiting.map(|(ix, reason)| (*ix, queue.channel, reason))
+        })
     }
 
     /// The queue of a channel on a node.

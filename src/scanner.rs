@@ -8,12 +8,14 @@
 //! with their age.
 
 mod news;
+mod noticed;
 mod readings;
 mod status;
 mod tables;
 mod touched;
 
 pub use news::{Named, News, Stale};
+pub use noticed::{Became, Noticed};
 pub use status::{Progress, Status};
 
 use crate::{
@@ -27,7 +29,7 @@ use readings::{Reading, Readings, Slot};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tables::Tables;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{broadcast, mpsc, watch},
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -51,6 +53,10 @@ const QUIET_POLL: Duration = Duration::from_secs(30);
 /// How long a sweep waits for nodes that have not answered once others have: as soon as that
 /// begins to look as if they hang, the rest goes on. A slow one is read after the others.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Events of databases that are told together, and batches that whoever hears may be behind.
+const TOGETHER: usize = 4_096;
+const NOTICED: usize = 256;
 
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
@@ -108,6 +114,7 @@ pub struct Handle {
     /// What the nodes' task lists showed in the last poll.
     pub running: watch::Receiver<Arc<Running>>,
     commands: mpsc::Sender<Command>,
+    noticed: broadcast::Sender<Noticed>,
 }
 
 impl Handle {
@@ -129,6 +136,7 @@ pub struct Task {
     status: watch::Sender<Arc<Status>>,
     running: watch::Sender<Arc<Running>>,
     commands: mpsc::Receiver<Command>,
+    noticed: broadcast::Sender<Noticed>,
 }
 
 /// How much of a reading was seen.
@@ -167,13 +175,17 @@ impl Task {
         let (status, status_rx) = watch::channel(Arc::default());
         let (running, running_rx) = watch::channel(Arc::default());
         let (commands_tx, commands) = mpsc::channel(COMMANDS);
+        let (noticed, _) = broadcast::channel(NOTICED);
         let handle = Handle {
             snapshots: snapshots_rx,
             status: status_rx,
             running: running_rx,
             commands: commands_tx,
+            noticed: noticed.clone(),
         };
-        (Self { clock, tables, settings, source, snapshots, status, running, commands }, handle)
+        let task =
+            Self { clock, tables, settings, source, snapshots, status, running, commands, noticed };
+        (task, handle)
     }
 
     /// Waits a moment for what an earlier process measured, shows it with its age, then sweeps
@@ -292,6 +304,8 @@ impl Task {
                 Event::Seen(slot, seen) => {
                     dirty = true;
                     let seen = self.apply(slot, seen, &mut readings, &settings);
+                    let sweeps = matches!(slot, Slot::Sweep | Slot::Late);
+                    self.notice(seen != Seen::Part, sweeps && !readings.sweeps());
                     if seen != Seen::Part {
                         match slot {
                             Slot::Poll => {
@@ -389,6 +403,18 @@ impl Task {
             }
         }
         Seen::Part
+    }
+
+    /// Tells what was noticed of databases, where a reading ended or much was.
+    fn notice(&mut self, ended: bool, swept: bool) {
+        let swept = self.tables.swept_since().filter(|_| swept);
+        let waiting = self.tables.notices.waiting();
+        if swept.is_none() && (waiting == 0 || !ended && waiting < TOGETHER) {
+            return;
+        }
+        // Nobody may hear.
+        let noticed = self.tables.notices.take(&self.tables.draft, swept);
+        let _nobody = self.noticed.send(noticed);
     }
 
     fn reading(&self, stage: Stage) -> Reading {

@@ -163,6 +163,7 @@ impl Service {
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
         watch.enforce(&mut tasks);
         watch.archive(journal.clone(), &mut tasks);
+        watch.record(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
         // No more than half: the way to CouchDB stays free.

@@ -3,7 +3,7 @@
 use crate::{clock::Moment, couch::wire::DbChange};
 
 /// Something that happened to a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Event {
     pub(super) db: Box<str>,
     pub(super) change: DbChange,
@@ -30,6 +30,8 @@ pub(super) struct Standing {
     pub(super) followed_since: Option<Moment>,
     /// Whether the cluster does not have it.
     pub(super) absent: bool,
+    /// Whether the login may not read it.
+    pub(super) refused: bool,
     /// The sequence it goes on from.
     pub(super) seq: Option<String>,
     /// The node that is asked.

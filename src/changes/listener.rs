@@ -4,12 +4,13 @@ use super::{
     batch::{Events, Names},
     heard::{Event, Heard, Standing},
     status::{Feed, Status},
+    witness::Witness,
 };
 use crate::{
     clock::Moment,
     couch::wire::DbChange,
     journal::{Position, What},
-    scanner::{News, Stale},
+    scanner::{News, Noticed, Stale},
     settings::work::Follow,
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -58,6 +59,7 @@ pub(super) struct Listener {
     updates: Followed,
     map: Followed,
     names: Names,
+    witness: Witness,
     events: Events,
     /// When names are sent on, and events.
     names_at: Option<Instant>,
@@ -76,25 +78,39 @@ impl Listener {
         let (instant, _) = now;
         match heard {
             Heard::Updates(events, standing) => {
-                self.updates.stands(standing, instant);
-                for event in events {
-                    self.names_of(&event, follow, instant);
-                    self.event(event, follow, now);
-                }
+                events.iter().for_each(|event| self.names_of(event, follow, instant));
+                self.told(events, standing, follow, now);
             }
             // The sweep that begins with the process reads all of it.
-            Heard::Missed(events, standing) => {
-                self.updates.stands(standing, instant);
-                for event in events {
-                    self.event(event, follow, now);
-                }
-            }
+            Heard::Missed(events, standing) => self.told(events, standing, follow, now),
             Heard::Map(named, standing) => {
                 self.map.stands(standing, instant);
                 for db in named {
                     self.name(db, Stale::Entry, follow, instant);
                 }
             }
+        }
+    }
+
+    /// Takes in what the scanner noticed.
+    pub(super) fn noticed(&mut self, noticed: &Noticed, follow: &Follow, now: (Instant, Moment)) {
+        for event in self.witness.noticed(noticed) {
+            self.event(event, follow, now);
+        }
+    }
+
+    fn told(
+        &mut self,
+        events: Vec<Event>,
+        standing: Standing,
+        follow: &Follow,
+        now: (Instant, Moment),
+    ) {
+        events.iter().for_each(|event| self.witness.told(event));
+        let unnamed = self.witness.feed(&standing, now.1);
+        self.updates.stands(standing, now.0);
+        for event in unnamed.into_iter().chain(events) {
+            self.event(event, follow, now);
         }
     }
 

@@ -147,6 +147,7 @@ impl Map {
             connected: self.begun.is_some() && self.at.is_some(),
             followed_since: self.followed_since,
             absent: false,
+            refused: false,
             seq: self.at.map(|seq| seq.to_string()),
             node: self.node.clone(),
             rewinds: self.rewinds,

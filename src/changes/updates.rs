@@ -60,6 +60,7 @@ struct Updates {
     rewinds: u64,
     failures: u64,
     absent: bool,
+    refused: bool,
     problem: Option<String>,
 }
 
@@ -82,6 +83,7 @@ impl Updates {
             rewinds: 0,
             failures: 0,
             absent: false,
+            refused: false,
             problem: None,
         }
     }
@@ -97,6 +99,7 @@ impl Updates {
     /// The feed is this far. It goes on where an earlier process was, where it can.
     fn begins(&mut self, seq: String, kept: Option<Position>, now: Moment) {
         self.absent = false;
+        self.refused = false;
         let (newest, from) = (number(&seq), resumed(kept, &seq, now));
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
@@ -190,6 +193,7 @@ impl Updates {
     fn failed(&mut self, failed: Failed, why: String) {
         self.stuck += 1;
         self.absent = failed == Failed::Absent;
+        self.refused = failed == Failed::Refused;
         match failed {
             Failed::Absent | Failed::BadSequence => self.begin_anew(),
             Failed::Garbage if self.stuck >= STUCK => self.begin_anew(),
@@ -211,6 +215,7 @@ impl Updates {
             connected: listens && self.caught_up,
             followed_since: self.followed_since,
             absent: self.absent,
+            refused: self.refused,
             seq: self.at.as_ref().map(|(seq, _)| seq.clone()),
             node: None,
             rewinds: self.rewinds,

@@ -129,7 +129,7 @@ families! {
     FEED_PENDING_EVENTS: Gauge None "recliner_feed_pending_events" []
         "Database events that wait to be written to the journal.";
     FEED_SUBSCRIBERS: Gauge None "recliner_feed_subscribers" []
-        "Readers of this recliner's own _db_updates that wait for events.";
+        "Readers that wait for events of this recliner's own feed.";
 
     JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
         "Number of the newest entry of the journal that is safe on disk.";

@@ -92,7 +92,7 @@ impl Ask {
                 ("heartbeat", "false") => {}
                 ("heartbeat", _) => {
                     let asked = Duration::from_millis(whole(value)?);
-                    heartbeat = heartbeat.or(Some(asked.max(HEARTBEAT_MIN)));
+                    heartbeat = heartbeat.or_else(|| Some(asked.max(HEARTBEAT_MIN)));
                 }
                 _ => {}
             }

@@ -55,7 +55,9 @@ pub struct Feed {
 pub struct Task {
     feed: Feed,
     health: watch::Receiver<Arc<Health>>,
-    /// The number up to which everything was told.
+    /// The journal's newest number when it was last looked at.
+    seen: u64,
+    /// The number of an event up to which everything was told.
     told: u64,
 }
 
@@ -110,7 +112,7 @@ impl Task {
     #[must_use]
     pub fn new(journal: Journal, room: usize, stop: CancellationToken) -> (Self, Feed) {
         let health = journal.health();
-        let told = health.borrow().last_seq;
+        let seen = health.borrow().last_seq;
         let feed = Feed {
             journal,
             chunks: broadcast::channel(SHARED).0,
@@ -119,7 +121,7 @@ impl Task {
             turns: Arc::new(Semaphore::new(BEHIND)),
             stop,
         };
-        (Self { feed: feed.clone(), health, told }, feed)
+        (Self { feed: feed.clone(), health, seen, told: seen }, feed)
     }
 
     /// Tells what is new until the feed's `stop`, or until the journal has ended.
@@ -144,9 +146,9 @@ impl Task {
         loop {
             let last_seq = self.health.borrow_and_update().last_seq;
             if self.feed.chunks.receiver_count() == 0 {
-                self.told = last_seq;
+                (self.seen, self.told) = (last_seq, last_seq);
             }
-            if self.told >= last_seq {
+            if self.seen >= last_seq {
                 return Ok(());
             }
             let after = self.told;
@@ -161,8 +163,12 @@ impl Task {
                 // It is looked at again though nothing else comes.
                 self.health.mark_changed();
             })?;
-            let last = page.updates.last().map_or(after, |update| update.seq);
-            self.told = if page.more { last } else { last_seq.max(page.newest) };
+            if let Some(last) = page.updates.last() {
+                self.told = last.seq;
+            }
+            if !page.more {
+                self.seen = last_seq;
+            }
             if !page.updates.is_empty() {
                 let chunk = Chunk::new((after, self.told), page);
                 // Whoever listened may have gone.

@@ -79,7 +79,7 @@ pub(super) struct Reader {
     any: bool,
     /// Whether it is told at once where it is.
     announced: bool,
-    /// The last number of an answer that has an end.
+    /// The last number of an answer whose end is known.
     until: Option<u64>,
     stage: Stage,
     chunks: Option<broadcast::Receiver<Arc<Chunk>>>,
@@ -184,14 +184,23 @@ impl Reader {
         self.era.clone_from(&page.era);
         let part = Text::of(&page.updates, &page.era, self.floor, self.form()).all();
         let piece = part.map_or_else(Bytes::new, |part| self.told(part));
-        let finite = self.until.is_some() && (self.kind == Kind::Normal || self.any);
+        let finite = self.kind == Kind::Normal || (self.kind == Kind::Longpoll && self.any);
+        if finite {
+            self.until.get_or_insert(page.newest);
+        }
         self.stage = match () {
             () if self.left == 0 => Stage::Ends,
             () if page.more => Stage::Behind,
             () if self.descending => Stage::Ends,
             () => {
                 self.at = self.at.max(self.until.unwrap_or(page.newest));
-                if finite { Stage::Ends } else { Stage::Live }
+                if finite {
+                    Stage::Ends
+                } else {
+                    // What comes now has no end yet.
+                    self.until = None;
+                    Stage::Live
+                }
             }
         };
         piece

@@ -56,6 +56,11 @@ impl Told {
         self.journal.taken().await.unwrap();
     }
 
+    /// Writes something of recliner's own down.
+    async fn goes_on(&self) {
+        self.happens(vec![What::Released { target: "cleanup:x".parse().unwrap() }]).await;
+    }
+
     async fn open(&self, query: &str) -> Reading {
         self.try_open(query).await.unwrap()
     }

@@ -1,12 +1,7 @@
 //! The landing page: what this is, how it stands, where to read more.
 
 use super::State;
-use crate::{
-    clock::Moment,
-    report, size,
-    snapshot::{NodeIx, Sums},
-    target::Kind,
-};
+use crate::{clock::Moment, plan::RefusalReason, report, size, snapshot::NodeIx, target::Kind};
 use axum::{extract, response::Html};
 use maud::{DOCTYPE, Markup, html};
 use std::{sync::Arc, time::Duration};
@@ -20,7 +15,7 @@ h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
 .bad { color: var(--accent); font-weight: 600; }
 table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
-@media (max-width: 44rem) { th, td { padding-right: .7rem; } table { font-size: .85rem; } }
+@media (max-width: 44rem) { th, td { padding-right: .7rem; } table { font-size: .85rem; } .rest { display: none; } td:first-child { white-space: normal; overflow-wrap: anywhere; } }
 th:last-child, td:last-child { padding-right: 0; }
 th { font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: .95em; } li { margin: .15rem 0; overflow-wrap: anywhere; }";
@@ -71,8 +66,11 @@ fn page(state: &State) -> Markup {
                     li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest does not" }
                     li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": what runs" }
                     li { a href="/api/v1/history" { "/api/v1/history" } ": how jobs ended" }
+                    li { a href="/api/v1/events" { "/api/v1/events" } ": all that happened" }
+                    li { a href="/_db_updates" { "/_db_updates" } ": which databases changed, in CouchDB's words" }
                     li { code { "/api/v1/explain?target=" } " a database, an id, or " code { "<db>/_design/x" } ": why it waits or does not" }
                     li { a href="/api/v1/config" { "/api/v1/config" } ": the configuration in force" }
+                    li { a href="/sd" { "/sd" } ": CouchDB's nodes for Prometheus's service discovery" }
                     li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
                 }
             }
@@ -113,14 +111,25 @@ fn bytes(bytes: Option<f64>) -> String {
     bytes.map_or_else(|| "?".to_owned(), |bytes| size::shown(bytes as u64).to_string())
 }
 
+/// Both, where both are known, else the one that is.
+fn plus(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.zip(other).map_or(one.or(other), |(one, other)| Some(one + other))
+}
+
 fn nodes(plan: &crate::plan::Plan) -> Markup {
     let lines: Vec<_> = report::nodes(plan).collect();
     let totals = plan.snapshot.totals();
-    let views = totals.of(NodeIx::CLUSTER, Kind::View);
+    let views = totals.of(NodeIx::CLUSTER, Kind::View).states.iter().sum::<u64>();
+    // Of a view whose parts are known the parts count, each on its node.
+    let places = (0..=lines.len()).filter_map(NodeIx::from_usize);
+    let (file, reclaimable) = places.fold((None, None), |(file, reclaimable), node| {
+        let sums = totals.of(node, Kind::View);
+        (plus(file, sums.file.get()), plus(reclaimable, sums.reclaimable.get()))
+    });
     html! {
         h2 { "Nodes" }
         div.wide { table {
-            tr { th { "node" } th { "up" } th { "version" } th.n { "shards" } th.n { "on disk" } th.n { "reclaimable" } th { "smoosh" } }
+            tr { th { "node" } th { "up" } th.rest { "version" } th.n { "shards" } th.n { "on disk" } th.n { "reclaimable" } th.rest { "smoosh" } }
             @for (at, line) in lines.iter().enumerate() {
                 @let sums = NodeIx::from_usize(at + 1).map(|node| totals.of(node, Kind::Db)).unwrap_or_default();
                 tr {
@@ -132,19 +141,19 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
                             None => "?",
                         }
                     }
-                    td { (line.version.as_deref().unwrap_or("?")) }
+                    td.rest { (line.version.as_deref().unwrap_or("?")) }
                     td.n { (sums.states.iter().sum::<u64>()) }
                     td.n { (bytes(sums.file.get())) }
                     td.n { (bytes(sums.reclaimable.get())) }
-                    td { (line.smoosh.replace('_', " ")) }
+                    td.rest { (line.smoosh.replace('_', " ")) }
                 }
             }
         } }
-        @if views != Sums::default() {
+        p.quiet { "Shards and their bytes are those of databases." }
+        @if views > 0 {
             p {
-                (views.states.iter().sum::<u64>()) " views of the whole cluster: "
-                (bytes(views.file.get())) " on disk, " (bytes(views.reclaimable.get()))
-                " reclaimable."
+                (views) " views of the whole cluster: " (bytes(file)) " on disk, "
+                (bytes(reclaimable)) " reclaimable."
             }
         }
     }
@@ -154,22 +163,54 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
     html! {
         h2 { "Queues" }
         div.wide { table {
-            tr { th { "node" } th { "channel" } th.n { "waiting" } th.n { "running" } th.n { "reclaimable" } th { "waiting since" } }
+            tr { th { "node" } th { "channel" } th.n { "waiting" } th.n.rest { "running" } th.n { "reclaimable" } th.n.rest { "oldest waits for" } }
             @for queue in plan.queues.iter().filter(|queue| !queue.waiting.is_empty() || queue.active > 0) {
                 tr {
                     td { (plan.snapshot.node(queue.node).map_or("", |node| &node.name)) }
                     td { (plan.channels.list.get(queue.channel).map_or("", |channel| &channel.name)) }
                     td.n { (queue.waiting.len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
-                    td.n { (queue.active) }
+                    td.n.rest { (queue.active) }
                     td.n { (size::shown(queue.reclaimable)) }
-                    td { (queue.oldest.map(Moment::rfc3339).unwrap_or_default()) }
+                    td.n.rest title=[queue.oldest.map(Moment::rfc3339)] {
+                        (queue.oldest.map(|since| waited(since.age(plan.made_at))).unwrap_or_default())
+                    }
                 }
             }
         } }
         @if plan.queues.iter().all(|queue| queue.waiting.is_empty()) {
             p.quiet { "Nothing waits." }
         } @else {
+            p { (decided(plan)) }
             p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
         }
     }
+}
+
+/// How many start now, and why the others do not, most first.
+fn decided(plan: &crate::plan::Plan) -> String {
+    let starts: u64 = plan.candidates.iter().map(|counts| counts.starts).sum();
+    let refused = |reason| plan.candidates.iter().map(|counts| counts.refused(reason)).sum();
+    let mut reasons: Vec<(u64, RefusalReason)> =
+        RefusalReason::ALL.map(|reason| (refused(reason), reason)).into();
+    reasons.retain(|(count, _)| *count > 0);
+    reasons.sort_unstable_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let reasons = reasons.iter().map(|(count, reason)| {
+        let reason = reason.label().replace('_', " ");
+        format!("{reason} {count}")
+    });
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    match &*reasons {
+        "" => format!("Now: start {starts}."),
+        reasons => format!("Now: start {starts}; not yet, by reason: {reasons}."),
+    }
+}
+
+/// A wait as a reader wants it: whole minutes from an hour on, whole hours from a day on.
+fn waited(span: Duration) -> String {
+    let unit = match span.as_secs() {
+        ..3_600 => 1,
+        3_600..86_400 => 60,
+        86_400.. => 3_600,
+    };
+    humantime::format_duration(Duration::from_secs(span.as_secs() / unit * unit)).to_string()
 }

@@ -22,6 +22,29 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum What {
+    /// A target entered a queue.
+    Queued {
+        /// The target.
+        target: TargetId,
+        /// The channel that took it.
+        channel: String,
+    },
+    /// What keeps a target that waits from starting became another thing, and lasts.
+    Refused {
+        /// The target.
+        target: TargetId,
+        /// The channel in which it waits.
+        channel: String,
+        /// The refusal's reason.
+        reason: String,
+    },
+    /// More of one kind happened at once than is written down one by one.
+    Omitted {
+        /// The type of what happened.
+        of: String,
+        /// To how many targets more.
+        targets: u64,
+    },
     /// A start was decided, and its request was about to go out.
     Started {
         /// The target.
@@ -151,6 +174,12 @@ pub struct Taken {
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Type {
+    /// A target entered a queue.
+    Queued,
+    /// Another reason keeps it from starting.
+    Refused,
+    /// More of that than is written down.
+    Omitted,
     /// A start was decided.
     Started,
     /// It came to nothing.
@@ -187,7 +216,10 @@ pub enum Type {
 
 impl Type {
     /// Every type.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
+        Self::Queued,
+        Self::Refused,
+        Self::Omitted,
         Self::Started,
         Self::NotStarted,
         Self::Finished,
@@ -210,6 +242,9 @@ impl Type {
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
+            Self::Queued => "queued",
+            Self::Refused => "refused",
+            Self::Omitted => "omitted",
             Self::Started => "started",
             Self::NotStarted => "not_started",
             Self::Finished => "finished",
@@ -262,6 +297,9 @@ impl What {
     #[must_use]
     pub const fn kind(&self) -> Type {
         match self {
+            Self::Queued { .. } => Type::Queued,
+            Self::Refused { .. } => Type::Refused,
+            Self::Omitted { .. } => Type::Omitted,
             Self::Started { .. } => Type::Started,
             Self::NotStarted { .. } => Type::NotStarted,
             Self::Finished { .. } => Type::Finished,
@@ -311,6 +349,13 @@ mod tests {
             was: None,
         };
         let all = [
+            What::Queued { target: target.clone(), channel: "c".into() },
+            What::Refused {
+                target: target.clone(),
+                channel: "c".into(),
+                reason: "headroom".into(),
+            },
+            What::Omitted { of: "queued".into(), targets: 9 },
             What::Started {
                 target: target.clone(),
                 node: "n".into(),

@@ -192,6 +192,8 @@ impl<'tx> Tables<'tx> {
         now: Moment,
         at_most: usize,
     ) -> Result<bool, Error> {
+        // Whatever comes so late that it could go at once is a sign of life.
+        let longest = keep.keep.max(STRAGGLER);
         for _ in 0..at_most {
             let Some(oldest) = self.gone.first()?.map(|(seq, _)| seq.value()) else { break };
             let entry = self.entry(oldest)?;
@@ -199,14 +201,11 @@ impl<'tx> Tables<'tx> {
             // Old enough, or too much, by a good deal: then as far as that goes.
             let (age_over, bytes_over) = if counts.trimming {
                 (
-                    age > keep.keep,
+                    age > longest,
                     counts.shelf.bytes > keep.max_size - keep.max_size / u64::from(SLACK),
                 )
             } else {
-                (
-                    age > keep.keep.saturating_add(keep.keep / SLACK),
-                    counts.shelf.bytes > keep.max_size,
-                )
+                (age > longest.saturating_add(longest / SLACK), counts.shelf.bytes > keep.max_size)
             };
             counts.trimming = age_over || bytes_over;
             if !counts.trimming {

@@ -7,7 +7,7 @@
 
 use super::{
     Counts, Placement, QueueView, RefusalReason, Start, admission::Admission, brief::Brief,
-    start::Expected,
+    counts::Reasons, start::Expected,
 };
 use crate::{
     channel::Channels,
@@ -135,27 +135,38 @@ pub(super) fn choose(
     }
 }
 
-/// Counts what is decided about every candidate of a lane.
+/// Counts what is decided about every candidate of a lane, and says it of each that waits.
 pub(super) fn count(
     lane: &Lane<'_>,
     starts: &[Start],
     orders: &Orders,
     admission: &Admission,
-) -> Counts {
+) -> (Counts, Reasons) {
     let mut counts = Counts::default();
+    let mut reasons = Reasons::with_room(lane.view.briefs.len());
     let QueueView { node, channel, .. } = *lane.view;
     let started: hashbrown::HashSet<_> =
         starts.iter().filter(|start| start.channel == channel).map(|start| start.ix).collect();
     let terms = admission.terms(node, channel);
-    for brief in lane.briefs(orders) {
-        if !started.is_empty() && started.contains(&brief.ix) {
-            counts.starts += 1;
-        } else {
-            let reason = admission.reason(&terms, (node, channel), brief);
-            counts.refuse(reason.unwrap_or(RefusalReason::ChannelLimit));
+    let decided = |brief: &Brief| {
+        let starts = !started.is_empty() && started.contains(&brief.ix);
+        let reason = || admission.reason(&terms, (node, channel), brief);
+        (!starts).then(|| reason().unwrap_or(RefusalReason::ChannelLimit))
+    };
+    let mut count = |reason: Option<RefusalReason>| match reason {
+        Some(reason) => counts.refuse(reason),
+        None => counts.starts += 1,
+    };
+    lane.first.iter().for_each(|brief| count(decided(brief)));
+    for brief in lane.view.briefs.iter() {
+        let reason = decided(brief);
+        reasons.push(reason);
+        // One that goes first was counted with those.
+        if !lane.goes_first(brief, orders) {
+            count(reason);
         }
     }
-    counts
+    (counts, reasons)
 }
 
 /// The first candidate of a lane from `from` on that may start.

@@ -13,7 +13,7 @@ mod tasks;
 mod views;
 mod wanted;
 
-use super::{Settings, Status, status::Progress};
+use super::{Settings, Status, noticed::Notices, status::Progress};
 use crate::{
     clock::Moment,
     facts::Facts,
@@ -54,6 +54,7 @@ pub(super) struct Tables {
     /// Views whose facts a job has voided.
     pub(super) reread: BTreeSet<Ix>,
     pub(super) followed: Followed,
+    pub(super) notices: Notices,
     /// Whether this sweep lists what there is.
     lists: bool,
 }
@@ -76,6 +77,7 @@ impl Tables {
             began_at: Instant::now(),
             reread: BTreeSet::new(),
             followed: Followed::new(),
+            notices: Notices::default(),
             lists: true,
         }
     }
@@ -90,6 +92,7 @@ impl Tables {
             }
         }
         self.views.restore(self.draft.now());
+        self.notices.restored(&self.draft);
         self.serve(settings);
         self.note_ages(Moment::default());
         damaged
@@ -219,6 +222,7 @@ impl Tables {
                 let map_whole = self.listing.map_whole;
                 self.listing.settle(&mut self.draft, settings);
                 if map_whole {
+                    self.notices.listed(self.listing.dbs(), &self.draft);
                     self.followed.has_listed(self.began, &self.listing.reshard);
                 }
                 if !settings.views {

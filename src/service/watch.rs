@@ -16,7 +16,7 @@ use crate::{
     journal::Journal,
     memory::{Fleeting, Keeper, Recovered},
     plan::Rules,
-    planner, pressure, scanner,
+    planner, pressure, recorder, scanner,
     settings::{ScanViews, Settings},
     snapshot::Block,
     takeover, warmer,
@@ -268,6 +268,16 @@ impl Watch {
         tasks.spawn_alone(async move {
             task.run(ended).await;
             "archive"
+        });
+    }
+
+    /// What writes down what happens to those that wait.
+    pub fn record(&self, journal: Journal, tasks: &mut Tasks) {
+        let (task, ended) =
+            (recorder::Task::new(self.planner.plan.clone(), journal), self.stop.clone());
+        tasks.spawn_alone(async move {
+            task.run(ended).await;
+            "recorder"
         });
     }
 

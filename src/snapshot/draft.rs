@@ -43,6 +43,12 @@ impl DbIx {
         self.0 as usize
     }
 
+    /// From an index; `None` beyond four billion.
+    #[must_use]
+    pub fn from_usize(at: usize) -> Option<Self> {
+        u32::try_from(at).ok().map(Self)
+    }
+
     pub(super) const fn of(place: u32) -> Self {
         Self(place)
     }

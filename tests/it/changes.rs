@@ -4,6 +4,7 @@
 use crate::support::{A, B, C, Rig, dbs_seen, dbs_there, nodes, small, targets};
 use recliner::{
     changes::{Handle, Status},
+    journal::{EventsQuery, Journal},
     plan::{Freshness, Plan},
     sim::{Config, Database, Design, Effect, Exchange, Fault, Fleet},
     snapshot::Ix,
@@ -237,6 +238,74 @@ async fn a_feed_may_come_later_and_vanish_again() {
     heard(&mut handle, |status| status.followed_since.is_some()).await;
     rig.cluster.world(|world| world.set_global_changes(false));
     heard(&mut handle, |status| status.followed_since.is_none()).await;
+}
+
+/// What was written down of databases since a number, without what tells when.
+async fn written(journal: &Journal, since: u64) -> Vec<String> {
+    let query = EventsQuery { since: Some(since), limit: 10_000, ..EventsQuery::default() };
+    let page = journal.events(query).await.expect("it can be read");
+    let told = page.entries.into_iter().map(|(_, event)| {
+        let json = serde_json::to_value(&event.what).expect("it is JSON");
+        let word = |name: &str| json[name].as_str().expect("it is of a database").to_owned();
+        [word("type"), word("db")].join(" ")
+    });
+    told.collect()
+}
+
+fn newest(journal: &Journal) -> u64 {
+    journal.health().borrow().last_seq
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_feed_tells_the_scanner_notices_and_what_one_tells_comes_once() {
+    let mut config = world();
+    config.global_changes = false;
+    let mut rig = Rig::new(config, "scan: {interval: 5m}\n");
+    let (mut handle, journal) = rig.listens_and_writes().await;
+    let absent = |it: &Status| it.feeds.get("_db_updates").is_some_and(|it| it.absent);
+    heard(&mut handle, absent).await;
+    rig.sweep().await;
+    sleep(20 * MINUTE).await;
+    assert_eq!(written(&journal, 0).await, Vec::<String>::new(), "what is first seen is no news");
+
+    rig.cluster.world(|world| world.write("app", 50));
+    rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
+    sleep(6 * MINUTE).await;
+    let mut told = written(&journal, 0).await;
+    told.sort();
+    assert_eq!(told, ["created new", "updated app", "updated new"]);
+    let seq = newest(&journal);
+    rig.cluster.world(|world| world.delete("new", false));
+    rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
+    sleep(6 * MINUTE).await;
+    let told = written(&journal, seq).await;
+    assert_eq!(told, ["deleted new", "created new", "updated new"]);
+
+    // The feed comes: what was before it is noticed, what is behind it is told, nothing twice.
+    let seq = newest(&journal);
+    rig.cluster.world(|world| world.write("app", 50));
+    rig.cluster.world(|world| world.set_global_changes(true));
+    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    rig.cluster.world(|world| world.write("quiet", 5));
+    sleep(20 * MINUTE).await;
+    let mut told = written(&journal, seq).await;
+    told.sort();
+    assert_eq!(told, ["updated app", "updated quiet"]);
+    let seq = newest(&journal);
+    rig.cluster.world(|world| world.write("app", 50));
+    rig.cluster.world(|world| world.delete("new", false));
+    sleep(20 * MINUTE).await;
+    let mut told = written(&journal, seq).await;
+    told.sort();
+    assert_eq!(told, ["deleted new", "updated app"]);
+
+    // And goes.
+    let seq = newest(&journal);
+    rig.cluster.world(|world| world.set_global_changes(false));
+    rig.cluster.world(|world| world.write("app", 50));
+    heard(&mut handle, absent).await;
+    sleep(20 * MINUTE).await;
+    assert_eq!(written(&journal, seq).await, ["updated app"]);
 }
 
 #[tokio::test(start_paused = true)]

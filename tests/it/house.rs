@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["plan"],
     &["scanner", "smoosh"],
     &["planner", "follower", "archive", "changes"],
-    &["report", "config", "enforcer", "warmer"],
+    &["report", "config", "enforcer", "recorder", "warmer"],
     &["http"],
     &["sim"],
     &["service"],

@@ -17,6 +17,7 @@ use recliner::{
     couch::Transport,
     disk::Meter,
     facts::Facts,
+    journal::{self, Identity, InMemory, Journal},
     memory::Recovered,
     plan::Plan,
     scanner::{Command, Status},
@@ -324,6 +325,21 @@ impl Rig {
     /// From now on feeds are heard, without a journal.
     pub(crate) fn listens(&mut self) -> changes::Handle {
         self.watch.listen(None, &mut self.tasks)
+    }
+
+    /// The same with a journal, which is in memory.
+    pub(crate) async fn listens_and_writes(&mut self) -> (changes::Handle, Journal) {
+        let settings = tokio::sync::watch::channel(self.settings.journal).1;
+        let (task, journal) =
+            journal::Task::open(InMemory, self.clock, settings).expect("memory holds it");
+        let ended = self.stop.clone();
+        self.tasks.spawn(async move {
+            task.run(ended).await;
+            "journal"
+        });
+        let nodes = NODES.map(ToOwned::to_owned).into();
+        journal.claim(Identity { nodes, ..Identity::default() }).await.expect("it is new");
+        (self.watch.listen(Some(journal.clone()), &mut self.tasks), journal)
     }
 }
 

@@ -80,7 +80,11 @@ impl Events {
                 row["seq"].to_string(),
                 short(&text(&row["at"])),
                 text(&row["type"]).replace("index_build", "build").replace('_', " "),
-                if more.is_empty() { of } else { format!("{of}: {more}") },
+                match (of.is_empty(), more.is_empty()) {
+                    (true, _) => more,
+                    (false, true) => of,
+                    (false, false) => format!("{of}: {more}"),
+                },
             ]);
         }
         let text = lines(&table);
@@ -98,6 +102,9 @@ fn more((name, value): (&String, &Value), row: &Value) -> Option<String> {
         "seq" | "at" | "type" | "target" | "db" | "scope" | "node" | "key" => None,
         _ if value.is_null() || *value == false => None,
         "channel" | "class" => Some(said),
+        "reason" => Some(said.replace('_', " ")),
+        "of" => None,
+        "targets" => Some(format!("{said} targets more were {}", text(&row["of"]))),
         "section" => Some(format!("{} of {said}", text(&row["key"]))),
         "owner" => (value == "other").then(|| "by others".to_owned()),
         "ordered_by" => Some(format!("ordered by {said}")),

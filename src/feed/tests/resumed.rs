@@ -16,6 +16,8 @@ enum Step {
     Hours(u8),
     /// A reader reads so many rows at most, in one answer.
     Reads(usize, u8),
+    /// A reader waits for events, and these come.
+    Polls(usize, Vec<(u8, u8)>),
     /// A reader opens a feed, takes some pieces, with waits between, and goes away.
     Listens(usize, u8),
     /// A reader's open feed is asked for one more piece, while others go on.
@@ -23,10 +25,11 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let events = proptest::collection::vec((0..6_u8, 0..3_u8), 1..20);
+    let events = || proptest::collection::vec((0..6_u8, 0..3_u8), 1..20);
     proptest::collection::vec(
         prop_oneof![
-            4 => events.prop_map(Step::Events),
+            4 => events().prop_map(Step::Events),
+            2 => (0..3_usize, events()).prop_map(|(who, events)| Step::Polls(who, events)),
             1 => Just(Step::Own),
             1 => (1..12_u8).prop_map(Step::Hours),
             2 => (0..3_usize, 0..9_u8).prop_map(|(who, limit)| Step::Reads(who, limit)),
@@ -39,6 +42,18 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The latest number of each type of each database.
 type Known = BTreeMap<(String, String), u64>;
+
+fn whats(events: Vec<(u8, u8)>) -> Vec<What> {
+    let what = |(db, kind): (u8, u8)| {
+        let db = format!("d{db}");
+        match kind {
+            0 => What::Created { db },
+            1 => What::Updated { db },
+            _ => What::Deleted { db },
+        }
+    };
+    events.into_iter().map(what).collect()
+}
 
 #[derive(Default)]
 struct Reader {
@@ -79,10 +94,24 @@ impl Reader {
         self.open = None;
         let mut reading = told.open(&format!("{}&limit={limit}", self.query())).await;
         self.begins(reading.anew);
-        let whole = reading.object().await;
+        self.sees_object(&reading.rest().await)
+    }
+
+    /// Whether there was anything in it.
+    fn sees_object(&mut self, text: &str) -> bool {
+        let whole: Value = text.parse().unwrap();
         whole["results"].as_array().unwrap().iter().for_each(|row| self.sees(row));
         self.since = Some(whole["last_seq"].as_str().unwrap().to_owned());
         !whole["results"].as_array().unwrap().is_empty()
+    }
+
+    async fn polls(&mut self, told: &Told, events: Vec<(u8, u8)>) {
+        self.open = None;
+        let mut reading = told.open(&format!("{}&feed=longpoll&timeout=900", self.query())).await;
+        self.begins(reading.anew);
+        let first = reading.piece().await.unwrap();
+        told.happens(whats(events)).await;
+        assert!(self.sees_object(&(first + &reading.rest().await)), "events came in time");
     }
 
     async fn listens(&mut self, told: &Told) {
@@ -159,21 +188,14 @@ async fn ends_knowing_everything(steps: Vec<Step>, keep: Duration) {
     for step in steps {
         match step {
             Step::Events(events) => {
-                let event = |(db, kind): (u8, u8)| {
-                    let db = format!("d{db}");
-                    match kind {
-                        0 => What::Created { db },
-                        1 => What::Updated { db },
-                        _ => What::Deleted { db },
-                    }
-                };
-                told.happens(events.into_iter().map(event).collect()).await;
+                told.happens(whats(events)).await;
                 truth.goes_on(&told, keep).await;
             }
-            Step::Own => {
-                let target = "cleanup:x".parse().unwrap();
-                told.happens(vec![What::Released { target }]).await;
+            Step::Polls(who, events) => {
+                readers[who].polls(&told, events).await;
+                truth.goes_on(&told, keep).await;
             }
+            Step::Own => told.goes_on().await,
             Step::Hours(hours) => time::sleep(Duration::from_secs(3600) * hours.into()).await,
             Step::Reads(who, limit) => {
                 readers[who].reads(&told, limit.into()).await;

@@ -14,6 +14,16 @@ fn recorded(version: &str, case: &str) -> Value {
     text.parse().unwrap()
 }
 
+/// Keys and types of a recorded answer; lines are a list, of which some have one recorded.
+fn recorded_shape(version: &str, case: &str) -> BTreeSet<String> {
+    let body = &recorded(version, case)["body"];
+    shape_of(&match body.as_str() {
+        Some(text) => lines(text),
+        None if case == "db_updates_continuous" => json!([body]),
+        None => body.clone(),
+    })
+}
+
 /// A surface with a feed of some events.
 async fn surface(tasks: &mut JoinSet<()>) -> Surface {
     let mut surface = Surface::new();
@@ -95,36 +105,26 @@ async fn answers_are_as_those_that_were_recorded() {
             let path = path.replace("heartbeat=400&", "");
             let answer = surface.get(&(path.clone() + "&limit=4").replace("x&limit=4", "x")).await;
             let name = format!("{version} {case} {path}");
-            assert_eq!(
-                answer.status.as_u16(),
-                recorded["status"].as_u64().unwrap() as u16,
-                "{name}"
-            );
+            assert_eq!(answer.status.as_u16(), recorded["status"], "{name}");
             for header in ["cache-control", "content-type"] {
                 assert_eq!(answer.header(header), recorded["headers"][header], "{name} {header}");
             }
             let tagged = recorded["headers"].get("etag").is_some();
             assert_eq!(!answer.header("etag").is_empty(), tagged, "{name}");
-            let (body, wanted) = match recorded["body"].as_str() {
-                Some(text) => (lines(answer.text()), lines(text)),
-                // Of some, one line was recorded.
-                None if case == "db_updates_continuous" => {
-                    (lines(answer.text()), json!([recorded["body"]]))
-                }
-                None => (told(answer.text()), recorded["body"].clone()),
-            };
-            if answer.status == StatusCode::OK && case != "db_updates_since_now" {
-                let (own, theirs) = (shape_of(&body), shape_of(&wanted));
-                // The last line was cut off.
-                let more: BTreeSet<_> = own.difference(&theirs).map(String::as_str).collect();
-                assert!(theirs.is_subset(&own), "{name}: {own:?} {theirs:?}");
-                assert!(
-                    more.is_subset(&BTreeSet::from(["/*/last_seq string"])),
-                    "{name}: {more:?}"
-                );
-            } else if answer.status != StatusCode::OK {
-                assert_eq!(body, wanted, "{name}");
+            if answer.status != StatusCode::OK {
+                assert_eq!(told(answer.text()), recorded["body"], "{name}");
+                continue;
             }
+            let body = match case {
+                "db_updates_continuous" => lines(answer.text()),
+                _ => told(answer.text()),
+            };
+            let (own, theirs) = (shape_of(&body), recorded_shape(version, case));
+            assert!(theirs.is_subset(&own) || case == "db_updates_since_now", "{name}: {own:?}");
+            // Where one recording has no rows, or was cut off before its end, another was not.
+            let mut any = BTreeSet::from(["/*/last_seq string".to_owned()]);
+            any.extend(VERSIONS.iter().flat_map(|version| recorded_shape(version, case)));
+            assert!(own.is_subset(&any), "{name}: {own:?}");
         }
     }
 }

@@ -207,6 +207,7 @@ impl Tables {
         let Some(target) = self.draft.now().target(ix) else { return };
         let node = target.node_ix();
         let (facts, verdict) = merged(&target.facts(), &seen);
+        self.notices.read(target, facts.update_seq.get());
         let known = target.facts().measured_at.map(|measured| measured.by);
         let header = seen.measured_at.is_some_and(|measured| measured.by == Source::Files);
         if verdict == Verdict::None && header && known == Some(Source::Http) {

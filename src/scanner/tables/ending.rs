@@ -5,6 +5,11 @@ use crate::{clock::Moment, facts::Source, snapshot::NodeIx, target::Kind};
 use std::collections::BTreeMap;
 
 impl Tables {
+    /// When the last sweep began, if it read everything it was to read.
+    pub(in crate::scanner) fn swept_since(&self) -> Option<Moment> {
+        (self.incomplete.is_empty() && self.status.problem.is_none()).then_some(self.began)
+    }
+
     /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
     pub(super) fn finish(&mut self, now: Moment) {
         self.judge_disk(now);

@@ -277,6 +277,8 @@ impl Tables {
 
     /// A database instance is in the map no more.
     fn gone(&mut self, db: DbIx) {
+        self.notices.lacks(db, &self.draft);
+        self.listing.lacks(db);
         self.views.gone(&mut self.draft, db);
         self.draft.set_map(db, DbMap::default(), &[]);
         for ix in self.draft.copies_of(db) {
@@ -293,6 +295,7 @@ impl Tables {
         let before: BTreeSet<Ix> = self.draft.copies_of(db).into_iter().collect();
         let expected = entry.copies.iter().filter(|at| settings.nodes.has(&at.node)).count();
         self.listing.map_entry(&mut self.draft, &mut self.views, settings, entry);
+        self.notices.has(db, &self.draft);
         let copies = self.draft.copies_of(db);
         for ix in copies.iter().filter(|ix| !before.contains(ix)) {
             self.listing.found(*ix);

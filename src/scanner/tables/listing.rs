@@ -6,7 +6,7 @@ use crate::{
     inventory::{
         Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
     },
-    snapshot::{Bits, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
+    snapshot::{Bits, DbIx, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
     target::{Kind, Range, ShardName, State},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,8 @@ pub(super) struct Listing {
     pub(super) databases: usize,
     /// Nodes that hold copies by the map.
     holders: BTreeSet<NodeIx>,
-    /// Targets the map has.
+    /// Databases the map has, and their targets.
+    dbs: Bits,
     mapped: Bits,
     /// Targets whose file is there.
     on_disk: Bits,
@@ -53,9 +54,11 @@ struct Stray {
 impl Listing {
     /// Begins anew, with what is being split as it was seen last.
     pub(super) fn begin(&mut self) {
+        self.dbs.clear();
         self.mapped.clear();
         self.on_disk.clear();
         *self = Self {
+            dbs: std::mem::take(&mut self.dbs),
             mapped: std::mem::take(&mut self.mapped),
             on_disk: std::mem::take(&mut self.on_disk),
             reshard: std::mem::take(&mut self.reshard),
@@ -73,6 +76,7 @@ impl Listing {
     ) {
         let db = draft.db(DbName { db: &entry.db, suffix: &entry.suffix });
         self.databases += 1;
+        self.dbs.set(db.as_usize());
         let map = DbMap {
             copies: u32::try_from(entry.copies.len()).unwrap_or(u32::MAX),
             ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
@@ -95,6 +99,16 @@ impl Listing {
     /// A copy that the map has just got: its file was made with it.
     pub(super) fn found(&mut self, ix: Ix) {
         self.on_disk.set(ix.as_usize());
+    }
+
+    /// The databases that the map has.
+    pub(super) const fn dbs(&self) -> &Bits {
+        &self.dbs
+    }
+
+    /// A database is in the map no more.
+    pub(super) fn lacks(&mut self, db: DbIx) {
+        self.dbs.unset(db.as_usize());
     }
 
     /// A copy is no more.

@@ -100,10 +100,12 @@ impl World {
 
     /// The bytes of an index file now.
     pub(super) fn index_sizes(&self, file: File, place: usize) -> Option<Sizes> {
-        let held = self.held_at(file, self.now)?;
-        let seq = self.index_seq(file, place, held);
+        let seq = self.index_seq(file, place, self.held_at(file, self.now)?);
         let state = self.index_state(file, place)?;
-        Some(view_sizes(self.design(file, place)?, held, seq, state.start))
+        // What was written since it was built is not in it.
+        let stock = self.stock(file)?;
+        let indexed = stock.held(seq.saturating_sub(stock.seq_at_start()));
+        Some(view_sizes(self.design(file, place)?, indexed, seq, state.start))
     }
 
     /// The truth of one copy of a design document's index, on whatever range it lies;

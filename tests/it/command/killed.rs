@@ -159,7 +159,10 @@ async fn kept(dir: &Path) -> Option<Kept> {
             What::Finished { target, node, .. } | What::NotStarted { target, node, .. } => {
                 ((target, node), None)
             }
-            What::Suspended { .. }
+            What::Queued { .. }
+            | What::Refused { .. }
+            | What::Omitted { .. }
+            | What::Suspended { .. }
             | What::Resumed { .. }
             | What::Quarantined { .. }
             | What::Released { .. }
