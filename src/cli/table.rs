@@ -100,18 +100,15 @@ pub(super) fn disks(plan: &Plan, width: u16) -> String {
 /// What each kind of cleanup would free of the file systems of nodes; where there is one node,
 /// nobody asks whose.
 fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
-    let head = ["volume", "free of", "stale indexes", "leftovers", "trash", "compaction"];
-    let mut table = table(width, &head, &[1, 2, 3, 4, 5]);
+    let head = ["volume", "size", "free", "stale indexes", "leftovers", "trash", "compaction"];
+    let mut table = table(width, &head, &[1, 2, 3, 4, 5, 6]);
     let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
     for (node, volume) in volumes {
         let directory = shortened(&printable(&volume.directory));
-        let free = match (volume.available_bytes, volume.size_bytes) {
-            (Some(free), Some(size)) => format!("{} of {}", size::shown(free), size::shown(size)),
-            _ => "?".to_owned(),
-        };
         table.add_row([
             if one_node { directory } else { format!("{} {directory}", printable(node)) },
-            free,
+            bytes(volume.size_bytes),
+            bytes(volume.available_bytes),
             bytes(Some(volume.stale_index_bytes)),
             bytes(Some(volume.leftover_bytes)),
             bytes(Some(volume.trash_bytes)),
@@ -243,7 +240,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
                 (Kind::View, Some(design), _) => format!("{db}/{design}"),
                 (Kind::View, None, Some(view)) => {
                     let signature = view.signature.to_string();
-                    format!("{db} view {}…", signature.get(..8).unwrap_or_default())
+                    format!("{db}/{}…", signature.get(..8).unwrap_or_default())
                 }
                 _ => db.to_owned(),
             };

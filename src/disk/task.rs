@@ -37,15 +37,15 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-impl From<&settings::Settings> for Settings {
+impl Settings {
     /// Directories belong to the one node that this process serves; where it serves others
-    /// too, to the one that the files there name.
-    fn from(settings: &settings::Settings) -> Self {
+    /// too, to their `owner`, the one that the files there name.
+    #[must_use]
+    pub fn of(settings: &settings::Settings, owner: Option<String>) -> Self {
         let settings::Files { data_dir, view_index_dir } = &settings.files;
         let directories = || data_dir.iter().chain(view_index_dir).cloned().collect();
-        let local = data_dir.as_deref().and_then(|data| {
-            settings.nodes.only().map(str::to_owned).or_else(|| datadir::owner(data))
-        });
+        let local = settings.nodes.only().map(str::to_owned).or(owner);
+        let local = local.filter(|_| data_dir.is_some());
         Self {
             volumes: settings.headroom.volumes.clone(),
             local: local.map(|node| Local { node, directories: directories() }),

@@ -4,6 +4,7 @@
 //! differences between readings of the same state are disagreement.
 
 use super::{Fact, Facts, Source};
+use std::time::Duration;
 
 /// What two readings of one target say of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,11 +86,16 @@ fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
     if differ || compacted { Verdict::Differ } else { Verdict::Agree }
 }
 
+/// How far apart two readings have to be for one to be the later: moments are in whole seconds,
+/// and a sidecar's clock is known to a second.
+const APART: Duration = Duration::from_secs(5);
+
 /// Whether what was read later tells of an earlier state: then the two are not of one file.
 /// A sequence that is ahead in a file of the same size is CouchDB's after its limit of purges
 /// was set: it counts that in memory until the next commit.
 fn went_back(known: &Facts, seen: &Facts) -> bool {
-    let later = known.measured_at.zip(seen.measured_at).is_some_and(|(one, two)| two.at > one.at);
+    let (one, two) = (known.measured_at, seen.measured_at);
+    let later = one.zip(two).is_some_and(|(one, two)| one.at.age(two.at) >= APART);
     let less =
         known.update_seq.get().zip(seen.update_seq.get()).is_some_and(|(one, two)| two < one);
     later && less && known.file != seen.file
@@ -176,14 +182,14 @@ mod tests {
             (
                 "another file altogether",
                 http(1, 90, 5, 40, 2),
-                files(2, 80, 4, 40, 2),
+                files(6, 80, 4, 40, 2),
                 Verdict::Differ,
             ),
-            ("the same second", http(2, 90, 5, 40, 2), files(2, 80, 4, 40, 2), Verdict::None),
+            ("seconds apart", http(2, 90, 5, 40, 2), files(6, 80, 4, 40, 2), Verdict::None),
             (
                 "put back, says CouchDB",
                 files(1, 90, 5, 40, 2),
-                http(2, 80, 4, 40, 2),
+                http(6, 80, 4, 40, 2),
                 Verdict::Differ,
             ),
             ("one source", files(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::None),

@@ -47,3 +47,45 @@ impl VolumeLine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock::Moment,
+        datadir::{Space, Volume},
+        facts::{Facts, Known, Measured, Source},
+        snapshot::{DbName, Draft},
+        target::Signature,
+    };
+
+    #[test]
+    fn compaction_frees_where_its_files_lie_and_what_is_unknown_is_null() {
+        let mut draft = Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "orders", suffix: ".1" });
+        let facts = |file, active| Facts {
+            file: Known::new(file),
+            active,
+            measured_at: Some(Measured { at: Moment::from_unix(7), by: Source::Files }),
+            ..Facts::default()
+        };
+        let shard = draft.db_target(node, db, None);
+        draft.set_facts(shard, facts(90 << 20, Known::new(10 << 20)));
+        let part = draft.part(node, db, None, Signature([1; 16]));
+        draft.set_facts(part, facts(70 << 20, Known::UNKNOWN));
+        let snapshot = draft.publish(Moment::from_unix(7));
+        let space = Space { available: 5, size: 9, device: 1 };
+        let line = |holds, space| {
+            let volume = Volume { directory: "/data".into(), holds, space };
+            let on = OnVolume { volume, stale_index: 1, leftover: 2, trash: 3 };
+            VolumeLine::of(&on, snapshot.totals(), node)
+        };
+        let dbs = line(Tree::Databases, Some(space));
+        assert_eq!((dbs.available_bytes, dbs.size_bytes), (Some(5), Some(9)));
+        assert!(dbs.reclaimable_bytes.is_some_and(|bytes| bytes > 70 << 20), "{dbs:?}");
+        let views = line(Tree::Views, None);
+        assert_eq!((views.available_bytes, views.reclaimable_bytes), (None, None));
+        assert_eq!(line(Tree::Both, None).reclaimable_bytes, None);
+    }
+}
