@@ -81,7 +81,6 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let state = State {
         feed: None,
         journal: None,
-        feed: None,
         plan: plan_rx,
         status: status_rx,
         about: Arc::new(About::default()),
