@@ -12,7 +12,7 @@ use crate::{
     snapshot::Snapshot,
 };
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
     time::{self, Instant},
@@ -41,11 +41,12 @@ impl Settings {
     /// Directories belong to the one node that this process serves; where it serves others
     /// too, to their `owner`, the one that the files there name.
     #[must_use]
-    pub fn of(settings: &settings::Settings, owner: Option<String>) -> Self {
+    pub fn of(settings: &settings::Settings, owner: fn(&Path) -> Option<String>) -> Self {
         let settings::Files { data_dir, view_index_dir } = &settings.files;
         let directories = || data_dir.iter().chain(view_index_dir).cloned().collect();
-        let local = settings.nodes.only().map(str::to_owned).or(owner);
-        let local = local.filter(|_| data_dir.is_some());
+        let local = data_dir
+            .as_deref()
+            .and_then(|data| settings.nodes.only().map(str::to_owned).or_else(|| owner(data)));
         Self {
             volumes: settings.headroom.volumes.clone(),
             local: local.map(|node| Local { node, directories: directories() }),

@@ -166,7 +166,7 @@ impl Watch {
         // What looks once starts nothing, so that nothing is spread out after its start.
         following.acting &= meter.is_some();
         let follow = sender(following);
-        let disk = sender(disk_settings(settings));
+        let disk = sender(disk::Settings::of(settings, datadir::owner));
         let pressure = sender(pressure_settings(settings));
 
         let (task, scanner) = scanner::Task::new(clock, reach.source.subscribe(), scan.subscribe());
@@ -358,7 +358,7 @@ impl Watch {
         self.scan.send_replace(Arc::new(scan_settings(new)));
         self.plan.send_replace(Arc::new(plan_settings(new)));
         self.follow.send_replace(Arc::new(follow_settings(new)));
-        self.disk.send_replace(Arc::new(disk_settings(new)));
+        self.disk.send_replace(Arc::new(disk::Settings::of(new, datadir::owner)));
         self.pressure.send_replace(Arc::new(pressure_settings(new)));
         self.takeover.send_replace(Arc::new(takeover::Settings::from(new)));
         self.warmer.send_replace(Arc::new(warmer::Settings::from(new)));
@@ -468,11 +468,6 @@ fn follow_settings(settings: &Settings) -> follower::Settings {
 
 const fn pressure_settings(settings: &Settings) -> pressure::Settings {
     pressure::Settings { pressure: settings.pressure }
-}
-
-fn disk_settings(settings: &Settings) -> disk::Settings {
-    let owner = settings.files.data_dir.as_deref().and_then(datadir::owner);
-    disk::Settings::of(settings, owner)
 }
 
 fn scan_settings(settings: &Settings) -> scanner::Settings {
