@@ -178,7 +178,7 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
         ("history?target=orders", "\"orders\" is not a target id"),
         ("history?limit=10001", "limit 10001"),
         ("history?offset=1", "offset"),
-        ("events?types=started,x", "\"x\" is no type of event: started, "),
+        ("events?types=started,x", "\"x\" is no type of event: queued, "),
         ("events?since=x", "since"),
         ("events?since=1&wait=61s", "wait=\"61s\" is no time such as 30s, 60s at most"),
         ("events?since=1&wait=soon", "wait=\"soon\" is no time such as 30s"),
