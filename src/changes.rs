@@ -125,7 +125,7 @@ impl Task {
         let following = async { tokio::join!(updates, map) };
         tokio::pin!(following);
         loop {
-            let next = self.listener.next();
+            let next = self.listener.next(Instant::now());
             // Every arm is cancel-safe, and no arm's body awaits.
             let event = tokio::select! {
                 biased;

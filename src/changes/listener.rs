@@ -141,11 +141,11 @@ impl Listener {
         Some(self.updates.since(now)?.max(self.map.since(now)?))
     }
 
-    /// When there is something to do next.
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// When there is something to do next; `now` where that is overdue.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let lost = [&self.updates, &self.map].into_iter().filter_map(|feed| feed.lost);
         let graces = lost.map(|lost| lost + GRACE).filter(|_| self.told.is_some());
-        let writes = self.events_at.into_iter().chain(self.position_at());
+        let writes = self.events_at.into_iter().chain(self.position_at(now));
         self.names_at.into_iter().chain(writes).chain(graces).min()
     }
 
@@ -172,7 +172,7 @@ impl Listener {
     /// What is to be written to the journal now, and how far the feed is with that.
     pub(super) fn batch(&mut self, (now, moment): (Instant, Moment)) -> Option<Batch> {
         let events = self.events_at.is_some_and(|at| at <= now);
-        let position = self.position_at().is_some_and(|at| at <= now);
+        let position = self.position_at(now).is_some_and(|at| at <= now);
         if !events && !position {
             return None;
         }
@@ -193,10 +193,10 @@ impl Listener {
 
     /// When it is to be kept how far the feed is, though nothing else is: while it is there, so
     /// that the age of that tells how long nobody followed it.
-    fn position_at(&self) -> Option<Instant> {
+    fn position_at(&self, now: Instant) -> Option<Instant> {
         let standing = &self.updates.standing;
         let is_there = standing.connected && standing.seq.is_some();
-        is_there.then(|| self.kept_at.map_or_else(Instant::now, |at| at + POSITION))
+        is_there.then(|| self.kept_at.map_or(now, |at| at + POSITION))
     }
 
     /// What is shown.
@@ -218,5 +218,27 @@ impl Listener {
         self.updates = Followed::default();
         self.map = Followed::default();
         self.kept_at = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that goes on between two looks at it: on paused time it does not.
+    #[test]
+    fn what_is_due_is_done_and_not_due_again_at_once() {
+        let (then, moment) = (Instant::now(), Moment::from_unix(1_795_300_000));
+        let standing =
+            Standing { connected: true, seq: Some("7-x".to_owned()), ..Standing::default() };
+        let mut listener = Listener::default();
+        let follow = Follow::default();
+        listener.heard(Heard::Updates(Vec::new(), standing), &follow, (then, moment));
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(listener.next(then), Some(then), "it was never kept");
+        let (events, position) = listener.batch((then, moment)).expect("it is kept");
+        assert_eq!((events.len(), position.map(|it| it.seq)), (0, Some("7-x".to_owned())));
+        assert_eq!(listener.next(Instant::now()), Some(then + POSITION));
+        assert!(listener.batch((Instant::now(), moment)).is_none());
     }
 }
