@@ -146,14 +146,12 @@ impl Map {
         Standing {
             connected: self.begun.is_some() && self.at.is_some(),
             followed_since: self.followed_since,
-            begun: 0,
-            absent: false,
-            refused: false,
             seq: self.at.map(|seq| seq.to_string()),
             node: self.node.clone(),
             rewinds: self.rewinds,
             failures: self.failures,
             problem: self.problem.clone(),
+            ..Standing::default()
         }
     }
 }
