@@ -242,6 +242,9 @@ async fn slots() -> Result<(), Failure> {
     let _recliner = site.enforce(dir.path(), "limits: {per_node: 1, cluster: 3, wait: 0s}\n")?;
     time::sleep(WATCHED).await;
     let took = reused(&site.cluster);
+    if took.is_empty() {
+        return Err("no slot was used again: is recliner running?".into());
+    }
     let all = took.iter().map(|it| it.decides + it.reads).collect();
     let decides = took.iter().map(|it| it.decides).collect();
     let reads = took.iter().map(|it| it.reads).collect();

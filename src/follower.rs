@@ -267,14 +267,15 @@ impl Task {
 
     fn handle(&mut self, event: Event) {
         let now = self.clock.now();
-        let settings = Arc::clone(&self.settings.borrow_and_update());
-        let tables = Arc::clone(&self.scanner.snapshots.borrow_and_update());
+        let settings = Arc::clone(&self.settings.borrow());
+        // What came since the event stays news: only `Measured` and `Running` judge by it.
+        let tables = Arc::clone(&self.scanner.snapshots.borrow());
         self.state.look_at_clock(now);
         self.state.acts(settings.acting, now);
         match event {
             Event::Stop | Event::Settings => {}
             Event::Running => {
-                let running: Arc<Running> = Arc::clone(&self.scanner.running.borrow_and_update());
+                let running: Arc<Running> = Arc::clone(&self.scanner.running.borrow());
                 let follows = self.state.polled(&running, &tables, &settings, now);
                 self.follow(follows);
             }
@@ -379,3 +380,6 @@ fn replace<T: PartialEq>(published: &watch::Sender<Arc<T>>, now: T) {
         news
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,7 +131,7 @@ impl Task {
                 () = Self::others(&mut self.snapshots, &self.seen) => Event::Nodes,
                 () = time::sleep_until(next) => Event::Tick,
             };
-            let settings = Arc::clone(&self.settings.borrow_and_update());
+            let settings = Arc::clone(&self.settings.borrow());
             match event {
                 Event::Stop => break,
                 Event::Settings => self.yielded.clear(),
@@ -174,7 +174,7 @@ impl Task {
     }
 
     async fn pass(&mut self, settings: &Settings) {
-        self.seen = served(&self.snapshots.borrow_and_update());
+        self.seen = served(&self.snapshots.borrow());
         self.tried.extend(settings.takeover.iter().cloned());
         let (records, trouble) = match self.ledger.taken().await {
             Ok(records) => (records, None),
