@@ -195,7 +195,7 @@ impl Sender {
         reply: Reply,
     ) -> Result<Answer, Error> {
         let status = reply.status;
-        let refusal: wire::Refusal = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let refusal: wire::Refusal = wire::read(&reply.body).unwrap_or_default();
         if matches!(status, 401 | 403) {
             return Ok(Answer::Refused { status, refusal });
         }
@@ -228,13 +228,13 @@ impl Sender {
     ) -> Result<T, Error> {
         let (body, status, took) = answer;
         let parsed = if body.len() > LARGE {
-            let parsing = tokio::task::spawn_blocking(move || serde_json::from_slice::<T>(&body));
+            let parsing = tokio::task::spawn_blocking(move || wire::read::<T>(&body));
             match parsing.await {
                 Ok(parsed) => parsed.map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
             }
         } else {
-            serde_json::from_slice::<T>(&body).map_err(|error| error.to_string())
+            wire::read::<T>(&body).map_err(|error| error.to_string())
         };
         match parsed.and_then(|read| check(&read).map(|()| read)) {
             Ok(read) => {

@@ -30,13 +30,29 @@ pub use names::Names;
 pub use shard::{ShardInfo, Sizes};
 pub use tasks::{ActiveTask, ReshardJob, ReshardJobs, SmooshChannel, SmooshStatus, SmooshWaiting};
 
-use std::collections::BTreeMap;
+use serde::de::DeserializeOwned;
+use std::{collections::BTreeMap, str};
 
 /// One section of a node's configuration: key to value.
 pub type ConfigSection = BTreeMap<String, String>;
 
 /// A node's whole configuration: section to its keys.
 pub type Config = BTreeMap<String, ConfigSection>;
+
+/// Reads one answer, or one line of a feed.
+///
+/// Its encoding is checked once: text by text, as `from_slice` does, takes a tenth of the
+/// time of reading a shard's answer.
+///
+/// # Errors
+/// When it is not JSON, or not what is due.
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
+    match str::from_utf8(body) {
+        Ok(text) => serde_json::from_str(text),
+        // What is passed over may be anything.
+        Err(_) => serde_json::from_slice(body),
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -40,7 +40,7 @@ impl MapEntry {
         suffix: &str,
         by_range: &BTreeMap<String, Vec<String>>,
         by_node: &BTreeMap<String, Vec<String>>,
-        changelog: &[Vec<String>],
+        changelog: &[[&str; 3]],
     ) -> Self {
         let mut copies = BTreeSet::new();
         for (range, nodes) in by_range {
@@ -71,17 +71,13 @@ fn copy_at(range: &str, node: &str) -> Option<CopyAt> {
 }
 
 fn moves(
-    changelog: &[Vec<String>],
+    changelog: &[[&str; 3]],
     copies: &BTreeSet<CopyAt>,
 ) -> (BTreeSet<CopyAt>, BTreeSet<CopyAt>) {
     let mut added: BTreeMap<Range, Vec<CopyAt>> = BTreeMap::new();
     let (mut arriving, mut leaving) = (BTreeSet::new(), BTreeSet::new());
     let mut made = true;
-    for entry in changelog {
-        let [verb, range, node] = entry.as_slice() else {
-            made = false;
-            continue;
-        };
+    for &[verb, range, node] in changelog {
         let Some(copy) = copy_at(range, node) else {
             made = false;
             continue;
@@ -127,9 +123,7 @@ mod tests {
             .iter()
             .map(|(range, nodes)| ((*range).into(), nodes.iter().map(|n| (*n).into()).collect()))
             .collect();
-        let changelog: Vec<Vec<String>> =
-            changelog.iter().map(|entry| entry.map(Into::into).to_vec()).collect();
-        MapEntry::new("db", ".1", &by_range, &BTreeMap::new(), &changelog)
+        MapEntry::new("db", ".1", &by_range, &BTreeMap::new(), changelog)
     }
 
     fn shown(copies: &BTreeSet<CopyAt>) -> Vec<String> {
@@ -166,7 +160,7 @@ mod tests {
     #[test]
     fn odd_documents_are_read_as_far_as_they_go() {
         let nodes = BTreeMap::from([("a".to_owned(), vec![LOW.to_owned(), "junk".to_owned()])]);
-        let entry = MapEntry::new("db", "", &BTreeMap::new(), &nodes, &[vec!["add".into()]]);
+        let entry = MapEntry::new("db", "", &BTreeMap::new(), &nodes, &[["add", "", ""]]);
         assert_eq!(shown(&entry.copies), ["00000000-7fffffff a"]);
     }
 

@@ -150,7 +150,7 @@ impl Client {
             Err(_) => return Err(Error::Timeout { asked, after: within }),
         };
         let read: Result<wire::MapChanges, String> =
-            serde_json::from_slice(&body).map_err(|why| why.to_string());
+            wire::read(&body).map_err(|why| why.to_string());
         read.and_then(|read| has_seq(&read).map(|()| read))
             .map_err(|detail| Error::Garbage { asked, detail })
     }

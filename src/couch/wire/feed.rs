@@ -65,7 +65,7 @@ impl UpdateLine {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::Heartbeat);
         }
-        let said: Said = serde_json::from_slice(line).map_err(|why| why.to_string())?;
+        let said: Said = super::read(line).map_err(|why| why.to_string())?;
         match (said.db_name, said.seq, said.last_seq) {
             (Some(db), Some(seq), _) => {
                 let change = said.kind.as_deref().and_then(Change::from_label);

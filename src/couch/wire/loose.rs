@@ -186,6 +186,9 @@ impl<'de, T: Loose<'de>> Loose<'de> for BTreeMap<String, T> {
     }
 }
 
+/// Letters of what is sent as character codes: a shard's suffix has eleven.
+const SUFFIX: usize = 11;
+
 /// A text of character codes, as Erlang's strings arrive, or a plain one.
 #[derive(Default)]
 struct Letters(Option<String>);
@@ -195,7 +198,7 @@ impl<'de> Loose<'de> for Letters {
         Self(Some(value.to_owned()))
     }
     fn of_seq<A: SeqAccess<'de>>(mut items: A) -> Result<Self, A::Error> {
-        let mut text = Some(String::new());
+        let mut text = Some(String::with_capacity(SUFFIX));
         while let Some(Element(code)) = items.next_element::<Element<Option<u64>>>()? {
             let letter = code.and_then(|code| u32::try_from(code).ok()).and_then(char::from_u32);
             text = text.zip(letter).map(|(mut text, letter)| {

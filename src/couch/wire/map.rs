@@ -11,9 +11,6 @@ pub struct DbsDoc {
     /// The database.
     #[serde(rename = "_id", deserialize_with = "loose::loose")]
     pub id: Option<String>,
-    /// The revision.
-    #[serde(rename = "_rev", deserialize_with = "loose::loose")]
-    pub rev: Option<String>,
     /// The instance suffix with its dot, `.1795222434`; sent as character codes.
     #[serde(rename = "shard_suffix", deserialize_with = "loose::letters")]
     pub suffix: Option<String>,

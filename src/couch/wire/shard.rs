@@ -38,15 +38,9 @@ pub struct ShardInfo {
     /// The last change's sequence; for the cluster the number in front of the `-`.
     #[serde(deserialize_with = "loose::seq")]
     pub update_seq: Option<u64>,
-    /// The last change that is synced to disk.
-    #[serde(deserialize_with = "loose::seq")]
-    pub committed_update_seq: Option<u64>,
     /// The sequence at the last compaction; 0 when there was none.
     #[serde(deserialize_with = "loose::seq")]
     pub compacted_seq: Option<u64>,
-    /// The last purge's sequence.
-    #[serde(deserialize_with = "loose::seq")]
-    pub purge_seq: Option<u64>,
     /// Whether a compaction runs.
     #[serde(deserialize_with = "loose::loose")]
     pub compact_running: Option<bool>,
@@ -60,9 +54,6 @@ pub struct ShardInfo {
     /// database's suffix.
     #[serde(deserialize_with = "loose::loose")]
     pub instance_start_time: Option<String>,
-    /// The file's identity, kept over a compaction.
-    #[serde(deserialize_with = "loose::loose")]
-    pub uuid: Option<String>,
 }
 
 impl ShardInfo {

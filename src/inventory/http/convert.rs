@@ -73,11 +73,8 @@ impl TaskSeen {
 pub(super) fn map_entry(doc: &wire::DbsDoc) -> Option<MapEntry> {
     let db = doc.id.as_deref().filter(|id| !id.starts_with("_design/"))?;
     let suffix = doc.suffix.as_deref()?;
-    let changelog: Vec<Vec<String>> = doc
-        .changelog
-        .iter()
-        .map(|change| vec![change.what.clone(), change.range.clone(), change.node.clone()])
-        .collect();
+    let changelog: Vec<[&str; 3]> =
+        doc.changelog.iter().map(|it| [&*it.what, &*it.range, &*it.node]).collect();
     Some(MapEntry::new(db, suffix, &doc.by_range, &doc.by_node, &changelog))
 }
 
