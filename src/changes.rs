@@ -16,6 +16,7 @@ mod heard;
 mod listener;
 mod map;
 mod pauses;
+mod recent;
 mod resumed;
 mod status;
 mod updates;

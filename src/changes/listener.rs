@@ -179,7 +179,8 @@ impl Listener {
         self.events_at = None;
         let seq = self.updates.standing.seq.clone();
         self.kept_at = seq.is_some().then_some(now);
-        let position = seq.map(|seq| Position { seq, at: moment });
+        let made = self.updates.standing.made.clone();
+        let position = seq.map(|seq| Position { seq, made, at: moment });
         let what = |Event { db, change }| {
             let db = String::from(db);
             match change {

@@ -48,7 +48,7 @@ async fn what_cannot_be_written_is_counted_and_told_to_nobody() {
 #[tokio::test(start_paused = true)]
 async fn how_far_a_feed_was_followed_is_kept_with_what_it_told() {
     let disk = Disk::formatted();
-    let position = |seq: &str| Position { seq: seq.to_owned(), at: moment(1) };
+    let position = |seq: &str| Position { seq: seq.to_owned(), made: None, at: moment(1) };
     let running = Running::open(disk.clone()).unwrap();
     assert!(soon(running.journal.position()).await.is_err(), "it may be another cluster's");
     running.recovered().await;
