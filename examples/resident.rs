@@ -263,7 +263,10 @@ async fn main() -> std::io::Result<()> {
         let (journal, blocks) = opened(&args, directory, &mut tasks, &stop).await?;
         before = blocks;
         let (status, snapshots) = (handle.status.clone(), handle.snapshots.clone());
-        let (task, stopped) = (archive::Task::new(status, snapshots, journal), stop.clone());
+        // Nobody writes down what is noticed.
+        let settled = watch::channel(u64::MAX).1;
+        let (task, stopped) =
+            (archive::Task::new(status, snapshots, settled, journal), stop.clone());
         tasks.spawn_alone(async move {
             task.run(stopped).await;
             "archive"
@@ -272,6 +275,7 @@ async fn main() -> std::io::Result<()> {
     let (restored, began) = (!before.is_empty(), Instant::now());
     let stopped = stop.clone();
     tasks.spawn_alone(async move {
+        let before = scanner::Before { blocks: before, marks: Vec::new() };
         scanner.run_after(std::future::ready(before), stopped).await;
         "scanner"
     });

@@ -13,7 +13,10 @@ use crate::{
     snapshot::Snapshot,
 };
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Blocks that are kept at most: four million targets.
@@ -25,6 +28,10 @@ const LARGEST: usize = 1 << 20;
 /// Bytes and blocks that are handed over at once. Starts wait for the journal as well.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_BLOCKS: usize = 1_024;
+
+/// How long the journal is given to get what was noticed of databases: what is held back for
+/// a feed that is away may take longer.
+const SETTLES: Duration = Duration::from_secs(60);
 
 /// How long nothing is kept after that failed: whoever needs the journal more comes first.
 const PAUSE: Duration = Duration::from_secs(600);
@@ -42,6 +49,8 @@ pub struct Task {
     status: watch::Receiver<Arc<Status>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     journal: Journal,
+    /// Up to which number what was noticed of databases was handed to the journal.
+    settled: watch::Receiver<u64>,
     known: Vec<Option<Known>>,
     sweeps: u64,
     paused: Option<Instant>,
@@ -53,9 +62,10 @@ impl Task {
     pub const fn new(
         status: watch::Receiver<Arc<Status>>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
+        settled: watch::Receiver<u64>,
         journal: Journal,
     ) -> Self {
-        Self { status, snapshots, journal, known: Vec::new(), sweeps: 0, paused: None }
+        Self { status, snapshots, journal, settled, known: Vec::new(), sweeps: 0, paused: None }
     }
 
     /// Keeps until `stop`, or until nobody scans any more.
@@ -68,9 +78,9 @@ impl Task {
             if news.is_err() {
                 return;
             }
-            let (sweeps, ready) = {
+            let (sweeps, ready, noticed) = {
                 let status = self.status.borrow_and_update();
-                (status.sweeps, status.ready)
+                (status.sweeps, status.ready, status.noticed)
             };
             let rests = self.paused.is_some_and(|until| until > Instant::now());
             // Before anything was seen, tables that are empty would take the place of what an
@@ -80,10 +90,20 @@ impl Task {
             }
             self.sweeps = sweeps;
             // What is half written is written whole after the next sweep.
-            if stop.run_until_cancelled(self.keep()).await.is_none() {
+            if stop.run_until_cancelled(self.keep_behind(noticed)).await.is_none() {
                 return;
             }
         }
+    }
+
+    /// The same, once the journal has what was noticed up to this number: a process that knows
+    /// what was measured does not notice it again.
+    async fn keep_behind(&mut self, noticed: u64) {
+        let settled = self.settled.wait_for(|settled| *settled >= noticed);
+        if time::timeout(SETTLES, settled).await.is_err() {
+            tracing::debug!("what was noticed of databases waits, and what was measured does not");
+        }
+        self.keep().await;
     }
 
     /// Keeps what changed since it was kept last.

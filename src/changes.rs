@@ -16,6 +16,7 @@ mod heard;
 mod listener;
 mod map;
 mod pauses;
+mod recent;
 mod resumed;
 mod status;
 mod updates;
@@ -109,6 +110,8 @@ impl Task {
             tokio::select! {
                 () = stop.cancelled() => {}
                 changed = self.settings.changed() => if changed.is_err() { return },
+                // It is not to be written down.
+                noticed = next_of(&mut self.noticed) => self.scanner.settle(noticed.number),
             }
         }
     }
@@ -181,8 +184,11 @@ impl Task {
     /// Writes down what is due.
     fn write(&mut self, now: Instant) {
         let batch = self.listener.batch((now, self.clock.now()));
-        if let Some((journal, (events, position))) = self.journal.as_ref().zip(batch) {
-            journal.publish_up_to(events, position);
+        if let Some((journal, (events, reached))) = self.journal.as_ref().zip(batch) {
+            journal.publish_up_to(events, reached);
+        }
+        if let Some(number) = self.listener.settled() {
+            self.scanner.settle(number);
         }
     }
 }

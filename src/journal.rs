@@ -14,6 +14,7 @@ mod event;
 mod feed;
 mod handle;
 mod identity;
+mod marks;
 mod measured;
 mod pen;
 mod place;
@@ -30,7 +31,7 @@ pub use handle::{ClaimError, Health, Journal, Kept};
 pub use identity::Identity;
 pub use measured::Measured;
 pub use place::{Directory, InMemory, OpenError, Place};
-pub use position::Position;
+pub use position::{Position, Reached};
 pub use query::{EventsQuery, HistoryQuery, Page};
 pub use task::{Settings, Task};
 

@@ -15,7 +15,7 @@ mod tables;
 mod touched;
 
 pub use news::{Named, News, Stale};
-pub use noticed::{Became, Noticed};
+pub use noticed::{Became, Before, Noticed};
 pub use status::{Progress, Status};
 
 use crate::{
@@ -23,13 +23,13 @@ use crate::{
     inventory::{Observation, Reshard, Source, Stage},
     job::Running,
     settings::Nodes,
-    snapshot::{Block, Ix, Snapshot},
+    snapshot::{Ix, Snapshot},
 };
 use readings::{Reading, Readings, Slot};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tables::Tables;
 use tokio::{
-    sync::{broadcast, mpsc, watch},
+    sync::{mpsc, watch},
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -54,9 +54,8 @@ const QUIET_POLL: Duration = Duration::from_secs(30);
 /// begins to look as if they hang, the rest goes on. A slow one is read after the others.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Events of databases that are told together, and batches that whoever hears may be behind.
+/// Events of databases that are told together.
 const TOGETHER: usize = 4_096;
-const NOTICED: usize = 256;
 
 /// The shortest pause between two sweeps, where one takes longer than the interval.
 const REST: Duration = Duration::from_secs(1);
@@ -114,7 +113,7 @@ pub struct Handle {
     /// What the nodes' task lists showed in the last poll.
     pub running: watch::Receiver<Arc<Running>>,
     commands: mpsc::Sender<Command>,
-    noticed: broadcast::Sender<Noticed>,
+    line: noticed::Line,
 }
 
 impl Handle {
@@ -136,7 +135,7 @@ pub struct Task {
     status: watch::Sender<Arc<Status>>,
     running: watch::Sender<Arc<Running>>,
     commands: mpsc::Receiver<Command>,
-    noticed: broadcast::Sender<Noticed>,
+    line: noticed::Line,
 }
 
 /// How much of a reading was seen.
@@ -175,16 +174,16 @@ impl Task {
         let (status, status_rx) = watch::channel(Arc::default());
         let (running, running_rx) = watch::channel(Arc::default());
         let (commands_tx, commands) = mpsc::channel(COMMANDS);
-        let (noticed, _) = broadcast::channel(NOTICED);
+        let line = noticed::Line::default();
         let handle = Handle {
             snapshots: snapshots_rx,
             status: status_rx,
             running: running_rx,
             commands: commands_tx,
-            noticed: noticed.clone(),
+            line: line.clone(),
         };
         let task =
-            Self { clock, tables, settings, source, snapshots, status, running, commands, noticed };
+            Self { clock, tables, settings, source, snapshots, status, running, commands, line };
         (task, handle)
     }
 
@@ -192,15 +191,15 @@ impl Task {
     /// and polls. A pass over the nodes that answer has still to come.
     pub async fn run_after(
         mut self,
-        measured: impl Future<Output = Vec<Block>>,
+        before: impl Future<Output = Before>,
         stop: CancellationToken,
     ) {
-        let blocks = stop.run_until_cancelled(time::timeout(RECALL, measured)).await;
-        if let Some(Ok(blocks)) = blocks
-            && !blocks.is_empty()
+        let before = stop.run_until_cancelled(time::timeout(RECALL, before)).await;
+        if let Some(Ok(before)) = before
+            && !before.blocks.is_empty()
         {
             let settings = Arc::clone(&self.settings.borrow());
-            let damaged = self.tables.restore(blocks, &settings);
+            let damaged = self.tables.restore(before, &settings);
             if damaged > 0 {
                 tracing::warn!(
                     damaged,
@@ -412,9 +411,8 @@ impl Task {
         if swept.is_none() && (waiting == 0 || !ended && waiting < TOGETHER) {
             return;
         }
-        // Nobody may hear.
-        let noticed = self.tables.notices.take(&self.tables.draft, swept);
-        let _nobody = self.noticed.send(noticed);
+        self.line.tell(self.tables.notices.take(&self.tables.draft, swept));
+        self.tables.status.noticed = self.tables.notices.number();
     }
 
     fn reading(&self, stage: Stage) -> Reading {

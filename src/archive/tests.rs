@@ -15,6 +15,7 @@ struct Scene {
     draft: Draft,
     snapshots: watch::Sender<Arc<Snapshot>>,
     status: watch::Sender<Arc<Status>>,
+    settled: watch::Sender<u64>,
     journal: Journal,
     stop: CancellationToken,
     _tasks: JoinSet<()>,
@@ -47,12 +48,13 @@ impl Scene {
         }
         let snapshots = watch::channel(draft.publish(clock.now())).0;
         let status = watch::channel(Arc::default()).0;
-        Self { draft, snapshots, status, journal, stop, _tasks: tasks }
+        let settled = watch::channel(0).0;
+        Self { draft, snapshots, status, settled, journal, stop, _tasks: tasks }
     }
 
     fn task(&self) -> Task {
         let (status, snapshots) = (self.status.subscribe(), self.snapshots.subscribe());
-        Task::new(status, snapshots, self.journal.clone())
+        Task::new(status, snapshots, self.settled.subscribe(), self.journal.clone())
     }
 
     fn set(&mut self, at: usize, facts: Facts) {

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// From one sign of life of `_db_updates` to the next.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// The database that `_db_updates` reads from, unless it was given another name.
+const DATABASE: &str = "_global_changes";
+
 /// How long `_dbs/_changes` waits for a change: shorter than what proxies cut off, and it is
 /// the one request that comes again and again while nothing changes.
 const LONGPOLL: Duration = Duration::from_secs(25);
@@ -25,6 +28,9 @@ pub type Lines = BoxStream<'static, Result<Vec<UpdateLine>, Error>>;
 pub trait Feeds: std::fmt::Debug + Send + Sync + 'static {
     /// How far `_db_updates` is.
     fn updates_now(&self) -> BoxFuture<'static, Result<String, Error>>;
+
+    /// When the database was made that `_db_updates` reads from; none where that is not told.
+    fn updates_made(&self) -> BoxFuture<'static, Option<String>>;
 
     /// Opens `_db_updates` behind a sequence. The lines MUST end, be it by an error, where
     /// nothing comes for a while.
@@ -41,6 +47,11 @@ impl Feeds for Client {
     fn updates_now(&self) -> BoxFuture<'static, Result<String, Error>> {
         let client = self.clone();
         async move { client.db_updates_now().await }.boxed()
+    }
+
+    fn updates_made(&self) -> BoxFuture<'static, Option<String>> {
+        let client = self.clone();
+        async move { client.database(DATABASE).await.ok()?.instance_start_time }.boxed()
     }
 
     fn updates(&self, since: String) -> BoxFuture<'static, Result<Lines, Error>> {
@@ -85,7 +96,9 @@ pub(super) enum Failed {
 impl Failed {
     pub(super) fn of(error: &Error) -> Self {
         use crate::couch::Kind;
-        if matches!(error, Error::Status { status: 400, .. }) {
+        // What cannot be sent, or is too long for a server or a proxy, is the sequence.
+        if matches!(error, Error::Status { status: 400 | 414 | 431, .. } | Error::Unaddressable(_))
+        {
             return Self::BadSequence;
         }
         match error.kind() {

@@ -36,6 +36,8 @@ pub(super) struct Standing {
     pub(super) refused: bool,
     /// The sequence it goes on from.
     pub(super) seq: Option<String>,
+    /// When the database was made that it reads from, as CouchDB tells it.
+    pub(super) made: Option<String>,
     /// The node that is asked.
     pub(super) node: Option<Box<str>>,
     /// How often it went back in time.

@@ -4,14 +4,15 @@ use super::{
     batch::{Events, Names},
     heard::{Event, Heard, Standing},
     status::{Feed, Status},
-    witness::Witness,
+    witness::{Told, Witness},
 };
 use crate::{
     clock::Moment,
     couch::wire::DbChange,
-    journal::{Position, What},
+    journal::{Position, Reached, What},
     scanner::{News, Noticed, Stale},
     settings::work::Follow,
+    snapshot::Mark,
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
@@ -28,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(30);
 const POSITION: Duration = Duration::from_secs(600);
 
 /// What is to be written together.
-pub(super) type Batch = (Vec<What>, Option<Position>);
+pub(super) type Batch = (Vec<What>, Reached);
 
 /// One feed and when it was last connected.
 #[derive(Debug, Default)]
@@ -61,6 +62,10 @@ pub(super) struct Listener {
     names: Names,
     witness: Witness,
     events: Events,
+    /// How the databases stood that the scanner told of.
+    marks: Vec<Mark>,
+    /// The number of what it noticed last.
+    noticed: u64,
     /// When names are sent on, and events.
     names_at: Option<Instant>,
     events_at: Option<Instant>,
@@ -94,9 +99,25 @@ impl Listener {
 
     /// Takes in what the scanner noticed.
     pub(super) fn noticed(&mut self, noticed: &Noticed, follow: &Follow, now: (Instant, Moment)) {
-        for event in self.witness.noticed(noticed) {
+        self.noticed = noticed.number;
+        let told = self.witness.noticed(noticed);
+        self.tells(told, follow, now);
+    }
+
+    fn tells(&mut self, told: Told, follow: &Follow, now: (Instant, Moment)) {
+        for event in told.events {
             self.event(event, follow, now);
         }
+        if follow.update_db && !told.marks.is_empty() {
+            self.marks.extend(told.marks);
+            self.events_at.get_or_insert(now.0 + follow.max_write_delay);
+        }
+    }
+
+    /// Up to which number nothing of what was noticed waits here: what is held back for a feed
+    /// that is away does.
+    pub(super) fn settled(&self) -> Option<u64> {
+        (self.events_at.is_none() && !self.witness.holds()).then_some(self.noticed)
     }
 
     fn told(
@@ -109,7 +130,8 @@ impl Listener {
         events.iter().for_each(|event| self.witness.told(event));
         let unnamed = self.witness.feed(&standing, now.1);
         self.updates.stands(standing, now.0);
-        for event in unnamed.into_iter().chain(events) {
+        self.tells(unnamed, follow, now);
+        for event in events {
             self.event(event, follow, now);
         }
     }
@@ -179,7 +201,8 @@ impl Listener {
         self.events_at = None;
         let seq = self.updates.standing.seq.clone();
         self.kept_at = seq.is_some().then_some(now);
-        let position = seq.map(|seq| Position { seq, at: moment });
+        let made = self.updates.standing.made.clone();
+        let position = seq.map(|seq| Position { seq, made, at: moment });
         let what = |Event { db, change }| {
             let db = String::from(db);
             match change {
@@ -188,7 +211,9 @@ impl Listener {
                 DbChange::Deleted => What::Deleted { db },
             }
         };
-        Some((self.events.take().into_iter().map(what).collect(), position))
+        let marks = std::mem::take(&mut self.marks);
+        let events = self.events.take().into_iter().map(what).collect();
+        Some((events, Reached { position, marks }))
     }
 
     /// When it is to be kept how far the feed is, though nothing else is: while it is there, so
@@ -236,8 +261,8 @@ mod tests {
         let follow = Follow::default();
         listener.heard(Heard::Updates(Vec::new(), standing), &follow, (then, moment));
         assert_eq!(listener.next(then), Some(then), "it was never kept");
-        let (events, position) = listener.batch((then, moment)).expect("it is kept");
-        assert_eq!((events.len(), position.map(|it| it.seq)), (0, Some("7-x".to_owned())));
+        let (events, reached) = listener.batch((then, moment)).expect("it is kept");
+        assert_eq!((events.len(), reached.position.map(|it| it.seq)), (0, Some("7-x".to_owned())));
         assert_eq!(listener.next(Instant::now()), Some(then + POSITION));
         assert!(listener.batch((Instant::now(), moment)).is_none());
     }

@@ -35,10 +35,19 @@ pub(super) async fn recall(journal: Option<Journal>) -> Option<Position> {
     time::timeout(WITHIN, kept).await.ok().flatten()
 }
 
-/// The sequence to go on from where the feed is as far as `newest`; none where it is begun
-/// anew.
-pub(super) fn resumed(kept: Option<Position>, newest: &str, now: Moment) -> Option<String> {
-    let Position { seq, at } = kept?;
+/// Whether two tellings of when a database was made are known to be of different ones.
+pub(super) fn differ(one: Option<&str>, other: Option<&str>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
+}
+
+/// The sequence to go on from where the feed is as far as `newest`, and its database was made
+/// then; none where it is begun anew.
+pub(super) fn resumed(
+    kept: Option<Position>,
+    (newest, now_made): (&str, Option<&str>),
+    now: Moment,
+) -> Option<String> {
+    let Position { seq, made, at } = kept?;
     let (from, to) = number(&seq).zip(number(newest))?;
     let age = at.age(now);
     let begin_anew = |why: &str| {
@@ -51,7 +60,7 @@ pub(super) fn resumed(kept: Option<Position>, newest: &str, now: Moment) -> Opti
     };
     if seq == newest {
         None
-    } else if from >= to {
+    } else if from >= to || differ(made.as_deref(), now_made) {
         begin_anew("it is not the feed that was followed before")
     } else if age > OLDEST {
         begin_anew("it was followed too long ago")
@@ -84,10 +93,21 @@ mod tests {
             ("x", 9, "9-a", false),
             ("5-a", 9, "", false),
         ] {
-            let kept = Position { seq: seq.to_owned(), at: Moment::from_unix(days * DAY) };
-            let found = resumed(Some(kept), newest, now);
+            let at = Moment::from_unix(days * DAY);
+            let kept = Position { seq: seq.to_owned(), made: None, at };
+            let found = resumed(Some(kept), (newest, None), now);
             assert_eq!(found.is_some(), resumes, "{seq} of day {days}, now {newest}");
         }
-        assert_eq!(resumed(None, "9-a", now), None);
+        assert_eq!(resumed(None, ("9-a", None), now), None);
+        for (one, other, resumes) in [
+            (None, Some("1"), true),
+            (Some("1"), None, true),
+            (Some("1"), Some("1"), true),
+            (Some("1"), Some("2"), false),
+        ] {
+            let made = one.map(str::to_owned);
+            let kept = Position { seq: "5-a".to_owned(), made, at: now };
+            assert_eq!(resumed(Some(kept), ("9-a", other), now).is_some(), resumes);
+        }
     }
 }

@@ -7,7 +7,8 @@ use super::{
     feeds::{Failed, Feeds, Lines},
     heard::{Event, Heard, Standing},
     pauses::Pauses,
-    resumed::resumed,
+    recent::Recent,
+    resumed::{differ, resumed},
 };
 use crate::{
     clock::{Clock, Moment},
@@ -47,6 +48,10 @@ struct Updates {
     pauses: Pauses,
     /// The sequence to go on from, and the number it begins with.
     at: Option<(String, Option<u64>)>,
+    /// When the database was made that it is of.
+    made: Option<String>,
+    /// The rows that came last.
+    recent: Recent,
     /// The number at which the time begins in which this process listens, until it is reached.
     missed_until: Option<u64>,
     /// Since when nothing was missed.
@@ -76,6 +81,8 @@ impl Updates {
             step: Step::Begin,
             pauses: Pauses::new(),
             at: None,
+            made: None,
+            recent: Recent::default(),
             missed_until: None,
             followed_since: None,
             opened: None,
@@ -98,16 +105,24 @@ impl Updates {
         };
     }
 
-    /// The feed is this far. It goes on where an earlier process was, where it can.
-    fn begins(&mut self, seq: String, kept: Option<Position>, now: Moment) {
+    /// The feed is this far, and its database was made then. It goes on where an earlier
+    /// process was, where it can.
+    fn begins(
+        &mut self,
+        (seq, made): (String, Option<String>),
+        kept: Option<Position>,
+        now: Moment,
+    ) {
         self.absent = false;
         self.refused = false;
         let is_there = kept.as_ref().is_some_and(|kept| kept.seq == seq);
-        let (newest, from) = (number(&seq), resumed(kept, &seq, now));
+        let (newest, from) = (number(&seq), resumed(kept, (&seq, made.as_deref()), now));
+        self.made = made;
         self.begun += u64::from(!is_there && from.is_none());
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
         self.step = Step::Open(seq.clone());
+        self.recent.add(&seq);
         self.at = Some((seq.clone(), number(&seq)));
         if self.missed_until.is_none() {
             self.listens_from(now);
@@ -138,17 +153,18 @@ impl Updates {
                     }
                 }
                 UpdateLine::End { seq } => {
-                    let number = number(&seq);
-                    self.at = Some((seq, number));
+                    let now = number(&seq);
+                    let last = self.at.as_ref().and_then(|(_, last)| *last);
+                    if now.zip(last).is_some_and(|(now, last)| now < last) {
+                        self.rewound();
+                        return events;
+                    }
+                    self.at = Some((seq, now));
                 }
                 UpdateLine::Update { db, change, seq } => {
                     let now = number(&seq);
-                    let (before, last) = match &self.at {
-                        Some((before, last)) => (before.as_str(), *last),
-                        None => ("", None),
-                    };
-                    if before == seq {
-                        // The last one once more.
+                    let last = self.at.as_ref().and_then(|(_, last)| *last);
+                    if self.recent.has(&seq) {
                         continue;
                     }
                     if now.zip(last).is_some_and(|(now, last)| now <= last) {
@@ -158,6 +174,7 @@ impl Updates {
                     if self.missed_until.is_some_and(|until| now.is_none_or(|now| now >= until)) {
                         self.listens_from(clock);
                     }
+                    self.recent.add(&seq);
                     self.at = Some((seq, now));
                     self.stuck = 0;
                     events.extend(change.map(|change| Event { db: db.into(), change }));
@@ -169,6 +186,13 @@ impl Updates {
         }
         self.problem = None;
         events
+    }
+
+    /// Before it is opened anew: its database was made then.
+    fn is_of(&mut self, made: Option<&str>) {
+        if differ(self.made.as_deref(), made) {
+            self.rewound();
+        }
     }
 
     /// It tells what it told before, or is another feed by now: what happened meanwhile is
@@ -183,6 +207,7 @@ impl Updates {
 
     fn begin_anew(&mut self) {
         self.at = None;
+        self.recent = Recent::default();
         self.missed_until = None;
         self.followed_since = None;
         self.stuck = 0;
@@ -222,6 +247,7 @@ impl Updates {
             absent: self.absent,
             refused: self.refused,
             seq: self.at.as_ref().map(|(seq, _)| seq.clone()),
+            made: self.made.clone(),
             node: None,
             rewinds: self.rewinds,
             failures: self.failures,
@@ -249,14 +275,18 @@ pub(super) async fn follow(
                 open = None;
                 time::sleep(pause).await;
                 state.rested();
+                if matches!(state.step, Step::Open(_)) {
+                    state.is_of(feeds.updates_made().await.as_deref());
+                }
             }
             Step::Begin => match feeds.updates_now().await {
                 Ok(seq) => {
+                    let made = feeds.updates_made().await;
                     let kept = match recalled.take() {
                         Some(recalled) => recalled.await,
                         None => None,
                     };
-                    state.begins(seq, kept, clock.now());
+                    state.begins((seq, made), kept, clock.now());
                 }
                 Err(error) => fail(&mut state, &error),
             },

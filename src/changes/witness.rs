@@ -11,7 +11,7 @@ use super::{
     batch::Events,
     heard::{Event, Standing},
 };
-use crate::{clock::Moment, scanner::Noticed};
+use crate::{clock::Moment, scanner::Noticed, snapshot::Mark};
 use hashbrown::HashSet;
 
 /// Events that are held, and databases that are remembered as named, at most.
@@ -31,6 +31,14 @@ enum Mode {
     Drops,
 }
 
+/// What is to be told now.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) events: Vec<Event>,
+    /// How the databases stood of which that is, or of which it was told already.
+    pub(super) marks: Vec<Mark>,
+}
+
 /// What is noticed and not told yet.
 #[derive(Debug, Default)]
 pub(super) struct Witness {
@@ -38,6 +46,7 @@ pub(super) struct Witness {
     /// How often the feed had begun from now when it was last there.
     begun: u64,
     held: Events,
+    held_marks: Vec<Mark>,
     /// What the feed told while something is held or handed over.
     named: HashSet<Event>,
 }
@@ -51,56 +60,68 @@ impl Witness {
         }
     }
 
+    /// Whether something is held.
+    pub(super) fn holds(&self) -> bool {
+        self.held.len() > 0
+    }
+
     /// The feed stands like this, all it told being known; answers with what is to be told now.
-    pub(super) fn feed(&mut self, standing: &Standing, now: Moment) -> Vec<Event> {
+    pub(super) fn feed(&mut self, standing: &Standing, now: Moment) -> Told {
         let has_none = standing.absent || (standing.refused && standing.seq.is_none());
         match (has_none, standing.connected, self.mode) {
-            (true, _, Mode::Tells) | (false, true, Mode::HandsOver(_) | Mode::Drops) => Vec::new(),
+            (true, _, Mode::Tells) | (false, true, Mode::HandsOver(_) | Mode::Drops) => {
+                Told::default()
+            }
             (true, _, _) => {
                 self.mode = Mode::Tells;
                 self.named.clear();
-                self.held.take()
+                let marks = std::mem::take(&mut self.held_marks);
+                Told { events: self.held.take(), marks }
             }
             (false, true, Mode::Holds | Mode::Tells) if standing.begun == self.begun => {
                 *self = Self { mode: Mode::Drops, begun: self.begun, ..Self::default() };
-                Vec::new()
+                Told::default()
             }
             (false, true, Mode::Holds | Mode::Tells) => {
                 self.begun = standing.begun;
                 self.mode = Mode::HandsOver(now);
-                let mut held = self.held.take();
-                held.retain(|event| !self.named.contains(event));
-                held
+                let mut events = self.held.take();
+                events.retain(|event| !self.named.contains(event));
+                Told { events, marks: std::mem::take(&mut self.held_marks) }
             }
             (false, false, _) => {
                 self.mode = Mode::Holds;
-                Vec::new()
+                Told::default()
             }
         }
     }
 
     /// The scanner noticed this; answers with what of it is to be told now.
-    pub(super) fn noticed(&mut self, noticed: &Noticed) -> Vec<Event> {
+    pub(super) fn noticed(&mut self, noticed: &Noticed) -> Told {
         let events = noticed.events.iter();
         let events = events.map(|it| Event { db: it.db.clone(), change: it.change });
+        let marks = noticed.marks.to_vec();
         match self.mode {
-            Mode::Drops => Vec::new(),
-            Mode::Tells => events.collect(),
+            Mode::Drops => Told::default(),
+            Mode::Tells => Told { events: events.collect(), marks },
             Mode::Holds => {
                 for event in events {
                     if self.held.len() < MOST {
                         self.held.add(event);
                     }
                 }
-                Vec::new()
+                if self.held_marks.len() < MOST {
+                    self.held_marks.extend(marks);
+                }
+                Told::default()
             }
             Mode::HandsOver(since) => {
-                let found = events.filter(|event| !self.named.contains(event)).collect();
+                let events = events.filter(|event| !self.named.contains(event)).collect();
                 if noticed.swept.is_some_and(|began| began >= since) || self.named.len() >= MOST {
                     self.mode = Mode::Drops;
                     self.named = HashSet::new();
                 }
-                found
+                Told { events, marks }
             }
         }
     }
@@ -118,7 +139,7 @@ mod tests {
     fn noticed(dbs: &[&str], swept: Option<u64>) -> Noticed {
         let became = |db: &&str| Became { db: (*db).into(), change: DbChange::Updated };
         let events = dbs.iter().map(became).collect();
-        Noticed { events, swept: swept.map(Moment::from_unix) }
+        Noticed { events, swept: swept.map(Moment::from_unix), ..Noticed::default() }
     }
 
     fn at(connected: bool, begun: u64, absent: bool) -> Standing {
@@ -224,21 +245,29 @@ mod tests {
             let (mut found, mut begun): (Vec<Event>, u64) = (Vec::new(), 0);
             for step in *steps {
                 match step {
-                    Notices(dbs, swept) => found.extend(witness.noticed(&noticed(dbs, *swept))),
+                    Notices(dbs, swept) => {
+                        found.extend(witness.noticed(&noticed(dbs, *swept)).events);
+                    }
                     Tells(db) => witness.told(&event(db)),
                     Connected(now) => {
                         begun += 1;
                         let standing = at(true, begun, false);
-                        found.extend(witness.feed(&standing, Moment::from_unix(*now)));
+                        found.extend(witness.feed(&standing, Moment::from_unix(*now)).events);
                     }
                     Resumed => {
-                        found.extend(witness.feed(&at(true, begun, false), Moment::default()));
+                        found.extend(
+                            witness.feed(&at(true, begun, false), Moment::default()).events,
+                        );
                     }
                     Broken => {
-                        found.extend(witness.feed(&at(false, begun, false), Moment::default()));
+                        found.extend(
+                            witness.feed(&at(false, begun, false), Moment::default()).events,
+                        );
                     }
                     Absent => {
-                        found.extend(witness.feed(&at(false, begun, true), Moment::default()));
+                        found.extend(
+                            witness.feed(&at(false, begun, true), Moment::default()).events,
+                        );
                     }
                 }
             }
@@ -257,7 +286,7 @@ mod tests {
         for (standing, tells) in [(refused(None), 1), (refused(Some("5-x")), 0)] {
             let mut witness = Witness::default();
             witness.feed(&standing, Moment::default());
-            assert_eq!(witness.noticed(&noticed(&["a"], None)).len(), tells);
+            assert_eq!(witness.noticed(&noticed(&["a"], None)).events.len(), tells);
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use super::{
     Event, EventsQuery, FeedPage, FeedQuery, HistoryQuery, Identity, Measured, Page, Position,
-    Taken, What, feed, measured,
+    Reached, Taken, What, feed, marks, measured,
     query::{self, Unread},
     task::Request,
 };
 use crate::{
     clock::Moment,
     memory::{Change, Keeper, Outcome, Recovered, Trouble},
-    snapshot::Block,
+    snapshot::{Block, Mark},
     spawned::joined,
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -117,6 +117,14 @@ impl Journal {
         self.read(measured::read).await
     }
 
+    /// How databases stood when something of them was told, where that is newer.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn marks(&self) -> Result<Vec<Mark>, Trouble> {
+        self.read(marks::read).await
+    }
+
     /// Writes down what happened, soon and with others. Where there is no room for it, or
     /// nothing can be written, it is dropped and counted.
     pub fn note(&self, what: What) {
@@ -128,13 +136,13 @@ impl Journal {
     /// Writes down a batch of what happened in one commit, at once. Where too much waits, or
     /// nothing can be written, it is dropped and counted.
     pub fn publish(&self, batch: Vec<What>) {
-        self.publish_up_to(batch, None);
+        self.publish_up_to(batch, Reached::default());
     }
 
-    /// The same, and with it how far the feed was followed that told of them.
-    pub fn publish_up_to(&self, batch: Vec<What>, position: Option<Position>) {
+    /// The same, and in the same commit how far whoever told of them had come.
+    pub fn publish_up_to(&self, batch: Vec<What>, reached: Reached) {
         let count = batch.len() as u64;
-        if self.requests.try_send(Request::Publish(batch, position)).is_err() {
+        if self.requests.try_send(Request::Publish(batch, reached)).is_err() {
             self.dropped.fetch_add(count, Ordering::Relaxed);
         }
     }

@@ -4,6 +4,7 @@
 //! all of it can be measured again.
 
 use super::{
+    marks,
     query::Unread,
     tables::{BLOCKS, MOMENTS},
 };
@@ -21,7 +22,8 @@ pub struct Measured {
     pub total: Option<u32>,
 }
 
-pub(super) fn keep(database: &Database, measured: &Measured) -> Result<(), Error> {
+/// Keeps it; so many passes have ended before.
+pub(super) fn keep(database: &Database, measured: &Measured, passes: u32) -> Result<(), Error> {
     let tx = database.begin_write()?;
     match written(&tx, measured) {
         Err(
@@ -39,6 +41,9 @@ pub(super) fn keep(database: &Database, measured: &Measured) -> Result<(), Error
             written(&tx, measured)?;
         }
         written => written?,
+    }
+    if measured.total.is_some() {
+        marks::trim(&tx, passes)?;
     }
     Ok(tx.commit()?)
 }

@@ -1,7 +1,7 @@
 //! The open database: read back at start, written batch by batch.
 
 use super::{
-    Event, Identity, Measured, OpenError, Place, Position, Taken, feed,
+    Event, Identity, Measured, OpenError, Place, Position, Reached, Taken, feed, marks,
     pen::{Ended, Pen, Written},
     tables::{
         Counts, EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_POSITION,
@@ -64,8 +64,8 @@ pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     pub(super) taken: Vec<(Taken, bool)>,
     pub(super) events: Vec<super::What>,
-    /// How far a feed was followed for them.
-    pub(super) position: Option<Position>,
+    /// How far whoever told of them had come.
+    pub(super) reached: Reached,
     /// Whether somebody hears of the events.
     pub(super) hears: bool,
 }
@@ -78,6 +78,8 @@ pub(super) struct Store {
     seen: Seen,
     /// Events of the last batch with their numbers, where somebody hears of them.
     told: Vec<(u64, Event)>,
+    /// Passes over what was measured that have ended.
+    passes: u32,
     /// The era that the first event of a database begins, until one did.
     era: Option<String>,
 }
@@ -90,7 +92,7 @@ impl Store {
             .map_err(|why| broken(place.name(), why))?
             .map_err(|found| OpenError::Schema { place: place.name(), found, known: SCHEMA })?;
         let era = Some(feed::new_era());
-        Ok(Self { database, counts, seen, told: Vec::new(), era })
+        Ok(Self { database, counts, seen, told: Vec::new(), passes: 0, era })
     }
 
     /// Makes the tables of a new database, and reads what counts of an old one. The inner
@@ -186,8 +188,10 @@ impl Store {
         Ok(found)
     }
 
-    pub(super) fn keep_measured(&self, measured: &Measured) -> Result<(), Error> {
-        super::measured::keep(&self.database, measured)
+    pub(super) fn keep_measured(&mut self, measured: &Measured) -> Result<(), Error> {
+        super::measured::keep(&self.database, measured, self.passes)?;
+        self.passes += u32::from(measured.total.is_some());
+        Ok(())
     }
 
     /// What was taken from smoosh and not given back.
@@ -236,9 +240,10 @@ impl Store {
         for event in &batch.events {
             pen.event(event.clone())?;
         }
-        if let Some(position) = &batch.position {
+        if let Some(position) = &batch.reached.position {
             pen.meta(META_POSITION, position)?;
         }
+        marks::write(&tx, &batch.reached.marks, self.passes)?;
         let added = batch.changes.len() + batch.taken.len() + batch.events.len();
         let more = pen.trim(budgets, TRIM + 2 * added)?;
         let Written { counts, ended, told } = pen.done()?;

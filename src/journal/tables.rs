@@ -45,6 +45,10 @@ pub(super) const TAKEN: TableDefinition<'static, (&str, &str, &str), &[u8]> =
 pub(super) const BLOCKS: TableDefinition<'static, u32, &[u8]> = TableDefinition::new("measured");
 /// When each block was measured, in seconds since 1970.
 pub(super) const MOMENTS: TableDefinition<'static, u32, u32> = TableDefinition::new("measured_at");
+/// How databases stood when something of them was told, by name and suffix, as
+/// [`crate::snapshot::Mark`] says: with how many passes over what was measured had ended then.
+pub(super) const MARKS: TableDefinition<'static, (&str, &str), (u32, &[u8])> =
+    TableDefinition::new("marks");
 /// Single values, by the names below.
 pub(super) const META: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("meta");
 

@@ -1,7 +1,8 @@
 //! The task that holds the database.
 
 use super::{
-    ClaimError, Health, Identity, Journal, Kept, Measured, OpenError, Place, Position, Taken, What,
+    ClaimError, Health, Identity, Journal, Kept, Measured, OpenError, Place, Position, Reached,
+    Taken, What,
     place::remedy,
     store::{Batch, Store},
 };
@@ -54,7 +55,7 @@ pub type Settings = work::Journal;
 pub(super) enum Request {
     Claim(Box<Identity>, oneshot::Sender<Result<Recovered, ClaimError>>),
     Keep(Vec<Change>, oneshot::Sender<Result<(), Trouble>>),
-    Publish(Vec<What>, Option<Position>),
+    Publish(Vec<What>, Reached),
     Position(oneshot::Sender<Result<Option<Position>, Trouble>>),
     Take(Vec<(Taken, bool)>, oneshot::Sender<Result<(), Trouble>>),
     Taken(oneshot::Sender<Result<Vec<Taken>, Trouble>>),
@@ -197,9 +198,9 @@ impl Task {
                     batch.taken.extend(taken);
                     waiting.push(answer);
                 }
-                Request::Publish(events, position) => {
+                Request::Publish(events, reached) => {
                     batch.events.extend(events);
-                    batch.position = position.or(batch.position);
+                    batch.reached.join(reached);
                 }
                 other @ (Request::Claim(..)
                 | Request::Taken(_)
@@ -223,7 +224,7 @@ impl Task {
         batch: &mut Batch,
         waiting: &mut Vec<oneshot::Sender<Result<(), Trouble>>>,
     ) {
-        if waiting.is_empty() && batch.events.is_empty() && batch.position.is_none() {
+        if waiting.is_empty() && batch.events.is_empty() && batch.reached.is_blank() {
             return;
         }
         let kept = self.write(std::mem::take(batch)).map(|_more| ());
@@ -257,7 +258,7 @@ impl Task {
 
     fn keep_measured(&mut self, measured: &Measured) -> Result<(), Trouble> {
         self.writable()?;
-        let Some(store) = &self.store else { return Err(self.trouble()) };
+        let Some(store) = &mut self.store else { return Err(self.trouble()) };
         store.keep_measured(measured).map_err(|why| {
             self.fail("write", &why);
             self.trouble()

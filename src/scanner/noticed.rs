@@ -8,11 +8,14 @@ use super::Handle;
 use crate::{
     clock::Moment,
     couch::wire::DbChange,
-    snapshot::{Bits, DbIx, Draft, TargetRef},
+    snapshot::{Bits, Block, DbIx, Draft, Mark, Marked, TargetRef},
     target::{Kind, State},
 };
 use std::sync::Arc;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
+
+/// Batches that whoever hears may be behind.
+const NOTICED: usize = 256;
 
 /// The database that holds the events of `_db_updates`, of which that does not tell either.
 const OWN: &str = "_global_changes";
@@ -26,11 +29,24 @@ pub struct Became {
     pub change: DbChange,
 }
 
+/// What an earlier process left.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// What it had measured.
+    pub blocks: Vec<Block>,
+    /// How databases stood when something of them was told last, where that is newer.
+    pub marks: Vec<Mark>,
+}
+
 /// What the scanner noticed since the last time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noticed {
+    /// How many times something was told so far.
+    pub number: u64,
     /// In the order in which it was noticed.
     pub events: Arc<[Became]>,
+    /// How those databases stand now: once the events are told, the next process must know.
+    pub marks: Arc<[Mark]>,
     /// When the sweep began that ended with this, if one did.
     pub swept: Option<Moment>,
 }
@@ -46,6 +62,30 @@ pub(super) struct Notices {
     written: Bits,
     order: Vec<DbIx>,
     events: Vec<Became>,
+    marks: Vec<Mark>,
+    /// How far copies were when an earlier process told of them, until they are read.
+    marked: Marked,
+    number: u64,
+}
+
+/// The line on which it is told, and on which whoever writes it down answers.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    noticed: broadcast::Sender<Noticed>,
+    settled: Arc<watch::Sender<u64>>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { noticed: broadcast::channel(NOTICED).0, settled: Arc::default() }
+    }
+}
+
+impl Line {
+    pub(super) fn tell(&self, noticed: Noticed) {
+        // Nobody may hear.
+        let _nobody = self.noticed.send(noticed);
+    }
 }
 
 fn name(draft: &Draft, db: DbIx) -> Option<Box<str>> {
@@ -62,6 +102,16 @@ impl Notices {
         };
         draft.now().targets().filter(mapped).for_each(|it| there.set(it.db().as_usize()));
         self.there = Some(there);
+    }
+
+    /// An earlier process told of this database when it stood so.
+    pub(super) fn marked(&mut self, mark: &Mark, draft: &mut Draft) {
+        let db = draft.marked(mark, &mut self.marked).as_usize();
+        let set = |bits: &mut Bits, on| if on { bits.set(db) } else { bits.unset(db) };
+        set(&mut self.fresh, mark.there && mark.fresh);
+        if let Some(there) = &mut self.there {
+            set(there, mark.there);
+        }
     }
 
     /// All databases were listed, and these were there.
@@ -97,23 +147,32 @@ impl Notices {
 
     fn created(&mut self, db: DbIx, draft: &Draft) {
         self.fresh.set(db.as_usize());
-        let event = name(draft, db).map(|db| Became { db, change: DbChange::Created });
-        self.events.extend(event);
+        if let Some(name) = name(draft, db) {
+            self.events.push(Became { db: name, change: DbChange::Created });
+            self.marks.extend(draft.mark_of(db, true, true));
+        }
     }
 
     fn deleted(&mut self, db: DbIx, draft: &Draft) {
         self.fresh.unset(db.as_usize());
         // Its place is another's soon.
         self.written.unset(db.as_usize());
-        let event = name(draft, db).map(|db| Became { db, change: DbChange::Deleted });
-        self.events.extend(event);
+        if let Some(name) = name(draft, db) {
+            self.events.push(Became { db: name, change: DbChange::Deleted });
+            self.marks.extend(draft.mark_of(db, false, false));
+        }
     }
 
     /// A shard was read that had this update sequence before.
     pub(super) fn read(&mut self, shard: TargetRef<'_>, now: Option<u64>) {
         let db = shard.db();
         let of_cluster = shard.kind() == Kind::Db && shard.range().is_some();
-        let before = match shard.facts().update_seq.get() {
+        let marked = shard.range().map(|range| (db, shard.node_ix(), range));
+        let marked = match now {
+            Some(_) => marked.and_then(|key| self.marked.remove(&key)),
+            None => None,
+        };
+        let before = match marked.max(shard.facts().update_seq.get()) {
             None if self.fresh.has(db.as_usize()) => Some(0),
             before => before,
         };
@@ -124,6 +183,11 @@ impl Notices {
         }
     }
 
+    /// How many times something was told so far.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// How much waits to be told.
     pub(super) fn waiting(&self) -> usize {
         self.order.len() + self.events.len()
@@ -132,17 +196,21 @@ impl Notices {
     /// Everything that waits; what is written to a new database comes behind its making.
     pub(super) fn take(&mut self, draft: &Draft, swept: Option<Moment>) -> Noticed {
         let mut events = std::mem::take(&mut self.events);
+        let mut marks = std::mem::take(&mut self.marks);
         for db in std::mem::take(&mut self.order) {
             if self.written.has(db.as_usize()) {
                 self.written.unset(db.as_usize());
-                let event = name(draft, db).map(|db| Became { db, change: DbChange::Updated });
-                events.extend(event);
+                if let Some(name) = name(draft, db) {
+                    events.push(Became { db: name, change: DbChange::Updated });
+                    marks.extend(draft.mark_of(db, true, self.fresh.has(db.as_usize())));
+                }
             }
         }
         if swept.is_some() {
             self.fresh.clear();
         }
-        Noticed { events: events.into(), swept }
+        self.number += 1;
+        Noticed { number: self.number, events: events.into(), marks: marks.into(), swept }
     }
 }
 
@@ -151,7 +219,22 @@ impl Handle {
     /// behind is told so, and has missed it.
     #[must_use]
     pub fn noticed(&self) -> broadcast::Receiver<Noticed> {
-        self.noticed.subscribe()
+        self.line.noticed.subscribe()
+    }
+
+    /// Says that all up to this number was handed to whoever keeps it, or is not to be kept.
+    pub fn settle(&self, number: u64) {
+        self.line.settled.send_if_modified(|settled| {
+            let news = *settled < number;
+            *settled = number.max(*settled);
+            news
+        });
+    }
+
+    /// Up to which number that was said.
+    #[must_use]
+    pub fn settled(&self) -> watch::Receiver<u64> {
+        self.line.settled.subscribe()
     }
 }
 
@@ -232,5 +315,56 @@ mod tests {
         notices.listed(&bits(&[a, b]), &draft);
         reads(&mut notices, &mut draft, in_a, 6);
         assert_eq!(told(&mut notices, &draft), ["created b", "updated a"]);
+    }
+    /// Marks in their order, each in the place of the one before.
+    fn marks(noticed: &Noticed) -> Vec<Mark> {
+        let mut marks: Vec<Mark> = Vec::new();
+        for mark in &*noticed.marks {
+            marks.retain(|it| (&it.db, &it.suffix) != (&mark.db, &mark.suffix));
+            marks.push(mark.clone());
+        }
+        marks
+    }
+
+    #[test]
+    fn what_an_earlier_process_told_is_not_told_again_and_what_came_since_is() {
+        // What was measured is kept here, and everything below is told, and measured later.
+        let (mut draft, mut before) = (Draft::new(5), Notices::default());
+        let (a, in_a) = db(&mut draft, "a", ".1");
+        let (gone, _) = db(&mut draft, "gone", ".1");
+        reads(&mut before, &mut draft, in_a, 5);
+        before.listed(&bits(&[a, gone]), &draft);
+        reads(&mut before, &mut draft, in_a, 9);
+        before.lacks(gone, &draft);
+        let (new, in_new) = db(&mut draft, "new", ".2");
+        before.has(new, &draft);
+        reads(&mut before, &mut draft, in_new, 3);
+        let (unread, _) = db(&mut draft, "unread", ".2");
+        before.has(unread, &draft);
+        let noticed = before.take(&draft, None);
+        assert_eq!((noticed.number, noticed.events.len()), (1, 5));
+
+        let next = |writes: u64| {
+            let (mut draft, mut notices) = (Draft::new(5), Notices::default());
+            let (a, in_a) = db(&mut draft, "a", ".1");
+            db(&mut draft, "gone", ".1");
+            draft.set_facts(in_a, Facts { update_seq: Known::new(5), ..Facts::default() });
+            notices.restored(&draft);
+            for mark in marks(&noticed) {
+                notices.marked(&mark, &mut draft);
+            }
+            let (new, in_new) = db(&mut draft, "new", ".2");
+            let (unread, in_unread) = db(&mut draft, "unread", ".2");
+            notices.listed(&bits(&[a, new, unread]), &draft);
+            for (ix, seq) in [(in_a, 9), (in_new, 3), (in_unread, 0)] {
+                reads(&mut notices, &mut draft, ix, seq + writes);
+            }
+            let first = told(&mut notices, &draft);
+            reads(&mut notices, &mut draft, in_a, 9 + writes);
+            assert_eq!(notices.waiting(), 0);
+            first
+        };
+        assert_eq!(next(0), Vec::<String>::new());
+        assert_eq!(next(1), ["updated a", "updated new", "updated unread"]);
     }
 }

@@ -16,6 +16,8 @@ pub struct Status {
     pub ready_from: Option<u64>,
     /// Sweeps that ended.
     pub sweeps: u64,
+    /// How many times it was told what was noticed of databases.
+    pub noticed: u64,
     /// Shards that the last sweep did not ask CouchDB for, because their headers were read
     /// and say the same.
     pub spared: u64,

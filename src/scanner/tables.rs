@@ -19,7 +19,7 @@ use crate::{
     facts::Facts,
     inventory::{MapRead, Members, NodeSeen, Observation, Reshard, Stage, Unread},
     job,
-    snapshot::{Block, DbName, Draft, Ix, NodeIx, Snapshot, TargetRef},
+    snapshot::{DbName, Draft, Ix, NodeIx, Snapshot, TargetRef},
     target::Kind,
 };
 use disk::{Disk, Peers};
@@ -84,15 +84,16 @@ impl Tables {
 
     /// Takes in what an earlier process measured, into tables that are empty yet; answers how
     /// much of it cannot be read.
-    pub(super) fn restore(&mut self, blocks: Vec<Block>, settings: &Settings) -> usize {
+    pub(super) fn restore(&mut self, before: super::Before, settings: &Settings) -> usize {
         let mut damaged = 0;
-        for block in blocks {
+        for block in before.blocks {
             if self.draft.restore(&block).is_err() {
                 damaged += 1;
             }
         }
         self.views.restore(self.draft.now());
         self.notices.restored(&self.draft);
+        before.marks.iter().for_each(|mark| self.notices.marked(mark, &mut self.draft));
         self.serve(settings);
         self.note_ages(Moment::default());
         damaged

@@ -5,6 +5,7 @@ mod restored;
 mod spared;
 
 use super::*;
+use crate::snapshot::Block;
 use crate::{
     clock::Moment,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
@@ -246,7 +247,8 @@ impl Harness {
         let (task, handle) = Task::new(clock, source_rx, settings_rx);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(task.run_after(std::future::ready(left), stop.clone()));
+        let before = Before { blocks: left, marks: Vec::new() };
+        tasks.spawn(task.run_after(std::future::ready(before), stop.clone()));
         Self { cluster, handle, stop, tasks, settings, source }
     }
 

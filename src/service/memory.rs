@@ -3,8 +3,8 @@
 use crate::{
     couch::{Client, Error},
     journal::{ClaimError, Identity, Journal},
-    memory::Recovered,
-    snapshot::Block,
+    memory::{Recovered, Trouble},
+    scanner::Before,
 };
 use futures::future::join_all;
 use std::{collections::BTreeSet, time::Duration};
@@ -22,7 +22,7 @@ const WITHIN: Duration = Duration::from_secs(5);
 pub(super) async fn recover(
     journal: Journal,
     whose: Whose,
-    before: oneshot::Sender<Vec<Block>>,
+    before: oneshot::Sender<Before>,
 ) -> Option<Recovered> {
     let mut said = None;
     loop {
@@ -33,12 +33,12 @@ pub(super) async fn recover(
         };
         match claimed {
             Ok(recovered) => {
-                let measured = journal.measured().await.unwrap_or_else(|why| {
+                let left = left(&journal).await.unwrap_or_else(|why| {
                     tracing::warn!(%why, "what was measured before the start is not known");
-                    Vec::new()
+                    Before::default()
                 });
                 // The scanner may have begun without.
-                let _late = before.send(measured);
+                let _late = before.send(left);
                 return Some(recovered);
             }
             Err(Some(why @ ClaimError::Another { .. })) => {
@@ -53,6 +53,10 @@ pub(super) async fn recover(
         }
         time::sleep(AGAIN).await;
     }
+}
+
+async fn left(journal: &Journal) -> Result<Before, Trouble> {
+    Ok(Before { blocks: journal.measured().await?, marks: journal.marks().await? })
 }
 
 /// Who says whose journal it is.

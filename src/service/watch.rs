@@ -18,7 +18,6 @@ use crate::{
     plan::Rules,
     planner, pressure, recorder, scanner,
     settings::{ScanViews, Settings},
-    snapshot::Block,
     takeover, warmer,
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -37,7 +36,7 @@ pub struct Surroundings {
     /// What an earlier process left; none where it cannot be used, which ends the watch.
     pub recovering: BoxFuture<'static, Option<Recovered>>,
     /// What an earlier process measured.
-    pub measured_before: BoxFuture<'static, Vec<Block>>,
+    pub measured_before: BoxFuture<'static, scanner::Before>,
     /// What measures free space; without it neither that nor pressure is measured.
     pub meter: Option<Arc<dyn disk::Meter>>,
     /// Directories of nodes beside those that the settings name.
@@ -57,7 +56,7 @@ impl Surroundings {
         Self {
             keeper: Arc::new(Fleeting::default()),
             recovering: ready(Some(Recovered::default())).boxed(),
-            measured_before: ready(Vec::new()).boxed(),
+            measured_before: ready(scanner::Before::default()).boxed(),
             meter: None,
             directories: None,
         }
@@ -263,8 +262,9 @@ impl Watch {
 
     /// What lets the facts outlive the process.
     pub fn archive(&self, journal: Journal, tasks: &mut Tasks) {
+        let (settled, ended) = (self.scanner.settled(), self.stop.clone());
         let scanner::Handle { status, snapshots, .. } = self.scanner.clone();
-        let (task, ended) = (archive::Task::new(status, snapshots, journal), self.stop.clone());
+        let task = archive::Task::new(status, snapshots, settled, journal);
         tasks.spawn_alone(async move {
             task.run(ended).await;
             "archive"

@@ -30,6 +30,18 @@ pub enum Effect {
     Silent,
     /// The body ends after so many bytes, be it within a line.
     Cut(usize),
+    /// The connection breaks after so many bytes of the body, be it within a line.
+    Break(usize),
+    /// Nothing comes after so many bytes of the body; the connection stays open.
+    Stall(usize),
+    /// A space now and then, this far apart, instead of the body, and never a line.
+    Trickle(Duration),
+    /// Each piece of the body comes so many times.
+    Repeat(usize),
+    /// After so many bytes of the body these come in between.
+    Insert(usize, Vec<u8>),
+    /// The body goes through gzip, and the head says so.
+    Packed,
     /// An endless body of valid JSON whitespace after the answer's first byte.
     Endless,
 }

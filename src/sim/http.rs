@@ -246,6 +246,7 @@ fn routed(inner: &mut Inner, ask: Ask) -> Routed {
     match segments.as_slice() {
         ["_node", node, rest @ ..] => node::route(inner, &ask, node, rest),
         ["_db_updates"] => feed::route(inner, &ask),
+        ["_global_changes"] if ask.method == http::Method::GET => feed::database(inner, &ask),
         [] => server::root(inner, &ask.node).into(),
         [first, ..] if first.starts_with('_') && inner.world.described(first).is_none() => {
             server::route(inner, &ask, &segments).into()

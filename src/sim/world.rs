@@ -77,6 +77,8 @@ pub struct World {
     written: BTreeMap<Db, Vec<(Duration, u64)>>,
     /// Creations and deletions since the start.
     happened: Vec<Happened>,
+    /// When the `_global_changes` that is there was made.
+    tells_since: Duration,
     next_smoosh: Duration,
     /// What happens by itself.
     to_come: BTreeSet<(Duration, Happening)>,
@@ -115,6 +117,7 @@ impl World {
             processes: 1_000,
             written: BTreeMap::new(),
             happened: Vec::new(),
+            tells_since: Duration::ZERO,
             next_smoosh: smoosh::PERIOD,
             to_come: BTreeSet::new(),
             trash: Vec::new(),
@@ -192,8 +195,12 @@ impl World {
         self.config.global_changes
     }
 
-    /// Makes `_global_changes`, or deletes it.
+    /// Makes `_global_changes`, or deletes it. One that is made knows nothing of the time before,
+    /// and its sequences begin anew.
     pub const fn set_global_changes(&mut self, there: bool) {
+        if there && !self.config.global_changes {
+            self.tells_since = self.now;
+        }
         self.config.global_changes = there;
     }
 

@@ -1,7 +1,9 @@
 //! What feeds tell of a simulated cluster, from the write to the plan, and what a feed that
 //! breaks costs.
 
-use crate::support::{A, B, C, Rig, dbs_seen, dbs_there, nodes, small, targets};
+mod breaks;
+
+use crate::support::{A, B, C, NODES, Rig, dbs_seen, dbs_there, nodes, small, targets};
 use recliner::{
     changes::{Handle, Status},
     journal::{EventsQuery, Journal},

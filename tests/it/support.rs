@@ -309,7 +309,7 @@ fn run(
     let around = |_: &_| Surroundings {
         keeper: Arc::new(notebook.clone()),
         recovering: ready(Some(recovered)).boxed(),
-        measured_before: ready(Vec::new()).boxed(),
+        measured_before: ready(recliner::scanner::Before::default()).boxed(),
         meter: ledger.map(|_| Arc::new(Disks(cluster.clone())) as Arc<dyn Meter>),
         directories: None,
     };

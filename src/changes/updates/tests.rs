@@ -23,7 +23,7 @@ fn names(events: &[Event]) -> Vec<&str> {
 /// One that listens behind this number.
 fn listening(number: u64) -> Updates {
     let mut state = Updates::new();
-    state.begins(format!("{number}-x"), None, Moment::from_unix(100));
+    state.begins((format!("{number}-x"), None), None, Moment::from_unix(100));
     assert_eq!(state.step, Step::Open(format!("{number}-x")));
     state.is_open();
     state
@@ -50,9 +50,10 @@ async fn it_begins_now_and_goes_on_where_it_broke_off() {
 
 #[tokio::test(start_paused = true)]
 async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
-    let kept = |seq: &str| Some(Position { seq: seq.to_owned(), at: Moment::from_unix(90) });
+    let kept =
+        |seq: &str| Some(Position { seq: seq.to_owned(), made: None, at: Moment::from_unix(90) });
     let mut state = Updates::new();
-    state.begins("7-x".to_owned(), kept("5-x"), Moment::from_unix(100));
+    state.begins(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
     assert_eq!(state.step, Step::Open("5-x".to_owned()));
     state.is_open();
     assert_eq!(names(&state.told(vec![update("a", 6)])), ["a"]);
@@ -69,7 +70,7 @@ async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
 
     // Where all of it was told already under other names, a heartbeat says so.
     let mut state = Updates::new();
-    state.begins("7-x".to_owned(), kept("5-x"), Moment::from_unix(100));
+    state.begins(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
     state.is_open();
     assert!(state.told(vec![UpdateLine::Heartbeat]).is_empty());
     assert_eq!(state.standing().followed_since, Some(Moment::from_unix(201)));
@@ -77,7 +78,7 @@ async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
     // The feed does not know that place: it is begun from now, and the place is forgotten.
     for refused in [true, false] {
         let mut state = Updates::new();
-        state.begins("7-x".to_owned(), kept("5-x"), Moment::from_unix(100));
+        state.begins(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
         if refused {
             state.failed(Failed::BadSequence, "400".into());
         } else {

@@ -9,7 +9,7 @@ use crate::couch::{
 };
 use http_body_util::BodyExt as _;
 use std::{sync::Arc, time::Duration};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// The longest line of a feed: a sequence grows with the shards of `_global_changes`.
 const LONGEST_LINE: usize = 64 << 10;
@@ -39,9 +39,11 @@ impl Updates {
     /// a line at the end is none.
     ///
     /// # Errors
-    /// [`Error::Timeout`] after a silence of three heartbeats; [`Error::Garbage`] at a line
+    /// [`Error::Timeout`] where no line comes for three heartbeats; [`Error::Garbage`] at a line
     /// that makes no sense or is too long, once those before it were given.
     pub async fn next(&mut self) -> Result<Option<Vec<wire::UpdateLine>>, Error> {
+        // Bytes without the end of a line are no sign of life.
+        let until = Instant::now() + self.silence;
         loop {
             if let Some(detail) = self.bad.clone() {
                 return Err(Error::Garbage { asked: Arc::clone(&self.asked), detail });
@@ -53,7 +55,7 @@ impl Updates {
             if self.bad.is_some() {
                 continue;
             }
-            match timeout(self.silence, self.body.frame()).await {
+            match timeout_at(until, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     if let Ok(piece) = frame.into_data() {
                         self.lines.add(&piece);

@@ -1,4 +1,5 @@
 use super::{disk::Disk, *};
+use crate::snapshot::Mark;
 use std::collections::BTreeMap;
 
 fn updated(number: u64) -> What {
@@ -48,19 +49,52 @@ async fn what_cannot_be_written_is_counted_and_told_to_nobody() {
 #[tokio::test(start_paused = true)]
 async fn how_far_a_feed_was_followed_is_kept_with_what_it_told() {
     let disk = Disk::formatted();
-    let position = |seq: &str| Position { seq: seq.to_owned(), at: moment(1) };
+    let position = |seq: &str| Position { seq: seq.to_owned(), made: None, at: moment(1) };
     let running = Running::open(disk.clone()).unwrap();
     assert!(soon(running.journal.position()).await.is_err(), "it may be another cluster's");
     running.recovered().await;
     assert_eq!(soon(running.journal.position()).await.unwrap(), None);
-    running.journal.publish_up_to(vec![updated(1)], Some(position("1-x")));
-    running.journal.publish_up_to(vec![updated(2)], None);
+    let at = |seq: &str| Reached { position: Some(position(seq)), marks: Vec::new() };
+    running.journal.publish_up_to(vec![updated(1)], at("1-x"));
+    running.journal.publish_up_to(vec![updated(2)], Reached::default());
     assert_eq!(soon(running.journal.position()).await.unwrap(), Some(position("1-x")));
-    running.journal.publish_up_to(Vec::new(), Some(position("2-x")));
+    running.journal.publish_up_to(Vec::new(), at("2-x"));
     assert_eq!(soon(running.journal.position()).await.unwrap(), Some(position("2-x")));
     running.stopped().await;
     let running = Running::claimed(disk).await;
     assert_eq!(soon(running.journal.position()).await.unwrap(), Some(position("2-x")));
+    running.stopped().await;
+}
+
+/// A mark of a database of this name.
+fn mark(db: &str) -> Mark {
+    let (suffix, there, fresh) = (".17".into(), true, false);
+    Mark { db: db.into(), suffix, there, fresh, copies: vec![("couchdb@a".into(), 0, 9, 7)] }
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_are_kept_with_their_events_until_what_is_measured_is_newer() {
+    let disk = Disk::formatted();
+    let running = Running::claimed(disk.clone()).await;
+    let with = |db: &str| Reached { position: None, marks: vec![mark(db)] };
+    let pass = || Measured { total: Some(0), ..Measured::default() };
+    assert_eq!(soon(running.journal.marks()).await.unwrap(), []);
+    running.journal.publish_up_to(vec![updated(1)], with("a"));
+    running.journal.publish_up_to(vec![updated(1)], with("a"));
+    // A pass that may have begun before it was written says nothing of it.
+    soon(running.journal.keep_measured(Measured::default())).await.unwrap();
+    soon(running.journal.keep_measured(pass())).await.unwrap();
+    running.journal.publish_up_to(vec![updated(2)], with("b"));
+    assert_eq!(soon(running.journal.marks()).await.unwrap(), [mark("a"), mark("b")]);
+    soon(running.journal.keep_measured(pass())).await.unwrap();
+    assert_eq!(soon(running.journal.marks()).await.unwrap(), [mark("b")]);
+    running.stopped().await;
+    let running = Running::claimed(disk).await;
+    assert_eq!(soon(running.journal.marks()).await.unwrap(), [mark("b")]);
+    for _ in 0..2 {
+        soon(running.journal.keep_measured(pass())).await.unwrap();
+    }
+    assert_eq!(soon(running.journal.marks()).await.unwrap(), []);
     running.stopped().await;
 }
 

@@ -6,13 +6,13 @@ use super::{
     Routed, admin_only,
     answer::{Answer, error, json, not_found, stream, wrong_method},
     ask::Ask,
-    database::packed,
     server::tag,
 };
 use crate::sim::{
     Cluster,
     cluster::Inner,
     design::revision,
+    growth::mix,
     world::{Happened, Type, Update, WRITE_DELAY},
 };
 use axum::body::Body;
@@ -34,6 +34,7 @@ pub(super) struct Feed {
     limit: u64,
     timeout: Duration,
     heartbeat: Option<Duration>,
+    places: Places,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +81,10 @@ pub(super) fn route(inner: &Inner, ask: &Ask) -> Routed {
         return not_found("Database does not exist.").into();
     }
     let now = inner.world.updates_seq();
+    let places = Places::of(inner);
     let since = match ask.param("since").unwrap_or("0") {
         "now" => now,
-        text => match text.split('-').next().and_then(|number| number.parse().ok()) {
+        text => match places.read(text) {
             Some(since) => since,
             None => return bad("Malformed sequence supplied in 'since' parameter."),
         },
@@ -93,20 +95,68 @@ pub(super) fn route(inner: &Inner, ask: &Ask) -> Routed {
         if ask.is_true("descending") {
             updates.reverse();
         }
-        return normal(updates, limit, since.max(now)).tagged(tag(now)).into();
+        return normal(updates, (limit, since.max(now)), places).tagged(tag(now)).into();
     };
     let timeout = timeout.map_or(LONGEST_WAIT, Duration::from_millis).min(LONGEST_WAIT);
     // A heartbeat keeps a feed open for as long as its client listens.
     let timeout = if heartbeat.is_some() { Duration::MAX } else { timeout };
-    Routed::Feed(Feed { kind, since, limit, timeout, heartbeat })
+    Routed::Feed(Feed { kind, since, limit, timeout, heartbeat, places })
 }
 
-fn row(update: &Update) -> Value {
-    value!({"db_name": update.db, "type": update.kind.label(), "seq": packed(update.seq)})
+/// `GET /_global_changes`.
+pub(super) fn database(inner: &Inner, ask: &Ask) -> Routed {
+    if let Some(refused) = admin_only(ask) {
+        return refused.into();
+    }
+    if !inner.world.has_global_changes() {
+        return not_found("Database does not exist.").into();
+    }
+    let seq = Places::of(inner).packed(inner.world.updates_seq());
+    let made = ask.wall_start.saturating_add(inner.world.updates_instance());
+    json(
+        200,
+        &value!({
+            "instance_start_time": made.to_string(), "db_name": "_global_changes",
+            "update_seq": seq, "sizes": {"file": 0, "external": 0, "active": 0},
+            "doc_del_count": 0, "doc_count": 0, "compact_running": false,
+        }),
+    )
+    .into()
+}
+
+/// The sequences of one `_global_changes`.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    instance: u64,
+}
+
+impl Places {
+    fn of(inner: &Inner) -> Self {
+        Self { instance: inner.world.updates_instance() }
+    }
+
+    /// A sequence as it is told.
+    fn packed(self, seq: u64) -> String {
+        format!("{seq}-g1AAAA{:016x}{:016x}", mix(seq, 1), mix(self.instance, 2))
+    }
+
+    /// The number of a sequence; that of another instance's is zero, for CouchDB begins shards
+    /// that it does not know at their start.
+    fn read(self, text: &str) -> Option<u64> {
+        let (number, rest) = text.split_once('-').unwrap_or((text, ""));
+        let number = number.parse().ok()?;
+        let other = rest.starts_with("g1AAAA")
+            && !rest.ends_with(&format!("{:016x}", mix(self.instance, 2)));
+        Some(if other { 0 } else { number })
+    }
+}
+
+fn row(update: &Update, places: Places) -> Value {
+    value!({"db_name": update.db, "type": update.kind.label(), "seq": places.packed(update.seq)})
 }
 
 /// All rows at once. The last sequence is that of the last row where rows were left out.
-fn normal(mut updates: Vec<Update>, limit: u64, now: u64) -> Answer {
+fn normal(mut updates: Vec<Update>, (limit, now): (u64, u64), places: Places) -> Answer {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let cut = updates.len() > limit;
     updates.truncate(limit);
@@ -115,8 +165,8 @@ fn normal(mut updates: Vec<Update>, limit: u64, now: u64) -> Answer {
         None if limit == 0 => 0,
         _ => now,
     };
-    let rows: Vec<Value> = updates.iter().map(row).collect();
-    json(200, &value!({"results": rows, "last_seq": packed(last)})).chunked()
+    let rows: Vec<Value> = updates.iter().map(|update| row(update, places)).collect();
+    json(200, &value!({"results": rows, "last_seq": places.packed(last)})).chunked()
 }
 
 /// `GET /_node/{node}/_dbs/_changes`.
@@ -132,7 +182,14 @@ pub(super) fn map_changes(inner: &Inner, ask: &Ask) -> Routed {
         "continuous" | "eventsource" => Routed::Hang,
         "longpoll" => {
             let timeout = timeout.map_or(LONGEST_WAIT, Duration::from_millis).min(LONGEST_WAIT);
-            Routed::Feed(Feed { kind: Kind::Map, since, limit, timeout, heartbeat: None })
+            Routed::Feed(Feed {
+                kind: Kind::Map,
+                since,
+                limit,
+                timeout,
+                heartbeat: None,
+                places: Places::of(inner),
+            })
         }
         _ => map_rows(inner, since, limit).1.into(),
     }
@@ -206,7 +263,7 @@ impl Feed {
             let (updates, now) =
                 cluster.world(|world| (world.updates(self.since), world.updates_seq()));
             if !updates.is_empty() || begun.elapsed() >= self.timeout {
-                return normal(updates, self.limit, now);
+                return normal(updates, (self.limit, now), self.places);
             }
             let left = self.timeout.saturating_sub(begun.elapsed());
             tokio::time::sleep(left.min(WRITE_DELAY)).await;
@@ -252,6 +309,13 @@ impl Open {
         self.cluster.world(|world| world.stops(&self.node)) != self.stops
     }
 
+    /// Whether the `_global_changes` that it reads from is still there.
+    fn is_there(&self) -> bool {
+        let instance = self.feed.places.instance;
+        self.cluster
+            .world(|world| world.has_global_changes() && world.updates_instance() == instance)
+    }
+
     /// The end of a broken connection.
     fn broken(mut self) -> Piece {
         self.ended = true;
@@ -263,10 +327,9 @@ impl Open {
         let quiet = self.feed.heartbeat.unwrap_or(self.feed.timeout);
         loop {
             let since = self.feed.since;
-            let (mut updates, now, there) = self.cluster.world(|world| {
-                (world.updates(since), world.updates_seq(), world.has_global_changes())
-            });
-            if self.is_broken() || !there {
+            let (mut updates, now) =
+                self.cluster.world(|world| (world.updates(since), world.updates_seq()));
+            if self.is_broken() || !self.is_there() {
                 return None;
             }
             if !updates.is_empty() {
@@ -294,14 +357,14 @@ impl Open {
         let text = match told {
             _ if self.is_broken() => return self.broken(),
             Some(updates) => updates.iter().fold(String::new(), |mut text, update| {
-                text.push_str(&row(update).to_string());
+                text.push_str(&row(update, self.feed.places).to_string());
                 text.push('\n');
                 text
             }),
             None if self.beats() => "\n".to_owned(),
             None => {
                 self.ended = true;
-                format!("{}\n", value!({"last_seq": packed(self.feed.since)}))
+                format!("{}\n", value!({"last_seq": self.feed.places.packed(self.feed.since)}))
             }
         };
         Some((Ok(text.into()), self))
@@ -309,8 +372,7 @@ impl Open {
 
     /// Whether a silence ends with a heartbeat, and not with the feed.
     fn beats(&self) -> bool {
-        let there = self.cluster.world(|world| world.has_global_changes());
-        there && self.feed.heartbeat.is_some() && self.feed.limit > 0
+        self.is_there() && self.feed.heartbeat.is_some() && self.feed.limit > 0
     }
 
     /// The raw changes that this feed shows, and its end at the first heartbeat.
@@ -322,7 +384,7 @@ impl Open {
             _ if self.is_broken() => return self.broken(),
             Some(updates) => updates.iter().fold(String::new(), |mut text, update| {
                 let id = format!("{}:{}", update.kind.label(), update.db);
-                let seq = packed(update.seq);
+                let seq = self.feed.places.packed(update.seq);
                 let change = value!({"seq": seq, "id": id, "changes": [{"rev": revision(&id)}]});
                 text.push_str(&["data: ", &change.to_string(), "\nid: ", &seq, "\n\n"].concat());
                 text

@@ -4,12 +4,34 @@ use super::answer;
 use crate::sim::fault::Effect;
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use flate2::{Compression, write::GzEncoder};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderValue, StatusCode, header};
-use std::io;
+use std::io::{self, Write as _};
 
 fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the simulated connection broke")
+}
+
+/// The body of a response, whose length is not known any more.
+fn body_of(response: &mut Response) -> Body {
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    std::mem::replace(response.body_mut(), Body::empty())
+}
+
+/// So many bytes of a body, and then its end, though no more comes.
+fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Error>> {
+    stream::unfold((body.into_data_stream(), bytes), |(mut pieces, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        let piece = pieces.next().await?.map(|mut piece| {
+            piece.truncate(left);
+            piece
+        });
+        let left = left - piece.as_ref().map_or(0, Bytes::len);
+        Some((piece, (pieces, left)))
+    })
 }
 
 /// The response after a fault, and the status that went over the wire; 0: none whole.
@@ -58,15 +80,62 @@ pub(super) async fn struck(
             (response, status)
         }
         Effect::Cut(bytes) => {
-            response.headers_mut().remove(header::CONTENT_LENGTH);
-            let body = std::mem::replace(response.body_mut(), Body::empty());
-            let left = body.into_data_stream().scan(bytes, |left, piece| {
-                let piece = piece.map(|piece: Bytes| piece.slice(..piece.len().min(*left)));
-                let any = *left > 0;
-                *left -= piece.as_ref().map_or(0, Bytes::len);
-                std::future::ready(any.then_some(piece))
+            let first = first(body_of(&mut response), bytes);
+            *response.body_mut() = Body::from_stream(first);
+            (response, status)
+        }
+        Effect::Break(bytes) => {
+            let first = first(body_of(&mut response), bytes).map_err(io::Error::other);
+            let rest = stream::iter([Err(broken())]);
+            *response.body_mut() = Body::from_stream(first.chain(rest));
+            (response, status)
+        }
+        Effect::Stall(bytes) => {
+            let first = first(body_of(&mut response), bytes);
+            *response.body_mut() = Body::from_stream(first.chain(stream::pending()));
+            (response, status)
+        }
+        Effect::Trickle(every) => {
+            let spaces = stream::repeat_with(|| Ok::<_, io::Error>(Bytes::from_static(b" ")));
+            let slow = spaces.then(move |space| async move {
+                tokio::time::sleep(every).await;
+                space
             });
-            *response.body_mut() = Body::from_stream(left);
+            drop(body_of(&mut response));
+            *response.body_mut() = Body::from_stream(slow);
+            (response, status)
+        }
+        Effect::Repeat(times) => {
+            let pieces = body_of(&mut response).into_data_stream();
+            let pieces = pieces.map_ok(move |piece| Bytes::from(piece.repeat(times)));
+            *response.body_mut() = Body::from_stream(pieces);
+            (response, status)
+        }
+        Effect::Insert(at, bytes) => {
+            let mut left = Some(at);
+            let pieces = body_of(&mut response).into_data_stream().map_ok(move |piece| {
+                let Some((before, after)) = left.and_then(|left| piece.split_at_checked(left))
+                else {
+                    left = left.map(|left| left - piece.len());
+                    return piece;
+                };
+                left = None;
+                Bytes::from([before, &bytes, after].concat())
+            });
+            *response.body_mut() = Body::from_stream(pieces);
+            (response, status)
+        }
+        Effect::Packed => {
+            let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+            let pieces = body_of(&mut response).into_data_stream().map(move |piece| {
+                let piece = piece.map_err(io::Error::other)?;
+                packer.write_all(&piece)?;
+                packer.flush()?;
+                Ok::<_, io::Error>(Bytes::from(std::mem::take(packer.get_mut())))
+            });
+            *response.body_mut() = Body::from_stream(pieces);
+            let gzip = HeaderValue::from_static("gzip");
+            response.headers_mut().insert(header::CONTENT_ENCODING, gzip);
             (response, status)
         }
         Effect::Endless => {

@@ -65,7 +65,17 @@ impl World {
 
     /// The sequence that names this moment: everything visible is at or below it.
     pub(in crate::sim) fn updates_seq(&self) -> u64 {
-        delays(self.now).saturating_mul(PER_DELAY).saturating_add(PER_DELAY - 1)
+        self.delay_of(self.now).saturating_mul(PER_DELAY).saturating_add(PER_DELAY - 1)
+    }
+
+    /// The write delay of a moment, as the `_global_changes` that is there counts them.
+    fn delay_of(&self, at: Duration) -> u64 {
+        delays(at).saturating_sub(delays(self.tells_since))
+    }
+
+    /// What tells one `_global_changes` from another that was made in its place.
+    pub(in crate::sim) const fn updates_instance(&self) -> u64 {
+        self.tells_since.as_secs()
     }
 
     /// What became visible after `since`, in the order of the sequences.
@@ -73,7 +83,7 @@ impl World {
         let mut updates = Vec::new();
         let visible = self.updates_seq();
         let fresh = |seq: u64| seq > since && seq <= visible;
-        if since < PER_DELAY {
+        if since < PER_DELAY && self.tells_since.is_zero() {
             for (rank, (db, name)) in (0..).zip(self.catalog.from("")) {
                 let first = self.catalog.born(db) == Duration::ZERO;
                 if first && fresh(rank + 1) {
@@ -82,9 +92,9 @@ impl World {
                 }
             }
         }
-        for happened in &self.happened {
+        for happened in self.happened.iter().filter(|it| it.at >= self.tells_since) {
             let rank = key_of(&happened.db) % (PER_DELAY / 2);
-            let seq = seq(delays(happened.at), rank);
+            let seq = seq(self.delay_of(happened.at), rank);
             if fresh(seq) {
                 let Happened { db, kind, .. } = happened.clone();
                 updates.retain(|known| !(known.db == db && known.kind == kind));
@@ -92,8 +102,8 @@ impl World {
             }
         }
         for (db, rank) in self.busy() {
-            if let Some(at) = self.last_write(db, since) {
-                let seq = seq(delays(at), rank);
+            if let Some(at) = self.last_write(db, since).filter(|at| *at >= self.tells_since) {
+                let seq = seq(self.delay_of(at), rank);
                 if fresh(seq) {
                     let db = self.catalog.name(db).into_owned();
                     updates.push(Update { seq, db, kind: Type::Updated });
@@ -135,7 +145,8 @@ impl World {
         let born = self.catalog.born(db);
         let millis = |delay: u64| delay.saturating_mul(DELAY_MILLIS);
         let end = millis(delays(self.now));
-        let begin = millis((since / PER_DELAY).saturating_sub(1));
+        let first = delays(self.tells_since);
+        let begin = millis((since / PER_DELAY).saturating_add(first).saturating_sub(1));
         let own = (0..like.q).filter_map(|range| {
             let rhythm = self.rhythm(db, range, like);
             let writes = |at| rhythm.writes(Duration::from_millis(at).saturating_sub(born));
