@@ -150,7 +150,7 @@ impl Fit {
                 };
                 (whole(dropped), VIEW_HEADERS)
             }
-            Kind::Cleanup => return None,
+            Kind::Cleanup | Kind::Search => return None,
         };
         Some(active.saturating_sub(dropped).saturating_add(headers))
     }

@@ -23,7 +23,7 @@ pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
 pub use observation::{
     CompactionFile, DbSeen, DiskSeen, Doing, FileSeen, IndexSeen, MapRead, Members, NodeSeen,
-    Observation, PartSeen, TaskSeen, Unread, ViewSeen,
+    Observation, PartSeen, SearchSeen, TaskSeen, Unread, ViewSeen,
 };
 pub use peers::PeersSource;
 pub use stage::{Databases, Lane, Source, Stage};

@@ -31,6 +31,8 @@ pub enum Work {
     View(Arc<str>),
     /// Builds the index of a design document, by its id.
     Build(Arc<str>),
+    /// Builds a search index, by its design document's id and its name.
+    BuildSearch(Arc<str>, Arc<str>),
 }
 
 /// What tells one job from another. Processes, phases and starting times change while one

@@ -272,7 +272,7 @@ impl Plan {
                 Kind::Cleanup if !target.facts().flags.evidence => {
                     Decision::Refused(Refusal::plain(RefusalReason::NoEvidence))
                 }
-                Kind::Db | Kind::View | Kind::Cleanup => Decision::NotTaken,
+                Kind::Db | Kind::View | Kind::Cleanup | Kind::Search => Decision::NotTaken,
             };
         };
         let brief = Brief::of(target);

@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 pub struct Target {
     /// The identity commands take.
     pub id: String,
-    /// `db`, `view` or `cleanup`.
+    /// `db`, `view`, `cleanup` or `search`.
     pub kind: &'static str,
     /// The node, or `_cluster`.
     pub node: String,
@@ -41,9 +41,11 @@ pub struct Target {
     pub db: String,
     /// The shard's range.
     pub range: Option<String>,
-    /// The shard file's name.
+    /// What builds a search index: `nouveau` or `clouseau`.
+    pub engine: Option<&'static str>,
+    /// The shard file's name; of a search index its own in its design document.
     pub name: Option<String>,
-    /// The first of a view's design documents.
+    /// The first of an index's design documents.
     pub ddoc: Option<String>,
     /// All design documents that share the view.
     pub ddocs: Vec<String>,
@@ -236,14 +238,18 @@ impl Target {
             node: target.node().to_owned(),
             db: target.db_name().db.to_owned(),
             range: target.range().map(|range| range.to_string()),
-            name: target.shard_name(),
+            engine: target.search().map(|search| search.engine.label()),
+            name: target
+                .search()
+                .map(|search| search.index.to_string())
+                .or_else(|| target.shard_name()),
             ddoc: view.and_then(|view| view.designs.first()).map(|design| design.to_string()),
             ddocs: view
                 .map(|view| view.designs.iter().map(ToString::to_string).collect())
                 .unwrap_or_default(),
             // No request told one of what cannot be addressed.
             signature: view
-                .filter(|_| target.state() != State::Unaddressable)
+                .filter(|view| target.state() != State::Unaddressable && view.search.is_none())
                 .map(|view| view.signature.to_string()),
             state: target.state().label(),
             copies: target.copies(),
@@ -355,7 +361,12 @@ pub fn title(target: TargetRef<'_>) -> String {
     match (target.kind(), target.view().and_then(|view| view.designs.first())) {
         (Kind::View, Some(design)) => format!("view {db}/{design}"),
         (Kind::Cleanup, _) => format!("index files of {db}"),
-        (Kind::Db | Kind::View, _) => {
+        (Kind::Search, Some(design)) => {
+            let search = target.search();
+            let engine = search.map_or("search", |search| search.engine.label());
+            format!("{engine} index {db}/{design}/{}", search.map_or("", |search| &search.index))
+        }
+        (Kind::Db | Kind::View | Kind::Search, _) => {
             format!("{} on {}", target.shard_name().unwrap_or_else(|| db.to_owned()), target.node())
         }
     }

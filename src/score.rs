@@ -100,10 +100,12 @@ impl Miss {
 /// A cleanup is taken on evidence; without it the miss compares nothing and the planner
 /// says `no_evidence`.
 ///
+/// A search index is taken by none: it has no compaction.
+///
 /// # Errors
 /// The first condition that failed. A priority of exactly zero is none at all.
 pub fn score(channel: &Channel, kind: Kind, facts: &Facts) -> Result<f64, Miss> {
-    if channel.kind != kind {
+    if channel.kind != kind || kind == Kind::Search {
         return Err(Miss::plain(MissReason::NotThisKind));
     }
     if kind == Kind::Cleanup {

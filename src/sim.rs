@@ -29,7 +29,7 @@ mod world;
 pub use cluster::{Cluster, Refused};
 pub use config::{
     Config, ConfigError, Database, Deploy, Design, Fleet, Interrupted, Node, Orphan, Role,
-    SYSTEM_DATABASES, User, Version,
+    SYSTEM_DATABASES, Search, User, Version,
 };
 pub use demo::demo_config;
 pub use directories::Directories;
@@ -37,6 +37,6 @@ pub use disk::Disks;
 pub use fault::{Effect, Fault, Faults};
 pub use wire::Exchange;
 pub use world::{
-    Amiss, By, Compaction, DiskUse, End, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo,
-    World,
+    Amiss, By, Compaction, DiskUse, End, SearchInfo, ShardInfo, Sizes, StartError, Task, TaskKind,
+    ViewInfo, World,
 };

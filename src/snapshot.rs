@@ -30,7 +30,7 @@ pub use node::{Node, NodeIx, OnDisk, OnVolume, SmooshChannel, SmooshSeen, Waitin
 pub use target_ref::TargetRef;
 pub use top::Top;
 pub use totals::{Sum, Sums, Totals};
-pub use view::{PartSums, Query, View};
+pub use view::{PartSums, Query, Search, View};
 
 pub(crate) use chunked::Chunked;
 
@@ -140,7 +140,8 @@ impl Snapshot {
         let whole = match target.kind() {
             Kind::Db => true,
             Kind::View => facts.updates_pending.get() == Some(0),
-            Kind::Cleanup => false,
+            // How far it is, is known within bounds alone.
+            Kind::Cleanup | Kind::Search => false,
         };
         whole && facts.measured_at.is_some_and(|measured| measured.at >= since)
     }

@@ -25,11 +25,17 @@ pub enum Kind {
     View,
     /// The stale index files of one database.
     Cleanup,
+    /// A search index, known by its database, engine, design document and name. It has no
+    /// compaction: Lucene merges its files by itself.
+    Search,
 }
 
 impl Kind {
     /// Every kind, in the order tables and metrics show them.
-    pub const ALL: [Self; 3] = [Self::Db, Self::View, Self::Cleanup];
+    pub const ALL: [Self; 4] = [Self::Db, Self::View, Self::Cleanup, Self::Search];
+
+    /// The kinds that have a compaction, and so channels.
+    pub const COMPACTED: [Self; 3] = [Self::Db, Self::View, Self::Cleanup];
 
     /// The word in ids, JSON, configuration and metric labels.
     #[must_use]
@@ -38,6 +44,7 @@ impl Kind {
             Self::Db => "db",
             Self::View => "view",
             Self::Cleanup => "cleanup",
+            Self::Search => "search",
         }
     }
 
@@ -45,6 +52,36 @@ impl Kind {
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.label() == label)
+    }
+}
+
+/// What builds and answers search indexes beside CouchDB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Of design documents' `nouveau`, since 3.4.
+    Nouveau,
+    /// Of design documents' `indexes`; CouchDB's side of it is called dreyfus.
+    Clouseau,
+}
+
+impl Engine {
+    /// Every engine.
+    pub const ALL: [Self; 2] = [Self::Nouveau, Self::Clouseau];
+
+    /// The word in ids and JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Nouveau => "nouveau",
+            Self::Clouseau => "clouseau",
+        }
+    }
+
+    /// The engine with this label.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|engine| engine.label() == label)
     }
 }
 

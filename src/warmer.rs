@@ -1,8 +1,8 @@
-//! The warmer: keeps view indexes built, as CouchDB's ken does, from outside.
+//! The warmer: keeps indexes of views and of search built, as CouchDB's ken does, from outside.
 //!
 //! Owns what is remembered of indexes that lag, decides by ken's rules which of them are
 //! built, and, where the mode is enforce and the warmer is enabled, has CouchDB build them
-//! by a query that does not wait. Else it says what it would do. Never measures: the
+//! by a query that it does not wait for. Else it says what it would do. Never measures: the
 //! scanner does, and is asked to before a build and after; never compacts.
 //!
 //! ken runs on every node and cannot be seen. So only lag that outlives a grace without an
@@ -31,7 +31,7 @@ use crate::{
     spawned::joined,
 };
 use choose::Present;
-use look::Seen;
+use look::Looked;
 use memory::Memory;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
@@ -120,7 +120,7 @@ pub struct Task {
     clock: Clock,
     inputs: Inputs,
     memory: Memory,
-    seen: Vec<Seen>,
+    looked: Looked,
     thresholds: BTreeMap<NodeIx, (Moment, Option<f64>)>,
     sending: JoinSet<(Ix, Result<(), String>)>,
     asking: JoinSet<(NodeIx, Option<f64>)>,
@@ -138,7 +138,7 @@ impl Task {
             clock,
             inputs,
             memory: Memory::default(),
-            seen: Vec::new(),
+            looked: Looked::default(),
             thresholds: BTreeMap::new(),
             sending: JoinSet::new(),
             asking: JoinSet::new(),
@@ -177,9 +177,9 @@ impl Task {
         let plan = Arc::clone(&self.inputs.plans.borrow_and_update());
         let settings = Arc::clone(&self.inputs.settings.borrow_and_update());
         let now = self.clock.now();
-        self.seen = look::look(&plan.snapshot);
+        self.looked = look::look(&plan.snapshot);
         let warmer = &settings.warmer;
-        let step = self.memory.see(&self.seen, &plan.conditions.jobs, warmer, now);
+        let step = self.memory.see(&self.looked.all, &plan.conditions.jobs, warmer, now);
         for (ix, class, ending) in step.ended {
             self.ended(&plan, ix, class, ending);
         }
@@ -193,7 +193,7 @@ impl Task {
         let acting = warmer.enabled && settings.mode == Mode::Enforce;
         let thresholds = &thresholds;
         let present = Present { plan: &plan, settings: warmer, thresholds, acting, luck, now };
-        let mut chosen = choose::choose(&self.seen, &self.memory, present);
+        let mut chosen = choose::choose(&self.looked, &self.memory, present);
         let mut reread = step.reread;
         if acting {
             self.ask_thresholds(&plan, now);
@@ -214,16 +214,17 @@ impl Task {
     }
 
     fn start(&mut self, plan: &Plan, at: usize, class: Class, now: Moment) {
-        let Some(seen) = self.seen.get(at) else { return };
+        let Some(seen) = self.looked.all.get(at) else { return };
         let Some(target) = plan.snapshot.target(seen.ix) else { return };
         let Some(query) = target.view().and_then(|view| view.built_by.clone()) else { return };
         let (ix, db) = (seen.ix, target.db_name().db.to_owned());
+        let engine = target.search().map(|search| search.engine);
         self.memory.start(seen, class, now);
         *self.totals.started.entry(class).or_default() += 1;
         self.note(What::IndexBuildStarted { target: target.id(), class: class.label().to_owned() });
         tracing::info!(target_id = %target.id(), class = class.label(), "an index is built");
         let hands = Arc::clone(&self.inputs.hands.borrow());
-        self.sending.spawn(async move { (ix, hands.build(&db, &query).await) });
+        self.sending.spawn(async move { (ix, hands.build(&db, &query, engine).await) });
     }
 
     fn sent(&mut self, (ix, sent): (Ix, Result<(), String>)) {
@@ -257,7 +258,7 @@ impl Task {
         if !self.asking.is_empty() {
             return;
         }
-        let lagging = self.seen.iter().filter(|seen| seen.pending > 0);
+        let lagging = self.looked.all.iter().filter(|seen| seen.pending > 0 && !seen.search);
         let nodes: std::collections::BTreeSet<NodeIx> =
             lagging.flat_map(|seen| seen.database.sites.keys().copied()).collect();
         for node in nodes {
@@ -279,7 +280,9 @@ impl Task {
             let count = match line.standing {
                 Standing::Builds => &mut builds.running,
                 Standing::Starts if acting => &mut builds.running,
-                Standing::Waits(Reason::Phantom | Reason::Running | Reason::Excluded) => continue,
+                Standing::Waits(
+                    Reason::Phantom | Reason::Running | Reason::Excluded | Reason::NotOffered,
+                ) => continue,
                 Standing::Starts | Standing::Waits(_) => &mut builds.waiting,
             };
             *count.entry(line.class).or_default() += 1;

@@ -5,6 +5,7 @@ mod config_writes;
 mod doors;
 mod feeds;
 mod reads;
+mod searches;
 mod writes;
 
 pub use feeds::Updates;

@@ -7,8 +7,10 @@
 //! URL library folds `.` and `..`, even percent-encoded, into another path.
 
 mod bounds;
+mod label;
 mod path;
 
+use crate::target::Engine;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 use path::Path;
@@ -207,6 +209,32 @@ pub enum Route<'a> {
         /// One of its views: all of them share the index.
         view: &'a str,
     },
+    /// `/{db}/_design/{name}/_nouveau_info/{index}` or `…/_search_info/{index}`: a search
+    /// index over the cluster; one copy of each range, summed. An index of clouseau's that
+    /// was never built is created, empty.
+    SearchInfo {
+        /// What builds it.
+        engine: Engine,
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+        /// Its name there.
+        index: &'a str,
+    },
+    /// `/{db}/_design/{name}/_nouveau/{index}?q=*:*&limit=1` or `…/_search/…`: a query, which
+    /// has every copy built that it asks, and waits for the first of each range. Neither
+    /// engine has a query that builds and does not wait.
+    BuildSearch {
+        /// What builds it.
+        engine: Engine,
+        /// The database.
+        db: &'a str,
+        /// The design document's id, with `_design/`.
+        ddoc: &'a str,
+        /// Its name there.
+        index: &'a str,
+    },
     /// PUT `/_node/{node}/_config/{section}/{key}`: sets a value until the node restarts.
     SetConfig {
         /// The node.
@@ -257,83 +285,6 @@ pub enum Unaddressable {
 }
 
 impl<'a> Route<'a> {
-    /// Every label that [`Self::label`] gives.
-    pub const LABELS: [&'static str; 33] = [
-        "welcome",
-        "node_welcome",
-        "up",
-        "session",
-        "login",
-        "node_session",
-        "membership",
-        "local_name",
-        "node_versions",
-        "node_files",
-        "shard_map",
-        "shard",
-        "shard_view_info",
-        "all_dbs",
-        "db_shards",
-        "database",
-        "design_docs",
-        "view_info",
-        "doc_shards",
-        "smoosh_status",
-        "config",
-        "active_tasks",
-        "system",
-        "reshard_jobs",
-        "db_updates",
-        "map_changes",
-        "node_compact",
-        "node_compact_view",
-        "compact_view",
-        "view_cleanup",
-        "build_view",
-        "set_config",
-        "reset_config",
-    ];
-
-    /// The metric label: closed, see [`Self::LABELS`].
-    #[must_use]
-    pub const fn label(&self) -> &'static str {
-        match self {
-            Self::Welcome => "welcome",
-            Self::NodeWelcome { .. } => "node_welcome",
-            Self::Up => "up",
-            Self::Session => "session",
-            Self::Login => "login",
-            Self::NodeSession { .. } => "node_session",
-            Self::Membership => "membership",
-            Self::LocalName => "local_name",
-            Self::NodeVersions { .. } => "node_versions",
-            Self::NodeFiles { .. } => "node_files",
-            Self::ShardMap { .. } => "shard_map",
-            Self::Shard { .. } => "shard",
-            Self::ShardViewInfo { .. } => "shard_view_info",
-            Self::AllDbs { .. } => "all_dbs",
-            Self::DbShards { .. } => "db_shards",
-            Self::Database { .. } => "database",
-            Self::DesignDocs { .. } => "design_docs",
-            Self::ViewInfo { .. } => "view_info",
-            Self::DocShards { .. } => "doc_shards",
-            Self::SmooshStatus => "smoosh_status",
-            Self::ConfigSection { .. } | Self::Config { .. } => "config",
-            Self::ActiveTasks { .. } => "active_tasks",
-            Self::System { .. } => "system",
-            Self::ReshardJobs => "reshard_jobs",
-            Self::DbUpdatesNow | Self::DbUpdates { .. } => "db_updates",
-            Self::MapChangesNow { .. } | Self::MapChanges { .. } => "map_changes",
-            Self::NodeCompact { .. } => "node_compact",
-            Self::NodeCompactView { .. } => "node_compact_view",
-            Self::CompactView { .. } => "compact_view",
-            Self::ViewCleanup { .. } => "view_cleanup",
-            Self::BuildView { .. } => "build_view",
-            Self::SetConfig { .. } => "set_config",
-            Self::ResetConfig { .. } => "reset_config",
-        }
-    }
-
     /// The verb it is sent with.
     #[must_use]
     pub const fn method(&self) -> Method {
@@ -416,7 +367,9 @@ impl<'a> Route<'a> {
             | Self::DbUpdates { .. }
             | Self::CompactView { .. }
             | Self::ViewCleanup { .. }
-            | Self::BuildView { .. } => None,
+            | Self::BuildView { .. }
+            | Self::SearchInfo { .. }
+            | Self::BuildSearch { .. } => None,
         }
     }
 
@@ -480,6 +433,20 @@ impl<'a> Route<'a> {
             Self::BuildView { db, ddoc, view } => {
                 let path = Path::db(db)?.design(ddoc)?.fixed("/_view").and(view)?;
                 Ok(path.fixed("?limit=0&update=lazy"))
+            }
+            Self::SearchInfo { engine, db, ddoc, index } => {
+                let kind = match engine {
+                    Engine::Nouveau => "/_nouveau_info",
+                    Engine::Clouseau => "/_search_info",
+                };
+                Path::db(db)?.design(ddoc)?.fixed(kind).and(index)
+            }
+            Self::BuildSearch { engine, db, ddoc, index } => {
+                let kind = match engine {
+                    Engine::Nouveau => "/_nouveau",
+                    Engine::Clouseau => "/_search",
+                };
+                Ok(Path::db(db)?.design(ddoc)?.fixed(kind).and(index)?.fixed("?q=*:*&limit=1"))
             }
             Self::SetConfig { node, section, key, .. }
             | Self::ResetConfig { node, section, key } => {

@@ -11,6 +11,7 @@ mod feed;
 mod loose;
 mod map;
 mod names;
+mod search;
 mod shard;
 mod tasks;
 
@@ -27,6 +28,7 @@ pub use feed::{Change as DbChange, MapChange, MapChanges, UpdateLine};
 pub(crate) use map::MapRows;
 pub use map::{Change, DbsDoc};
 pub use names::Names;
+pub use search::{SearchIndex, SearchInfo};
 pub use shard::{ShardInfo, Sizes};
 pub use tasks::{ActiveTask, ReshardJob, ReshardJobs, SmooshChannel, SmooshStatus, SmooshWaiting};
 

@@ -174,7 +174,7 @@ impl Tools {
         };
         let found = !splits.is_empty()
             && match target.kind() {
-                Kind::Cleanup => false,
+                Kind::Cleanup | Kind::Search => false,
                 Kind::Db => covered(target),
                 Kind::View => copies(&plan.snapshot, target).any(covered),
             };
@@ -208,6 +208,7 @@ fn order(start: &Start, node: &str, target: TargetRef<'_>) -> Option<Order> {
     let node = node.to_owned();
     let design = start.design.as_deref().map(str::to_owned);
     Some(match (target.kind(), start.shard.as_deref()) {
+        (Kind::Search, _) => return None,
         (Kind::Cleanup, _) => Order::Cleanup { db },
         (Kind::Db, shard) => Order::Shard { node, shard: shard?.to_owned() },
         (Kind::View, Some(shard)) => Order::Copy { node, shard: shard.to_owned(), design: design? },
@@ -239,7 +240,7 @@ async fn facts(
 ) -> Result<Option<Facts>, String> {
     let snapshot = Arc::new(tables.without_facts());
     let stage = match target.kind() {
-        Kind::Cleanup => return Ok(None),
+        Kind::Cleanup | Kind::Search => return Ok(None),
         Kind::Db => {
             let lanes = vec![Lane::of(target.node(), vec![start.ix], tables)];
             Stage::Shards { snapshot, lanes }

@@ -62,7 +62,10 @@ pub(super) fn refusal(wanted: Wanted<'_>, fresh: &Fresh) -> Option<String> {
     if let Some(why) = fresh.tasks.iter().find_map(|task| in_the_way(start, task)) {
         return Some(why);
     }
-    let compactions = fresh.tasks.iter().filter(|task| !matches!(task.doing, Doing::Builds(_)));
+    let compactions = fresh
+        .tasks
+        .iter()
+        .filter(|task| !matches!(task.doing, Doing::Builds(_) | Doing::BuildsSearch { .. }));
     if start.shard.is_some() && compactions.count() >= wanted.per_node {
         return Some("its node compacts as much as it may".into());
     }

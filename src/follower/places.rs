@@ -94,6 +94,6 @@ fn db_of(id: &TargetId) -> String {
         TargetId::View { db, .. } => {
             db.rsplit_once('.').map_or(db.as_str(), |(db, _)| db).to_owned()
         }
-        TargetId::Cleanup { db } => db.clone(),
+        TargetId::Cleanup { db } | TargetId::Search { db, .. } => db.clone(),
     }
 }

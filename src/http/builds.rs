@@ -1,4 +1,4 @@
-//! View indexes that lag, in JSON.
+//! Indexes that lag, in JSON.
 
 use crate::{
     clock::Moment,
@@ -25,8 +25,11 @@ fn line(line: &Line) -> Value {
     };
     json!({
         "id": line.id.to_string(),
+        "kind": line.id.kind().label(),
+        "engine": line.search.as_ref().map(|search| search.engine.label()),
         "db": line.db,
         "ddoc": line.design,
+        "name": line.search.as_ref().map(|search| &*search.index),
         "class": line.class.label(),
         "updates_pending": line.pending,
         "decision": standing,
@@ -40,6 +43,13 @@ fn line(line: &Line) -> Value {
 /// The request that has CouchDB build it; none where no request may, or can carry its names.
 fn request(line: &Line) -> Option<String> {
     let query = line.query.as_ref()?;
-    let route = Route::BuildView { db: &line.db, ddoc: &query.design, view: &query.view };
+    let (db, ddoc) = (line.db.as_str(), &*query.design);
+    let route = match &line.search {
+        None => Route::BuildView { db, ddoc, view: &query.view },
+        Some(search) if search.offered != Some(true) => return None,
+        Some(search) => {
+            Route::BuildSearch { engine: search.engine, db, ddoc, index: &search.index }
+        }
+    };
     Some(format!("{} {}", route.method(), route.path().ok()?))
 }

@@ -79,7 +79,7 @@ impl<'a> Place<'a> {
         let (node, shard, signature) = match id {
             TargetId::Db { node, shard } => (node, shard, None),
             TargetId::View { node, db, signature } => (node, db, Some(*signature)),
-            TargetId::Cleanup { .. } => return None,
+            TargetId::Cleanup { .. } | TargetId::Search { .. } => return None,
         };
         Some(match ShardName::split(shard) {
             Some(it) => {

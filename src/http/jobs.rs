@@ -42,7 +42,7 @@ fn shown(job: &Job, plan: &Plan) -> Value {
     let target = job.target.and_then(|ix| plan.snapshot.target(ix));
     let work = match &job.key.work {
         Work::Db | Work::View(_) => "compaction",
-        Work::Build(_) => "build",
+        Work::Build(_) | Work::BuildSearch(..) => "build",
     };
     json!({
         "node": plan.snapshot.node(job.key.node).map(|node| &*node.name),

@@ -2,6 +2,7 @@
 
 mod convert;
 mod readable;
+mod searches;
 mod views;
 
 use super::{

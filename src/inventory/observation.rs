@@ -8,7 +8,7 @@ use crate::{
     datadir::{Sums, Volume},
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
-    target::Signature,
+    target::{Engine, Signature},
     version::Version,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -91,6 +91,8 @@ pub enum Observation {
         suffix: String,
         /// The indexes that were read, each with what could not be.
         views: Result<Vec<ViewSeen>, Unread>,
+        /// The search indexes of the same design documents.
+        searches: Vec<SearchSeen>,
         /// What may name an index file of any of its design documents, in whatever language;
         /// `None` where one of them could not be read.
         signatures: Option<Vec<Signature>>,
@@ -240,6 +242,27 @@ pub struct ViewSeen {
     pub unaddressable: bool,
 }
 
+/// One search index of a database.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchSeen {
+    /// What builds it.
+    pub engine: Engine,
+    /// Its design document, by id.
+    pub design: String,
+    /// Its name there.
+    pub index: String,
+    /// The language of its function.
+    pub language: String,
+    /// Whether its document lets it be built without being asked for.
+    pub autoupdate: bool,
+    /// Whether the cluster has the engine; none where no node could say.
+    pub offered: Option<bool>,
+    /// What was read of it: nothing where the engine is not there to ask.
+    pub facts: Result<Option<Facts>, Unread>,
+    /// Whether no request can carry its names.
+    pub unaddressable: bool,
+}
+
 /// What was read of one view index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexSeen {
@@ -309,4 +332,11 @@ pub enum Doing {
     CompactsView(String),
     /// Builds the index of this design document.
     Builds(String),
+    /// Builds a search index.
+    BuildsSearch {
+        /// Its design document.
+        design: String,
+        /// Its name there.
+        index: String,
+    },
 }

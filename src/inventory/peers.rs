@@ -221,7 +221,7 @@ impl Line {
                 let seen = PartSeen { shard: shard.into(), signature, facts, collators };
                 all.entry(node.into()).or_default().parts.push(seen);
             }
-            TargetId::View { .. } | TargetId::Cleanup { .. } => {}
+            TargetId::View { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => {}
         }
     }
 

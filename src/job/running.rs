@@ -45,6 +45,9 @@ impl Task {
             Doing::Compacts => Work::Db,
             Doing::CompactsView(design) => Work::View(Arc::from(design.as_str())),
             Doing::Builds(design) => Work::Build(Arc::from(design.as_str())),
+            Doing::BuildsSearch { design, index } => {
+                Work::BuildSearch(Arc::from(design.as_str()), Arc::from(index.as_str()))
+            }
         };
         Self { key: JobKey { node, shard: Arc::from(seen.shard.as_str()), work }, target, seen }
     }

@@ -241,7 +241,9 @@ impl Tracker {
     /// Finds what a node that was asked does not show any more.
     fn missed(&mut self, node: NodeIx, asked_at: Moment, shown: &BTreeSet<JobKey>) {
         let missing = |key: &JobKey| key.node == node && !shown.contains(key);
-        self.jobs.retain(|key, _| !(missing(key) && matches!(key.work, Work::Build(_))));
+        self.jobs.retain(|key, _| {
+            !(missing(key) && matches!(key.work, Work::Build(_) | Work::BuildSearch(..)))
+        });
         for (_, job) in self.jobs.iter_mut().filter(|(key, _)| missing(key)) {
             let gone =
                 Gone { at: asked_at, seen: false, accepted: false, progress: job.progress.share };
@@ -308,7 +310,11 @@ impl Tracked {
         Self {
             target: task.target,
             id: None,
-            kind: if task.seen.doing == Doing::Compacts { Kind::Db } else { Kind::View },
+            kind: match task.seen.doing {
+                Doing::Compacts => Kind::Db,
+                Doing::CompactsView(_) | Doing::Builds(_) => Kind::View,
+                Doing::BuildsSearch { .. } => Kind::Search,
+            },
             intent: None,
             channel: None,
             since: now,
@@ -334,7 +340,7 @@ impl Tracked {
         self.peak = match key.work {
             Work::Db => scaled(active, rules.headroom_factor),
             Work::View(_) => active,
-            Work::Build(_) => 0,
+            Work::Build(_) | Work::BuildSearch(..) => 0,
         };
     }
 
@@ -379,7 +385,9 @@ impl Tracked {
         };
         let verdict = match self.kind {
             Kind::Db => judge::db(&self.before, gone, &facts),
-            Kind::View | Kind::Cleanup => judge::view(&self.before, gone, self.measured, &facts),
+            Kind::View | Kind::Cleanup | Kind::Search => {
+                judge::view(&self.before, gone, self.measured, &facts)
+            }
         };
         if verdict.is_none() && unread {
             let why = "its file could not be read for a quarter of an hour";

@@ -49,7 +49,7 @@ impl Calibration {
             match outcome.kind {
                 Kind::Db => mix(&mut self.db_ratio, ratio),
                 Kind::View => mix(&mut self.view_ratio, ratio),
-                Kind::Cleanup => {}
+                Kind::Cleanup | Kind::Search => {}
             }
         }
         let Some(after) = outcome.after_bytes else { return *self != before };

@@ -175,6 +175,7 @@ impl Admission {
         match kind {
             Kind::Db => false,
             Kind::View => self.room.cluster_full(),
+            Kind::Search => true,
             Kind::Cleanup => self.room.channel(NodeIx::CLUSTER, channel).is_err(),
         }
     }

@@ -124,6 +124,7 @@ fn shape(target: TargetRef<'_>) -> Shape {
     match target.kind() {
         Kind::Db => Shape::Shard,
         Kind::Cleanup => Shape::Cleanup,
+        Kind::Search => Shape::Nothing,
         // Shards' own parts of a view can be started by nothing that is sent here.
         Kind::View if target.node_ix() != NodeIx::CLUSTER => Shape::Nothing,
         Kind::View => match target.map().ranges {

@@ -117,7 +117,9 @@ impl Doors<'_> {
             .or_else(|| match channel.kind {
                 Kind::Db => None,
                 // Their queues are those of the pseudo node.
-                Kind::View | Kind::Cleanup => self.suspended(&Scope::Node(CLUSTER.to_owned())),
+                Kind::View | Kind::Cleanup | Kind::Search => {
+                    self.suspended(&Scope::Node(CLUSTER.to_owned()))
+                }
             })
             .or_else(|| self.suspended(&Scope::Channel(channel.name.to_string())))
             .or_else(|| self.journal())

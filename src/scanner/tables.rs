@@ -8,6 +8,7 @@ mod ending;
 mod followed;
 mod listing;
 mod rounds;
+mod searches;
 mod spared;
 mod tasks;
 mod views;
@@ -168,7 +169,7 @@ impl Tables {
                     self.shard(ix, facts);
                 }
             }
-            Observation::Views { db, suffix, views, signatures } => {
+            Observation::Views { db, suffix, views, searches, signatures } => {
                 if let Some(db) = self.draft.find_db(DbName { db: &db, suffix: &suffix }) {
                     for view in views.iter().flatten() {
                         if let Ok(index) = &view.index {
@@ -177,6 +178,7 @@ impl Tables {
                     }
                     let seen = Seen {
                         views,
+                        searches,
                         signatures,
                         has_parts: self.disk.has_parts(db),
                         cleans_itself: self.cleans_itself(),

@@ -177,6 +177,7 @@ impl Cluster {
             Stage::Views { snapshot, dbs } => (0..dbs.len())
                 .filter_map(|at| snapshot.target(*dbs.copies(at).first()?))
                 .map(|target| Observation::Views {
+                    searches: Vec::new(),
                     db: target.db_name().db.into(),
                     suffix: target.db_name().suffix.into(),
                     views: self.views(Some(target.ix())),

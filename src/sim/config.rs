@@ -4,6 +4,10 @@
 //! Never computes a number that changes with time. Built by callers in struct-update
 //! style (`Database { q: 8, ..Database::new("orders") }`), read by the world.
 
+mod search;
+
+pub use search::Search;
+
 use crate::clock::Moment;
 use std::{collections::BTreeSet, time::Duration};
 
@@ -54,6 +58,8 @@ pub struct Node {
     pub volume: Option<String>,
     /// Whether a built-in compactor works through its bloated files, one at a time.
     pub smoosh: bool,
+    /// Whether a clouseau is connected to it. Its nouveau is a setting, `[nouveau] enable`.
+    pub clouseau: bool,
     /// Settings beyond the defaults, as (section, key, value).
     pub settings: Vec<(String, String, String)>,
 }
@@ -68,6 +74,7 @@ impl Node {
             disk: None,
             volume: None,
             smoosh: false,
+            clouseau: false,
             settings: Vec::new(),
         }
     }
@@ -83,6 +90,8 @@ pub struct Design {
     pub views: Vec<String>,
     /// Whether its views reduce; a view that does answers without `total_rows`.
     pub reduces: bool,
+    /// Its search indexes.
+    pub searches: Vec<Search>,
     /// `javascript`, `query`, or what no query server serves.
     pub language: String,
     /// Whether CouchDB keeps the index built by itself (`autoupdate`).
@@ -105,6 +114,7 @@ impl Design {
             name: name.to_owned(),
             views: vec!["all".to_owned()],
             reduces: false,
+            searches: Vec::new(),
             language: "javascript".to_owned(),
             autoupdate: true,
             bytes_per_doc: 120,

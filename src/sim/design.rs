@@ -3,8 +3,15 @@
 //! Owns the JSON of a described design document. Never knows where it lies or how far its
 //! index is built. Called by the world, and by the routes that show documents.
 
-use super::{catalog::key_of, config::Design, growth::mix};
-use crate::{couchfile, target::Signature};
+use super::{
+    catalog::key_of,
+    config::{Design, Search},
+    growth::mix,
+};
+use crate::{
+    couchfile,
+    target::{Engine, Signature},
+};
 use serde_json::{Map, Value, json as value};
 
 /// A design document as it was written.
@@ -19,8 +26,18 @@ pub(super) fn document(design: &Design) -> Map<String, Value> {
     if !design.autoupdate {
         doc.insert("autoupdate".to_owned(), false.into());
     }
-    if design.views.is_empty() {
+    for (engine, field) in [(Engine::Nouveau, "nouveau"), (Engine::Clouseau, "indexes")] {
+        let of = design.searches.iter().filter(|search| search.engine == engine);
+        let defined: Map<String, Value> = of.map(search).collect();
+        if !defined.is_empty() {
+            doc.insert(field.to_owned(), defined.into());
+        }
+    }
+    if design.views.is_empty() && design.searches.is_empty() {
         doc.insert("filters".to_owned(), value!({"all": "function(doc){return true}"}));
+        return doc;
+    }
+    if design.views.is_empty() {
         return doc;
     }
     // An index called by-r is over the field r.
@@ -42,6 +59,17 @@ pub(super) fn document(design: &Design) -> Map<String, Value> {
         design.views.iter().map(|name| (name.clone(), view(name))).collect();
     doc.insert("views".to_owned(), views.into());
     doc
+}
+
+/// The definition of a search index, over the field of its name.
+fn search(search: &Search) -> (String, Value) {
+    let (field, analyzer) = match search.engine {
+        Engine::Nouveau => ("index(\"text\",", "default_analyzer"),
+        Engine::Clouseau => ("index(", "analyzer"),
+    };
+    let name = &search.name;
+    let function = format!("function(doc){{{field}{name:?},doc[{name:?}])}}");
+    (name.clone(), value!({analyzer: "standard", "index": function}))
 }
 
 /// A first revision.

@@ -11,6 +11,7 @@ mod backend;
 mod database;
 mod feed;
 mod node;
+mod search;
 mod server;
 mod strike;
 mod system;
@@ -51,6 +52,8 @@ enum Routed {
     Answer(Answer),
     /// A feed that waits.
     Feed(feed::Feed),
+    /// A query that waits for its index.
+    Search(search::Query),
     /// No answer, ever, as where CouchDB hangs.
     Hang,
 }
@@ -156,6 +159,12 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     let version = version.to_string();
     let answer = match routed {
         Routed::Answer(answer) => answer,
+        Routed::Search(query) => {
+            let mut left = Left { asked: Some((&cluster, &parts, &node, &shown)) };
+            let answer = query.answer(cluster.clone()).await;
+            left.asked = None;
+            answer
+        }
         Routed::Feed(feed) => feed.answer(cluster.clone(), &node).await,
         Routed::Hang => {
             note(&cluster, &parts, &node, &shown, 0);
@@ -178,6 +187,19 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     };
     note(&cluster, &parts, &node, &shown, status);
     response
+}
+
+/// An exchange that is written down when it is dropped: whoever asked waits no longer.
+struct Left<'a> {
+    asked: Option<(&'a Cluster, &'a http::request::Parts, &'a str, &'a Shown)>,
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        if let Some((cluster, parts, node, shown)) = self.asked {
+            note(cluster, parts, node, shown, 0);
+        }
+    }
 }
 
 /// Writes one exchange to the wire log.
@@ -251,7 +273,7 @@ fn routed(inner: &mut Inner, ask: Ask) -> Routed {
         [first, ..] if first.starts_with('_') && inner.world.described(first).is_none() => {
             server::route(inner, &ask, &segments).into()
         }
-        [db, rest @ ..] => database::route(inner, &ask, db, rest).into(),
+        [db, rest @ ..] => database::route(inner, &ask, db, rest),
     }
 }
 

@@ -27,11 +27,13 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Whether it changes nothing: it reads, or begins a session. A query of a view builds
-    /// its index, unless it says otherwise.
+    /// Whether it changes nothing: it reads, or begins a session. A query of an index
+    /// builds it, unless it says otherwise.
     #[must_use]
     pub fn is_reading(&self) -> bool {
-        let builds = self.path.contains("/_view/") && !self.path.contains("update=false");
+        let queries = ["/_view/", "/_nouveau/", "/_search/"];
+        let builds = queries.iter().any(|query| self.path.contains(query))
+            && !self.path.contains("update=false");
         (self.method == http::Method::GET && !builds)
             || (self.method == http::Method::POST && self.path == "/_session")
     }

@@ -14,13 +14,14 @@ mod index;
 mod jobs;
 mod litter;
 mod node;
+mod search;
 mod smoosh;
 mod truth;
 mod updates;
 
 pub use chronicle::{Amiss, By, Compaction, End};
 pub(super) use database::{Gone, Known, Mapped};
-pub use truth::{DiskUse, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
+pub use truth::{DiskUse, SearchInfo, ShardInfo, Sizes, StartError, Task, TaskKind, ViewInfo};
 pub(super) use updates::{Happened, Type, Update, WRITE_DELAY};
 
 use super::{
@@ -52,6 +53,8 @@ struct Touched {
     resume: f64,
     /// Index files that were built or compacted, by the place of their design document.
     indexes: BTreeMap<usize, IndexState>,
+    /// Search indexes that were built, by their design document's place and their own.
+    searches: BTreeMap<(usize, usize), index::Built>,
     /// Bytes of stale index files, where not those of the description.
     stale: Option<u64>,
 }

@@ -163,7 +163,7 @@ struct Threshold {
 fn threshold(name: &str, rule: &Rule, kind: Kind, remarks: &mut Remarks) -> Option<Threshold> {
     let (key, percent) = match kind {
         Kind::View => ("view_fragmentation", rule.view),
-        Kind::Db | Kind::Cleanup => ("db_fragmentation", rule.db),
+        Kind::Db | Kind::Cleanup | Kind::Search => ("db_fragmentation", rule.db),
     };
     let mut remark = |severity, message: String| {
         remarks.add_key(severity, RULES, Some(name.to_owned()), message);

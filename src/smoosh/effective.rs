@@ -259,7 +259,7 @@ fn unique_name(name: &str, kind: Kind, used: &BTreeSet<String>) -> String {
     let ending = match kind {
         Kind::Db => "dbs",
         Kind::View => "views",
-        Kind::Cleanup => "cleanup",
+        Kind::Cleanup | Kind::Search => "cleanup",
     };
     let first = if name.is_empty() { format!("unnamed_{ending}") } else { name.to_owned() };
     let second = format!("{first}_{ending}");

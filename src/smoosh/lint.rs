@@ -75,7 +75,7 @@ fn reads(key: &str, kinds: &[Kind]) -> bool {
         || kinds.iter().any(|kind| match kind {
             Kind::Db => SCORED.contains(&key) || key == "min_changes",
             Kind::View => SCORED.contains(&key),
-            Kind::Cleanup => false,
+            Kind::Cleanup | Kind::Search => false,
         })
 }
 

@@ -129,7 +129,7 @@ fn channels(reading: &Reading, merged: &Merged) -> Result<Channels, crate::patte
 fn channel(one: &Effective, merged: &Merged) -> Result<Channel, crate::pattern::PatternError> {
     let none = BTreeSet::new();
     let left_out = match one.channel.kind {
-        Kind::Db => &none,
+        Kind::Db | Kind::Search => &none,
         Kind::View => &merged.views_of,
         Kind::Cleanup => &merged.ignored.cleanups_of,
     };

@@ -303,7 +303,7 @@ impl Draft {
         if let Ok(entry) = self.by_key.find_entry(hash, |at| *at == ix.0) {
             entry.remove();
         }
-        if row.kind == Some(Kind::View) {
+        if matches!(row.kind, Some(Kind::View | Kind::Search)) {
             self.free_views.push(row.extra);
         }
         if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
@@ -438,6 +438,7 @@ impl Snapshot {
     pub fn find_view(&self, views: &[Ix], signature: Signature) -> Option<Ix> {
         views.iter().copied().find(|ix| {
             self.target(*ix)
+                .filter(|target| target.kind() == Kind::View)
                 .and_then(TargetRef::view)
                 .is_some_and(|view| view.signature == signature)
         })

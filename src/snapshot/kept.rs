@@ -114,8 +114,11 @@ impl Snapshot {
     pub fn block(&self, number: u32) -> Loose {
         let from = (number as usize).saturating_mul(PLACES);
         let places = (from..from.saturating_add(PLACES)).filter_map(Ix::from_usize);
-        // Parts are read from files at once after a start.
-        let kept = places.filter_map(|ix| self.target(ix)).filter(|target| !target.is_part());
+        // Parts are read from files at once after a start, search indexes with the design
+        // documents.
+        let kept = places
+            .filter_map(|ix| self.target(ix))
+            .filter(|target| !target.is_part() && target.kind() != Kind::Search);
         let targets: Vec<_> = kept.collect();
         let moments = || targets.iter().filter_map(|it| it.facts().measured_at).map(|it| it.at);
         let newest = moments().max().unwrap_or_default();
@@ -143,7 +146,7 @@ impl Snapshot {
                     exact_range: view.exact_range,
                 },
                 (Kind::Cleanup, _) => What::Cleanup,
-                (Kind::Db | Kind::View, _) => {
+                (Kind::Db | Kind::View | Kind::Search, _) => {
                     What::Db(target.range().map(|range| (range.from, range.to)))
                 }
             };

@@ -74,7 +74,7 @@ impl Packed {
     pub(super) fn of(kind: Kind, facts: &Facts) -> Self {
         let second = match kind {
             Kind::Db => facts.flags.exact,
-            Kind::View | Kind::Cleanup => facts.flags.updater_running,
+            Kind::View | Kind::Cleanup | Kind::Search => facts.flags.updater_running,
         };
         let flags = [
             (facts.flags.compact_running, COMPACT_RUNNING),
@@ -93,7 +93,7 @@ impl Packed {
             update_seq: facts.update_seq,
             third: match kind {
                 Kind::Db => facts.compacted_seq,
-                Kind::View | Kind::Cleanup => facts.updates_pending,
+                Kind::View | Kind::Cleanup | Kind::Search => facts.updates_pending,
             },
             docs: facts.docs,
             deleted_docs: facts.deleted_docs,
@@ -113,7 +113,7 @@ impl Packed {
         };
         let (compacted_seq, updates_pending) = match kind {
             Kind::Db => (self.third, Known::UNKNOWN),
-            Kind::View | Kind::Cleanup => (Known::UNKNOWN, self.third),
+            Kind::View | Kind::Cleanup | Kind::Search => (Known::UNKNOWN, self.third),
         };
         Facts {
             file: self.file,

@@ -1,12 +1,13 @@
 //! One target as readers see it.
 
 use super::{
-    DbIx, DbMap, DbName, Ix, NodeIx, Packed, PartSums, Row, Snapshot, View, totals::Contribution,
+    DbIx, DbMap, DbName, Ix, NodeIx, Packed, PartSums, Row, Search, Snapshot, View,
+    totals::Contribution,
 };
 use crate::{
     estimate,
     facts::{Fact, Facts},
-    target::{CLUSTER, Kind, Range, State, TargetId},
+    target::{CLUSTER, Engine, Kind, Range, State, TargetId},
 };
 
 /// One target of a snapshot.
@@ -111,11 +112,17 @@ impl<'a> TargetRef<'a> {
         })
     }
 
-    /// A view's attributes.
+    /// A view's attributes, or a search index's.
     #[must_use]
     pub fn view(self) -> Option<&'a View> {
-        let at = (self.kind == Kind::View).then_some(self.row.extra)?;
+        let at = matches!(self.kind, Kind::View | Kind::Search).then_some(self.row.extra)?;
         self.snapshot.views.get(at as usize).map(AsRef::as_ref)
+    }
+
+    /// What only a search index has.
+    #[must_use]
+    pub fn search(self) -> Option<&'a Search> {
+        self.view()?.search.as_ref()
     }
 
     /// Its identity.
@@ -128,6 +135,17 @@ impl<'a> TargetRef<'a> {
                 signature: view.signature,
             },
             (Kind::Cleanup, _) => TargetId::Cleanup { db: self.db_name().db.to_owned() },
+            (Kind::Search, view) => {
+                let search = view.and_then(|view| view.search.as_ref());
+                TargetId::Search {
+                    db: self.db_name().db.to_owned(),
+                    engine: search.map_or(Engine::Nouveau, |search| search.engine),
+                    design: view
+                        .and_then(|view| view.designs.first())
+                        .map_or_else(String::new, ToString::to_string),
+                    index: search.map_or_else(String::new, |search| search.index.to_string()),
+                }
+            }
             (Kind::Db | Kind::View, _) => TargetId::Db {
                 node: self.node().to_owned(),
                 shard: self.shard_name().unwrap_or_default(),
@@ -136,12 +154,14 @@ impl<'a> TargetRef<'a> {
     }
 
     /// How many files one compaction of it rewrites: a view of the whole cluster has one on
-    /// every copy of every range.
+    /// every copy of every range, and so has a search index.
     #[must_use]
     pub fn copies(self) -> u32 {
         match self.kind {
-            Kind::View if self.row.node == NodeIx::CLUSTER => self.map().copies.max(1),
-            Kind::Db | Kind::View | Kind::Cleanup => 1,
+            Kind::View | Kind::Search if self.row.node == NodeIx::CLUSTER => {
+                self.map().copies.max(1)
+            }
+            Kind::Db | Kind::View | Kind::Cleanup | Kind::Search => 1,
         }
     }
 

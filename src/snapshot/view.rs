@@ -1,9 +1,9 @@
 //! What a view index is, beside its measurements.
 
-use crate::target::{Range, Signature};
+use crate::target::{Engine, Range, Signature};
 use std::sync::Arc;
 
-/// A view index of the cluster, known by database and signature, or the part of one that lies
+/// An index: a view's of the cluster, known by database and signature, or the part of one that lies
 /// in one file, known by its shard and signature; the rest are attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
@@ -25,14 +25,27 @@ pub struct View {
     /// What to query so that CouchDB builds it; none where its documents say that only
     /// readers' queries shall (`autoupdate`), and until they were read.
     pub built_by: Option<Query>,
+    /// What only a search index has; of one, `signature` says nothing.
+    pub search: Option<Search>,
 }
 
-/// A view of a design document.
+/// What a search index has beside its design document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// What builds it.
+    pub engine: Engine,
+    /// Its name in its design document.
+    pub index: Arc<str>,
+    /// Whether the cluster has that engine; none where no node could say.
+    pub offered: Option<bool>,
+}
+
+/// A view of a design document, or a search index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Query {
     /// The document's id.
     pub design: Arc<str>,
-    /// The view's name.
+    /// Its name there.
     pub view: Arc<str>,
 }
 
@@ -48,6 +61,7 @@ impl Default for View {
             collators: Arc::new([]),
             exact_range: false,
             built_by: None,
+            search: None,
         }
     }
 }

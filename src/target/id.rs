@@ -1,6 +1,6 @@
 //! The one text form of a target's identity.
 
-use super::{Kind, ParseSignatureError, Signature};
+use super::{Engine, Kind, ParseSignatureError, Signature};
 use percent_encoding::{
     AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode,
 };
@@ -20,7 +20,8 @@ pub fn encode_part(part: &str) -> PercentEncode<'_> {
 }
 
 /// A target's identity: `db:<node>/<shard name>`, `view:<node>/<db>/<signature>`,
-/// `cleanup:<db>`, each part percent-encoded.
+/// `cleanup:<db>`, `search:<db>/<engine>/<design document>/<index>`, each part
+/// percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TargetId {
@@ -45,6 +46,17 @@ pub enum TargetId {
         /// The clustered database.
         db: String,
     },
+    /// A search index.
+    Search {
+        /// The clustered database.
+        db: String,
+        /// What builds it.
+        engine: Engine,
+        /// The design document's id, with `_design/`.
+        design: String,
+        /// Its name there.
+        index: String,
+    },
 }
 
 impl TargetId {
@@ -55,6 +67,7 @@ impl TargetId {
             Self::Db { .. } => Kind::Db,
             Self::View { .. } => Kind::View,
             Self::Cleanup { .. } => Kind::Cleanup,
+            Self::Search { .. } => Kind::Search,
         }
     }
 }
@@ -69,6 +82,10 @@ impl fmt::Display for TargetId {
                 write!(out, "view:{}/{}/{signature}", encode_part(node), encode_part(db))
             }
             Self::Cleanup { db } => write!(out, "cleanup:{}", encode_part(db)),
+            Self::Search { db, engine, design, index } => {
+                let [db, design, index] = [db, design, index].map(|part| encode_part(part));
+                write!(out, "search:{db}/{}/{design}/{index}", engine.label())
+            }
         }
     }
 }
@@ -91,11 +108,11 @@ impl TryFrom<String> for TargetId {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseTargetError {
     /// It does not begin with a kind and a colon.
-    #[error("{0:?} is not a target id: it begins with none of db:, view: and cleanup:")]
+    #[error("{0:?} is not a target id: it begins with none of db:, view:, cleanup: and search:")]
     Kind(String),
     /// It has too few or too many parts.
     #[error(
-        "{0:?} is not a target id: write db:<node>/<shard name>, view:<node>/<db>/<signature> or cleanup:<db>, with every / inside a part as %2F"
+        "{0:?} is not a target id: write db:<node>/<shard name>, view:<node>/<db>/<signature>, cleanup:<db> or search:<db>/<engine>/<design document>/<index>, with every / inside a part as %2F"
     )]
     Parts(String),
     /// A part is not percent-encoded UTF-8.
@@ -136,6 +153,13 @@ impl FromStr for TargetId {
                 }),
                 Err(_) => Err(ParseTargetError::Parts(text.to_owned())),
             },
+            (Kind::Search, Err(parts)) => match <[String; 4]>::try_from(parts) {
+                Ok([db, engine, design, index]) => match Engine::from_label(&engine) {
+                    Some(engine) => Ok(Self::Search { db, engine, design, index }),
+                    None => Err(ParseTargetError::Parts(text.to_owned())),
+                },
+                Err(_) => Err(ParseTargetError::Parts(text.to_owned())),
+            },
             _ => Err(ParseTargetError::Parts(text.to_owned())),
         }
     }
@@ -163,6 +187,8 @@ mod tests {
             "cleanup:a/b",
             "view:a/b/c",
             "cleanup:%ff",
+            "search:a/lucene/_design%2Fx/i",
+            "search:a/nouveau/i",
         ] {
             assert!(bad.parse::<TargetId>().is_err(), "{bad}");
         }
@@ -174,6 +200,12 @@ mod tests {
             let ids = [
                 TargetId::Db { node: node.clone(), shard: name.clone() },
                 TargetId::View { node, db: name.clone(), signature: Signature(signature) },
+                TargetId::Search {
+                    db: name.clone(),
+                    engine: Engine::Nouveau,
+                    design: name.clone(),
+                    index: name.clone(),
+                },
                 TargetId::Cleanup { db: name },
             ];
             for id in ids {

@@ -2,14 +2,14 @@
 
 use super::{
     class::{Channels, Class},
-    look::Seen,
+    look::{Looked, Seen},
     memory::{self, Memory, STALLS},
 };
 use crate::{
     clock::Moment,
     plan::{Gate, Plan},
     settings::work::Warmer,
-    snapshot::{Ix, NodeIx, Query, TargetRef},
+    snapshot::{Ix, NodeIx, Query, Search, TargetRef},
     target::TargetId,
 };
 use std::{
@@ -35,8 +35,11 @@ pub enum Reason {
     Excluded,
     /// Indexers work on it.
     Running,
-    /// It lags behind no document.
+    /// It lags behind no document, or as far as can be told behind nothing since it was last
+    /// built.
     Phantom,
+    /// The cluster does not have the engine of this search index, or no node could say so.
+    NotOffered,
     /// A build of it came to nothing not long ago.
     CoolDown,
     /// CouchDB's own ken, or a reader, may be about to build it.
@@ -67,6 +70,7 @@ impl Reason {
             Self::Excluded => "excluded",
             Self::Running => "running",
             Self::Phantom => "phantom",
+            Self::NotOffered => "not_offered",
             Self::CoolDown => "cool_down",
             Self::Grace => "grace",
             Self::Suspended => "suspended",
@@ -95,7 +99,7 @@ pub enum Standing {
 /// One index that lags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The view.
+    /// The index.
     pub ix: Ix,
     /// Its identity.
     pub id: TargetId,
@@ -103,14 +107,17 @@ pub struct Line {
     pub db: String,
     /// The first of its design documents, by id.
     pub design: Arc<str>,
+    /// What only a search index has.
+    pub search: Option<Search>,
     /// What is queried so that CouchDB builds it; none where only readers' queries shall.
     pub query: Option<Query>,
     /// Its class.
     pub class: Class,
     /// Where it stands.
     pub standing: Standing,
-    /// Sequences it has not seen, over one copy of each range where they are known.
-    pub pending: u64,
+    /// Sequences it has not seen, over one copy of each range where they are known; of a search
+    /// index at least so many. None where it may lag and may not.
+    pub pending: Option<u64>,
     /// Since when it lags without anybody working on it.
     pub since: Option<Moment>,
     /// Since when nothing moves though it lags: its indexers, or what was tried about it.
@@ -144,7 +151,8 @@ pub(super) struct Chosen {
 }
 
 /// Decides about every index that lags.
-pub(super) fn choose(all: &[Seen], memory: &Memory, present: Present<'_>) -> Chosen {
+pub(super) fn choose(looked: &Looked, memory: &Memory, present: Present<'_>) -> Chosen {
+    let all = looked.all.as_slice();
     let work = memory::at_work(&present.plan.conditions.jobs);
     let mut channels = Channels::default();
     for job in present.plan.conditions.jobs.list.iter().filter(|job| !job.compacts()) {
@@ -163,7 +171,6 @@ pub(super) fn choose(all: &[Seen], memory: &Memory, present: Present<'_>) -> Cho
         let Some(seen) = all.get(at) else { continue };
         let Some(target) = present.plan.snapshot.target(seen.ix) else { continue };
         let Some(view) = target.view() else { continue };
-        let query = view.built_by.clone();
         let entry = memory.get(seen.ix);
         let mut class = Class::of(seen, present.settings);
         let standing = match out(seen) {
@@ -171,7 +178,7 @@ pub(super) fn choose(all: &[Seen], memory: &Memory, present: Present<'_>) -> Cho
                 class = out.class;
                 Standing::Builds
             }
-            None => match refusal(seen, target, query.is_some(), memory, present) {
+            None => match refusal(seen, target, view.built_by.is_some(), memory, present) {
                 _ if work.contains_key(&seen.ix) => Standing::Waits(Reason::Running),
                 Some(reason) => Standing::Waits(reason),
                 None => {
@@ -203,21 +210,41 @@ pub(super) fn choose(all: &[Seen], memory: &Memory, present: Present<'_>) -> Cho
         let silent = work.get(&seen.ix).map(|work| work.last_progress);
         let silent = silent.filter(|last| last.age(present.now) > STALLS);
         chosen.lines.push(Line {
-            ix: seen.ix,
-            id: target.id(),
-            db: target.db_name().db.to_owned(),
-            design: view.designs.first().map_or_else(Arc::default, Arc::clone),
-            query,
             class,
             standing,
-            pending: seen.pending,
+            pending: (!seen.unsure).then_some(seen.pending),
             since: entry.and_then(|entry| entry.lag).map(|lag| lag.since),
             stalled_since: silent.or_else(|| {
                 entry.filter(|_| standing != Standing::Waits(Reason::Phantom))?.stalled_since
             }),
+            ..Line::of(target)
         });
     }
+    let absent = looked.absent.iter().filter_map(|ix| present.plan.snapshot.target(*ix));
+    chosen.lines.extend(absent.map(Line::of));
     chosen
+}
+
+impl Line {
+    /// An index of which nothing is known but what it is, as one whose engine is not there.
+    fn of(target: TargetRef<'_>) -> Self {
+        let view = target.view();
+        Self {
+            ix: target.ix(),
+            id: target.id(),
+            db: target.db_name().db.to_owned(),
+            design: view
+                .and_then(|view| view.designs.first())
+                .map_or_else(Arc::default, Arc::clone),
+            search: target.search().cloned(),
+            query: view.and_then(|view| view.built_by.clone()),
+            class: Class::Batch,
+            standing: Standing::Waits(Reason::NotOffered),
+            pending: None,
+            since: None,
+            stalled_since: None,
+        }
+    }
 }
 
 /// What keeps an index from being built, channels aside.
@@ -259,15 +286,16 @@ fn refusal(
     if seen.database.resharding {
         return Some(Reason::Resharding);
     }
-    sites().any(|node| is_nearly_full(node, present)).then_some(Reason::Headroom)
+    sites().any(|node| is_nearly_full(node, seen.search, present)).then_some(Reason::Headroom)
 }
 
-/// Whether a disk of a node is near the point at which CouchDB builds nothing by itself, or
-/// at which nothing may be started.
-fn is_nearly_full(node: NodeIx, present: Present<'_>) -> bool {
+/// Whether a disk of a node is near the point at which CouchDB builds no view by itself, or at
+/// which nothing may be started. CouchDB's monitor holds no search index back.
+fn is_nearly_full(node: NodeIx, search: bool, present: Present<'_>) -> bool {
     let Some(name) = present.plan.snapshot.node(node).map(|node| &node.name) else { return false };
     let mut volumes = present.plan.conditions.disks.of_node(name);
-    let threshold = present.thresholds.get(&node).map_or(100.0, |threshold| threshold - NEAR);
+    let threshold = present.thresholds.get(&node).filter(|_| !search);
+    let threshold = threshold.map_or(100.0, |threshold| threshold - NEAR);
     let free = present.plan.rules.headroom.keep_free_percent.max(100.0 - threshold);
     volumes.any(|volume| {
         let space = volume.space.and_then(|space| Some((space.available, space.size?)));

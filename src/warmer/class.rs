@@ -116,6 +116,8 @@ mod tests {
             measured_at: NOW,
             pending,
             indexed: 10_000,
+            unsure: false,
+            search: false,
             ranges: 2,
             database: Database { sites, ..Database::default() },
         }

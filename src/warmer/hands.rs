@@ -1,7 +1,7 @@
 //! The hands: what has CouchDB build an index, and what tells whether it would.
 
 use crate::couch::{Client, Written};
-use crate::snapshot::Query;
+use crate::{snapshot::Query, target::Engine};
 use futures::{FutureExt as _, future::BoxFuture};
 use std::fmt::Debug;
 
@@ -11,8 +11,14 @@ const THRESHOLD: f64 = 80.0;
 
 /// Asks CouchDB for builds.
 pub trait Hands: Debug + Send + Sync {
-    /// Has CouchDB build every copy of an index; answers at once. Why not, where it refuses.
-    fn build(&self, db: &str, query: &Query) -> BoxFuture<'static, Result<(), String>>;
+    /// Has CouchDB build every copy of an index, a view's or this engine's; does not wait for
+    /// its end. Why not, where it refuses.
+    fn build(
+        &self,
+        db: &str,
+        query: &Query,
+        engine: Option<Engine>,
+    ) -> BoxFuture<'static, Result<(), String>>;
 
     /// Percent of a disk from which a node's disk monitor stops builds; `None` where it is
     /// off, or does not say.
@@ -20,10 +26,20 @@ pub trait Hands: Debug + Send + Sync {
 }
 
 impl Hands for Client {
-    fn build(&self, db: &str, query: &Query) -> BoxFuture<'static, Result<(), String>> {
+    fn build(
+        &self,
+        db: &str,
+        query: &Query,
+        engine: Option<Engine>,
+    ) -> BoxFuture<'static, Result<(), String>> {
         let (client, db, query) = (self.clone(), db.to_owned(), query.clone());
         let asking = async move {
-            match client.build_view(&db, &query.design, &query.view).await {
+            let (design, name) = (&*query.design, &*query.view);
+            let written = match engine {
+                None => client.build_view(&db, design, name).await,
+                Some(engine) => client.build_search(engine, &db, design, name).await,
+            };
+            match written {
                 Written::Accepted => Ok(()),
                 Written::Refused(error) | Written::NotSent(error) | Written::Unknown(error) => {
                     Err(error.to_string())

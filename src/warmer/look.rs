@@ -1,9 +1,14 @@
-//! What the tables say of view indexes: how far each lags, and where its copies lie. Pure.
+//! What the tables say of indexes: how far each lags, and where its copies lie. Pure.
+//!
+//! CouchDB says of a view how far it lags. Of a search index it says how far it is: a sum over
+//! one copy of each range, whichever answered first. Copies of a range count their sequences
+//! each for itself, so that lag is known within bounds: it is at least what is missing to the
+//! copies that are furthest back, and at most what is missing to those furthest ahead.
 
 use crate::{
     clock::Moment,
     snapshot::{DbIx, Ix, NodeIx, Snapshot, TargetRef},
-    target::{Kind, Signature, State},
+    target::{Kind, Range, Signature, State},
 };
 use hashbrown::HashMap;
 use std::{
@@ -11,7 +16,17 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-/// One view index of the cluster.
+/// What a look brought.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Looked {
+    /// Indexes that can be built.
+    pub(super) all: Vec<Seen>,
+    /// Search indexes of an engine that the cluster does not have, or of which no node could
+    /// say so.
+    pub(super) absent: Vec<Ix>,
+}
+
+/// One index of the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) ix: Ix,
@@ -23,6 +38,10 @@ pub(super) struct Seen {
     pub(super) pending: u64,
     /// The last sequence it has seen.
     pub(super) indexed: u64,
+    /// Whether it may lag that far and may not lag at all.
+    pub(super) unsure: bool,
+    /// Whether it is a search index.
+    pub(super) search: bool,
     /// Ranges that these two are sums over.
     pub(super) ranges: u64,
     /// Where its database lies.
@@ -50,6 +69,11 @@ pub(super) struct Database {
     pub(super) resharding: bool,
     /// How far they were written, added up.
     pub(super) written: u64,
+    /// The same over one copy of each range, those furthest back; none where one of them is
+    /// not known.
+    pub(super) least: Option<u64>,
+    /// And those furthest ahead.
+    pub(super) most: Option<u64>,
     /// What tells their documents from other ones: equal where nothing but sequences moved,
     /// as they do by `_security`, revision limits and purges.
     pub(super) content: u64,
@@ -59,46 +83,75 @@ pub(super) struct Database {
     pub(super) newest: Option<Moment>,
 }
 
-/// The view indexes that have copies to build, with everything a decision is made by.
-pub(super) fn look(snapshot: &Snapshot) -> Vec<Seen> {
-    let views: Vec<TargetRef<'_>> = snapshot
+/// The indexes that have copies to build, with everything a decision is made by.
+pub(super) fn look(snapshot: &Snapshot) -> Looked {
+    let indexes: Vec<TargetRef<'_>> = snapshot
         .targets()
-        .filter(|it| it.kind() == Kind::View && it.node_ix() == NodeIx::CLUSTER)
-        .filter(|it| it.state() == State::Ok)
+        .filter(|it| matches!(it.kind(), Kind::View | Kind::Search))
+        .filter(|it| it.node_ix() == NodeIx::CLUSTER && it.state() == State::Ok)
         .collect();
-    if views.is_empty() {
-        return Vec::new();
+    if indexes.is_empty() {
+        return Looked::default();
     }
-    let mut databases: HashMap<DbIx, (Database, DefaultHasher)> =
-        views.iter().map(|it| (it.db(), <(Database, DefaultHasher)>::default())).collect();
+    let mut databases: HashMap<DbIx, Copies> =
+        indexes.iter().map(|it| (it.db(), Copies::default())).collect();
     for target in snapshot.targets().filter(|it| it.kind() == Kind::Db) {
-        if let Some((database, content)) = databases.get_mut(&target.db())
+        if let Some(copies) = databases.get_mut(&target.db())
             && matches!(target.state(), State::Ok | State::Resharding)
         {
-            database.add(target, content);
+            copies.add(target);
         }
     }
-    for (database, content) in databases.values_mut() {
-        database.content = content.finish();
+    let databases = databases.into_iter().map(|(db, copies)| (db, copies.database())).collect();
+    let mut looked = Looked::default();
+    for index in indexes {
+        match index.search() {
+            Some(search) if search.offered != Some(true) => looked.absent.push(index.ix()),
+            Some(_) => looked.all.extend(searched(index, &databases)),
+            None => looked.all.extend(seen(index, &databases)),
+        }
     }
-    views.into_iter().filter_map(|view| seen(view, &databases)).collect()
+    looked
 }
 
-impl Database {
-    fn add(&mut self, copy: TargetRef<'_>, content: &mut DefaultHasher) {
-        let facts = copy.facts();
-        let first = self.sites.is_empty();
-        *self.sites.entry(copy.node_ix()).or_default() += 1;
-        self.resharding |= copy.state() == State::Resharding;
-        self.written = self.written.saturating_add(facts.update_seq.get().unwrap_or_default());
-        (copy.ix(), facts.docs, facts.deleted_docs, facts.external, facts.active).hash(content);
+/// The copies of a database, as they are gone through.
+#[derive(Debug, Default)]
+struct Copies {
+    database: Database,
+    content: DefaultHasher,
+    /// Of each range how far the copies are that are furthest back and ahead.
+    ranges: BTreeMap<Option<Range>, Option<(u64, u64)>>,
+}
+
+impl Copies {
+    fn add(&mut self, copy: TargetRef<'_>) {
+        let (facts, database) = (copy.facts(), &mut self.database);
+        let first = database.sites.is_empty();
+        *database.sites.entry(copy.node_ix()).or_default() += 1;
+        database.resharding |= copy.state() == State::Resharding;
+        let seq = facts.update_seq.get();
+        database.written = database.written.saturating_add(seq.unwrap_or_default());
+        (copy.ix(), facts.docs, facts.deleted_docs, facts.external, facts.active)
+            .hash(&mut self.content);
         let at = facts.measured_at.map(|measured| measured.at);
-        self.oldest = if first { at } else { self.oldest.min(at) };
-        self.newest = self.newest.max(at);
+        database.oldest = if first { at } else { database.oldest.min(at) };
+        database.newest = database.newest.max(at);
+        let range = self.ranges.entry(copy.range()).or_insert(seq.map(|seq| (seq, seq)));
+        *range = range.zip(seq).map(|((least, most), seq)| (least.min(seq), most.max(seq)));
+    }
+
+    fn database(self) -> Database {
+        let sum = |of: fn((u64, u64)) -> u64| {
+            self.ranges
+                .values()
+                .try_fold(0_u64, |sum, range| Some(sum.saturating_add(of((*range)?))))
+        };
+        let (least, most) = (sum(|(least, _)| least), sum(|(_, most)| most));
+        Database { content: self.content.finish(), least, most, ..self.database }
     }
 }
 
-fn seen(view: TargetRef<'_>, databases: &HashMap<DbIx, (Database, DefaultHasher)>) -> Option<Seen> {
+fn seen(view: TargetRef<'_>, databases: &HashMap<DbIx, Database>) -> Option<Seen> {
     let facts = view.facts();
     let attributes = view.view()?;
     Some(Seen {
@@ -107,7 +160,44 @@ fn seen(view: TargetRef<'_>, databases: &HashMap<DbIx, (Database, DefaultHasher)
         measured_at: facts.measured_at?.at,
         pending: facts.updates_pending.get()?,
         indexed: facts.update_seq.get()?,
+        unsure: false,
+        search: false,
         ranges: if attributes.exact_range { 1 } else { u64::from(view.map().ranges) },
-        database: databases.get(&view.db())?.0.clone(),
+        database: databases.get(&view.db())?.clone(),
     })
 }
+
+/// A search index, where it is known how far it is and how far its database.
+fn searched(index: TargetRef<'_>, databases: &HashMap<DbIx, Database>) -> Option<Seen> {
+    let facts = index.facts();
+    let database = databases.get(&index.db())?;
+    let indexed = facts.update_seq.get()?;
+    let at_least = database.least?.saturating_sub(indexed);
+    let at_most = database.most?.saturating_sub(indexed);
+    let unsure = at_least == 0 && at_most > 0;
+    Some(Seen {
+        ix: index.ix(),
+        signature: told_apart(index),
+        measured_at: facts.measured_at?.at,
+        pending: if unsure { at_most } else { at_least },
+        indexed,
+        unsure,
+        search: true,
+        ranges: u64::from(index.map().ranges),
+        database: database.clone(),
+    })
+}
+
+/// What tells one search index from another that had its place before: its name.
+fn told_apart(index: TargetRef<'_>) -> Signature {
+    let mut hasher = DefaultHasher::new();
+    index.id().hash(&mut hasher);
+    let [high, low] = [1, 2].map(|half: u8| {
+        half.hash(&mut hasher);
+        hasher.finish()
+    });
+    Signature(((u128::from(high) << 64) | u128::from(low)).to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests;

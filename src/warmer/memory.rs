@@ -1,4 +1,4 @@
-//! What is remembered of each view index: since when it lags, what was done about it, and
+//! What is remembered of each index: since when it lags, what was done about it, and
 //! what came of that. Pure; one task owns it.
 
 use super::{
@@ -286,7 +286,8 @@ impl Out {
         if seen.measured_at < asked {
             return if asked.age(now) < ASKS_AGAIN { Going::On } else { Going::Ask };
         }
-        if seen.pending == 0 || seen.indexed >= self.goal {
+        // One that may not lag at all is as far as it can be told.
+        if seen.pending == 0 || seen.unsure || seen.indexed >= self.goal {
             return Going::Over(Ending::Built);
         }
         if seen.indexed > self.indexed {
@@ -308,6 +309,10 @@ impl Entry {
         match ending {
             Ending::Built => {
                 (self.failures, self.rests_until, self.stalled_since) = (0, None, None);
+                if seen.unsure {
+                    // Until its database moves, another build would find nothing to do.
+                    self.phantom_at = Some(seen.goal());
+                }
             }
             Ending::Failed => {
                 if !out.shown && seen.pending_of_a_shard() <= 1 {

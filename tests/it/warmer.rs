@@ -1,6 +1,8 @@
 //! The warmer over a simulated cluster on paused time: what is asked for is judged from the
 //! wire, what came of it from the world's truth.
 
+mod search;
+
 use crate::support::{A, B, NODES, Rig, START, nodes, small};
 use recliner::{
     channel::Mode,

@@ -161,6 +161,9 @@ impl Nodes {
                 format!("view {signature} of {}", without_suffix(&db))
             }
             Ok(TargetId::Cleanup { db }) => format!("index files of {}", without_suffix(&db)),
+            Ok(TargetId::Search { db, engine, design, index }) => {
+                format!("{} index {db}/{design}/{index}", engine.label())
+            }
             Err(_) => return printable(id),
         };
         printable(&name)

@@ -84,7 +84,7 @@ fn keys(section: &mut Section<'_, '_>) -> Option<Channel> {
     let name_is_there = section.key_at("name").is_some();
     let kind_is_there = section.key_at("kind").is_some();
     let name = section.value("name", value::channel_name);
-    let kind = section.value("kind", value::one_of(Kind::ALL, Kind::label));
+    let kind = section.value("kind", value::one_of(Kind::COMPACTED, Kind::label));
     if !name_is_there {
         section.refuse("the key name is missing; every channel has one");
     }
@@ -147,7 +147,7 @@ fn fits(section: &mut Section<'_, '_>, kind: Kind, priority: Option<&Spanned<Pri
         return true;
     };
     let allowed = match kind {
-        Kind::Db | Kind::View => "ratio, slack or upgrade",
+        Kind::Db | Kind::View | Kind::Search => "ratio, slack or upgrade",
         Kind::Cleanup => "cleanup",
     };
     let fits = (kind == Kind::Cleanup) == (priority.value == Priority::Cleanup);

@@ -50,7 +50,7 @@ impl Client {
         self.write(Route::BuildView { db, ddoc, view }, Whom::Any).await
     }
 
-    async fn write(&self, route: Route<'_>, whom: Whom<'_>) -> Written {
+    pub(super) async fn write(&self, route: Route<'_>, whom: Whom<'_>) -> Written {
         let due = if route.starts_work() { ACCEPTED } else { ANSWERED };
         match self.sent_once(route, whom).await {
             Ok((status, _)) if status == due => Written::Accepted,

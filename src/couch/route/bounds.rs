@@ -45,6 +45,8 @@ impl Route<'_> {
             | Self::CompactView { .. }
             | Self::ViewCleanup { .. }
             | Self::BuildView { .. }
+            | Self::SearchInfo { .. }
+            | Self::BuildSearch { .. }
             | Self::SetConfig { .. }
             | Self::ResetConfig { .. } => MIB,
         }
@@ -68,6 +70,8 @@ impl Route<'_> {
             | Self::DesignDocs { .. }
             | Self::ViewInfo { .. }
             | Self::BuildView { .. }
+            | Self::SearchInfo { .. }
+            | Self::BuildSearch { .. }
             | Self::DocShards { .. } => false,
             Self::NodeWelcome { .. }
             | Self::NodeSession { .. }
@@ -114,6 +118,8 @@ impl Route<'_> {
                 | Self::CompactView { .. }
                 | Self::ViewCleanup { .. }
                 | Self::BuildView { .. }
+                | Self::SearchInfo { .. }
+                | Self::BuildSearch { .. }
         )
     }
 }

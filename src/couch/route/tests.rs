@@ -38,6 +38,8 @@ fn routes<'a>(node: &'a str, db: &'a str, ddoc: &'a str) -> Vec<Route<'a>> {
         Route::CompactView { db, ddoc },
         Route::ViewCleanup { db },
         Route::BuildView { db, ddoc, view: db },
+        Route::SearchInfo { engine: Engine::Nouveau, db, ddoc, index: db },
+        Route::BuildSearch { engine: Engine::Nouveau, db, ddoc, index: db },
         Route::SetConfig { node, section: db, key: "k", value: "v" },
         Route::ResetConfig { node, section: db, key: "k" },
         Route::Config { node },
@@ -91,6 +93,8 @@ fn paths_are_those_couchdb_answers() {
             &format!("/{encoded}/_compact/x%2Fy"),
             &format!("/{encoded}/_view_cleanup"),
             &format!("/{encoded}/_design/x%2Fy/_view/{encoded}?limit=0&update=lazy"),
+            &format!("/{encoded}/_design/x%2Fy/_nouveau_info/{encoded}"),
+            &format!("/{encoded}/_design/x%2Fy/_nouveau/{encoded}?q=*:*&limit=1"),
             &format!("/_node/couchdb@a/_config/{encoded}/k"),
             &format!("/_node/couchdb@a/_config/{encoded}/k"),
             "/_node/couchdb@a/_config",
@@ -108,6 +112,8 @@ fn labels_are_closed_and_complete() {
 
 #[test]
 fn dots_and_empty_names_are_refused_by_name() {
+    let engine = Engine::Clouseau;
+    let build = |index| Route::BuildSearch { engine, db: "app", ddoc: "_design/x", index };
     for name in ["", ".", ".."] {
         let ddoc = format!("_design/{name}");
         for (route, whole) in [
@@ -123,6 +129,7 @@ fn dots_and_empty_names_are_refused_by_name() {
             (Route::CompactView { db: "app", ddoc: &ddoc }, &ddoc),
             (Route::ViewCleanup { db: name }, name),
             (Route::BuildView { db: "app", ddoc: "_design/x", view: name }, name),
+            (build(name), name),
             (Route::SetConfig { node: "n", section: name, key: "k", value: "v" }, name),
             (Route::ResetConfig { node: "n", section: "s", key: name }, name),
         ] {

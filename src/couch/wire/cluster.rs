@@ -14,6 +14,10 @@ pub struct Welcome {
     /// The server's configured uuid.
     #[serde(deserialize_with = "loose::loose")]
     pub uuid: Option<String>,
+    /// What it has beside the usual, such as `nouveau` and `search`; not told of another
+    /// node.
+    #[serde(deserialize_with = "loose::loose")]
+    pub features: Option<Vec<String>>,
     /// Who built it.
     #[serde(deserialize_with = "loose::loose")]
     pub vendor: Vendor,

@@ -1,6 +1,6 @@
 //! Design documents and their view indexes.
 
-use super::{Sizes, loose};
+use super::{Sizes, loose, search};
 use crate::target::Signature;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -22,6 +22,12 @@ pub struct DesignDoc {
     /// What it defines. `None` where `views` is missing or no object, or has none.
     #[serde(deserialize_with = "views")]
     pub views: Option<Views>,
+    /// The names of its nouveau indexes.
+    #[serde(deserialize_with = "search::names")]
+    pub nouveau: Vec<String>,
+    /// The names of its clouseau indexes.
+    #[serde(deserialize_with = "search::names")]
+    pub indexes: Vec<String>,
     /// Whether indexes may be built without being asked for.
     pub autoupdate: Autoupdate,
     /// Options that change the index.
@@ -35,10 +41,8 @@ pub struct DesignDoc {
 impl DesignDoc {
     /// Reads the document from its own text; of one that is no object nothing is known.
     fn of(text: &RawValue) -> Option<Self> {
-        let Self { id, rev, language, views, autoupdate, options, .. } =
-            serde_json::from_str(text.get()).ok()?;
-        let text = text.get().to_owned();
-        Some(Self { id, rev, language, views, autoupdate, options, text })
+        let read: Self = serde_json::from_str(text.get()).ok()?;
+        Some(Self { text: text.get().to_owned(), ..read })
     }
 
     /// Whether it has views; on one without, `_info` tells of an index that does not
@@ -80,19 +84,23 @@ fn views<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Views>, D::Error> 
 pub struct Autoupdate {
     /// Its views.
     pub views: bool,
+    /// Its nouveau indexes.
+    pub nouveau: bool,
+    /// Its clouseau indexes.
+    pub indexes: bool,
 }
 
 impl Default for Autoupdate {
     fn default() -> Self {
-        Self { views: true }
+        Self { views: true, nouveau: true, indexes: true }
     }
 }
 
 impl<'de> Deserialize<'de> for Autoupdate {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let value = serde_json::Value::deserialize(from)?;
-        let off = value == false || value.get("views").is_some_and(|views| *views == false);
-        Ok(Self { views: !off })
+        let on = |kind: &str| value != false && value.get(kind).is_none_or(|is| *is != false);
+        Ok(Self { views: on("views"), nouveau: on("nouveau"), indexes: on("indexes") })
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct ActiveTask {
-    /// `database_compaction`, `view_compaction`, `indexer`, `replication`, …
+    /// `database_compaction`, `view_compaction`, `indexer`, `search_indexer`, `replication`, …
     #[serde(rename = "type", deserialize_with = "loose::loose")]
     pub kind: Option<String>,
     /// The node; missing where one node was asked.
@@ -20,6 +20,9 @@ pub struct ActiveTask {
     /// The design document's id, with `_design/`.
     #[serde(deserialize_with = "loose::loose")]
     pub design_document: Option<String>,
+    /// The search index that is built.
+    #[serde(deserialize_with = "loose::loose")]
+    pub index: Option<String>,
     /// The phase of a compaction; progress starts anew in each.
     #[serde(deserialize_with = "loose::loose")]
     pub phase: Option<String>,

@@ -152,7 +152,9 @@ fn design_documents_are_read_with_what_their_index_depends_on() {
             rev: some(rev),
             language,
             views: Some(Views { text: text.to_owned(), first: some(first) }),
-            autoupdate: Autoupdate { views },
+            autoupdate: Autoupdate { views, nouveau: views, indexes: views },
+            nouveau: Vec::new(),
+            indexes: Vec::new(),
             options: DesignOptions::default(),
             text: String::new(),
         };
@@ -207,11 +209,16 @@ fn a_document_without_views_has_none() {
 #[test]
 fn what_real_servers_say_of_themselves_is_read_whole() {
     for version in VERSIONS {
+        let engine = (version == "3.5.0").then_some("quickjs").into_iter();
+        let usual =
+            ["access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
+        let features = engine.chain(usual).map(str::to_owned).collect();
         assert_eq!(
             body::<Welcome>(version, "root"),
             Welcome {
                 version: some(version),
                 uuid: some("fake_uuid_for_dev"),
+                features: Some(features),
                 vendor: Vendor { name: some("The Apache Software Foundation") },
             }
         );
@@ -256,6 +263,7 @@ fn what_runs_is_read_whole() {
             node: some("node6@127.0.0.1"),
             database: some("shards/00000000-ffffffff/rec_big.1795227212"),
             design_document: some("_design/v"),
+            index: None,
             phase: some("ids"),
             progress: Some(28.0),
             changes_done: Some(67_991),

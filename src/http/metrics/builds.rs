@@ -1,4 +1,4 @@
-//! View indexes that lag, and what the warmer does about them.
+//! Indexes that lag, and what the warmer does about them.
 
 use crate::{
     exposition::{Writer, families as f},
@@ -15,9 +15,11 @@ pub(super) fn write(writer: &mut Writer, builds: &Builds) {
     // While a database is deleted and made anew, two of its instances may lag. One name is one
     // series.
     let mut seen = HashSet::new();
-    for line in builds.lines.iter().take(builds.top) {
-        if seen.insert((&line.db, &line.design)) {
-            samples.sample(&[&line.db, &line.design], line.pending);
+    for line in builds.lines.iter().filter(|line| line.search.is_none()).take(builds.top) {
+        if let Some(pending) = line.pending
+            && seen.insert((&line.db, &line.design))
+        {
+            samples.sample(&[&line.db, &line.design], pending);
         }
     }
     for (family, counts) in

@@ -174,8 +174,13 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
     ];
     for (family, sum) in sums {
         let mut samples = writer.family(family);
-        for (node, kind, sums) in combinations.iter().filter(|(_, kind, _)| *kind != Kind::Cleanup)
-        {
+        // Of what is live in Lucene's files, or can be freed there, CouchDB says nothing.
+        let has = |kind: Kind| match kind {
+            Kind::Db | Kind::View => true,
+            Kind::Search => std::ptr::eq(family, &f::FILE_BYTES),
+            Kind::Cleanup => false,
+        };
+        for (node, kind, sums) in combinations.iter().filter(|(_, kind, _)| has(*kind)) {
             if let Some(bytes) = sum(sums) {
                 samples.sample(&[node, kind.label()], bytes);
             }
@@ -189,7 +194,8 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
 /// once, and in the order in which they lie there.
 fn top(writer: &mut Writer, plan: &Plan) {
     let top = plan.snapshot.top();
-    let mut listed: Vec<Ix> = Kind::ALL.iter().flat_map(|kind| top.of(*kind)).copied().collect();
+    let mut listed: Vec<Ix> =
+        Kind::COMPACTED.iter().flat_map(|kind| top.of(*kind)).copied().collect();
     listed.sort_unstable();
     let mut labels =
         LabelSets::with_room(&f::TARGET_FILE_BYTES, listed.len(), listed.len() * LETTERS);
@@ -243,7 +249,8 @@ fn top(writer: &mut Writer, plan: &Plan) {
 
 fn pushed<'a>(labels: &'a mut LabelSets<6>, target: TargetRef<'_>) -> LabelSet<'a, 6> {
     let range = target.range().map(Range::text);
-    let signature = target.view().map(|view| view.signature.to_string());
+    let signature = target.view().filter(|view| view.search.is_none());
+    let signature = signature.map(|view| view.signature.to_string());
     let design = target.view().and_then(|view| view.designs.first());
     labels.push(&[
         target.node(),

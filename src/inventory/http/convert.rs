@@ -52,6 +52,11 @@ impl TaskSeen {
             "database_compaction" => Doing::Compacts,
             "view_compaction" => Doing::CompactsView(task.design_document.clone()?),
             "indexer" => Doing::Builds(task.design_document.clone()?),
+            // Of nouveau and clouseau alike.
+            "search_indexer" => Doing::BuildsSearch {
+                design: task.design_document.clone()?,
+                index: task.index.clone()?,
+            },
             _ => return None,
         };
         Some(Self {

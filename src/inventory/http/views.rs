@@ -1,6 +1,6 @@
 //! View indexes over HTTP: exact on the range that holds the design document.
 
-use super::{HttpSource, OPEN_AT_MOST, convert};
+use super::{HttpSource, OPEN_AT_MOST, convert, searches::Offers};
 use crate::{
     couch::{Kind as Failed, wire},
     couchfile,
@@ -29,27 +29,36 @@ impl HttpSource {
     ) -> BoxStream<'static, Observation> {
         let count = dbs.len();
         let dbs = Arc::new(dbs);
+        let offers = Arc::new(Offers::default());
         stream::iter(0..count)
             .map(move |at| {
                 let (this, snapshot, dbs) = (self.clone(), Arc::clone(&snapshot), Arc::clone(&dbs));
-                async move { this.views_of(&snapshot, dbs.copies(at)).await }
+                let offers = Arc::clone(&offers);
+                async move { this.views_of(&snapshot, dbs.copies(at), &offers).await }
             })
             .buffer_unordered(DATABASES)
             .filter_map(std::future::ready)
             .boxed()
     }
 
-    async fn views_of(&self, snapshot: &Snapshot, copies: &[Ix]) -> Option<Observation> {
+    async fn views_of(
+        &self,
+        snapshot: &Snapshot,
+        copies: &[Ix],
+        offers: &Offers,
+    ) -> Option<Observation> {
         let copies: Vec<TargetRef<'_>> =
             copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
         let name = copies.first()?.db_name();
         // A sweep asks after it has read the shards: where all of them are kept open, they are.
         let cold = copies.iter().filter(|copy| reopens(snapshot, copy.node_ix()));
         let cold = cold.map(|copy| copy.node());
-        let mut signatures = None;
+        let ranges = copies.first()?.map().ranges;
+        let (mut signatures, mut searches) = (None, Vec::new());
         let views = match self.client.design_docs(name.db, cold).await {
             Ok(docs) => {
                 signatures = all_signatures(&docs);
+                searches = self.searches(snapshot, name.db, ranges, &docs, offers).await;
                 let designs = docs.iter().filter_map(design).collect();
                 let groups = groups(designs, &self.settings.languages);
                 let mut views = Vec::with_capacity(groups.len());
@@ -63,7 +72,7 @@ impl HttpSource {
             Err(error) => Err(Unread::from(error)),
         };
         let (db, suffix) = (name.db.to_owned(), name.suffix.to_owned());
-        Some(Observation::Views { db, suffix, views, signatures })
+        Some(Observation::Views { db, suffix, views, searches, signatures })
     }
 
     /// One index, asked for through the first of its documents that a request can carry.

@@ -382,7 +382,7 @@ impl Work {
     pub fn design(&self) -> Option<&str> {
         match self {
             Self::Db => None,
-            Self::View(design) | Self::Build(design) => Some(design),
+            Self::View(design) | Self::Build(design) | Self::BuildSearch(design, _) => Some(design),
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn find(id: &TargetId, tables: &Snapshot) -> Option<crate::snapshot::
     let db = match id {
         TargetId::Db { shard, .. } => ShardName::split(shard).map_or(shard.as_str(), |it| it.db),
         TargetId::View { db, .. } => ShardName::split(db).map_or(db.as_str(), |it| it.db),
-        TargetId::Cleanup { db } => db,
+        TargetId::Cleanup { db } | TargetId::Search { db, .. } => db,
     };
     let mut near = tables.targets().filter(|target| target.kind() == id.kind());
     // The id is made of text: only of those whose database fits.

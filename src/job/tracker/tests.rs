@@ -93,7 +93,7 @@ impl Line {
                 let target = |task: &TaskSeen| match (&task.doing, at_node == self.nodes[0]) {
                     (Doing::Compacts, true) => self.dbs[0],
                     (Doing::Compacts, false) => self.dbs[1],
-                    (Doing::CompactsView(_) | Doing::Builds(_), _) => self.view,
+                    _ => self.view,
                 };
                 tasks
                     .iter()

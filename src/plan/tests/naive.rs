@@ -138,7 +138,7 @@ impl Naive<'_> {
         }
         match target.kind() {
             Kind::Db => self.at(channel, ix, vec![target.node_ix()]).map_err(|it| it.1),
-            Kind::Cleanup => match self.cleanup(channel) {
+            Kind::Cleanup | Kind::Search => match self.cleanup(channel) {
                 Some(reason) => Err(reason),
                 None => Ok(vec![]),
             },
@@ -340,7 +340,7 @@ impl Naive<'_> {
         let active = target.facts().active.get().unwrap();
         match target.kind() {
             Kind::Db => (active as f64 * self.world.rules.headroom.factor).ceil() as u64,
-            Kind::View | Kind::Cleanup => active,
+            Kind::View | Kind::Cleanup | Kind::Search => active,
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn chosen(plan: &Plan) -> Vec<Chosen> {
     let files = |start: &Start| {
         let target = plan.snapshot.target(start.ix).unwrap();
         match target.kind() {
-            Kind::Cleanup => Vec::new(),
+            Kind::Cleanup | Kind::Search => Vec::new(),
             Kind::Db | Kind::View if start.node != NodeIx::CLUSTER => vec![start.node],
             Kind::Db | Kind::View => {
                 let shards = plan.snapshot.targets();

@@ -309,6 +309,7 @@ impl Spec {
                 let node = if on_cluster { node_ix(1 + on % self.nodes) } else { target.node_ix() };
                 let work = match (target.kind(), builds) {
                     (Kind::Db, _) => Work::Db,
+                    (Kind::Search, _) => Work::BuildSearch("_design/v".into(), "i".into()),
                     (Kind::View | Kind::Cleanup, true) => Work::Build("_design/v".into()),
                     (Kind::View | Kind::Cleanup, false) => Work::View("_design/v".into()),
                 };

@@ -180,7 +180,7 @@ impl Tables {
                 self.followed.voided.insert(ix);
                 self.followed.shards.urgent(node, ix, Instant::now());
             }
-            Kind::View => {
+            Kind::View | Kind::Search => {
                 self.reread.insert(ix);
             }
             Kind::Cleanup => {}

@@ -60,10 +60,13 @@ impl Running {
                 Doing::CompactsView(design) | Doing::Builds(design) => {
                     view_target(draft, views, &task.shard, design)
                 }
+                Doing::BuildsSearch { design, index } => {
+                    search_target(draft, views, &task.shard, design, index)
+                }
             };
             match &task.doing {
                 Doing::Compacts | Doing::CompactsView(_) => compacting.extend(target),
-                Doing::Builds(_) => building.extend(target),
+                Doing::Builds(_) | Doing::BuildsSearch { .. } => building.extend(target),
             }
             shown.push(Task::new(node, target, task));
         }
@@ -130,4 +133,16 @@ fn db_target(draft: &Draft, node: NodeIx, shard: &str) -> Option<Ix> {
 fn view_target(draft: &Draft, views: &Views, shard: &str, design: &str) -> Option<Ix> {
     let split = ShardName::split(shard)?;
     views.with_design(draft, split.db, split.suffix, design)
+}
+
+fn search_target(
+    draft: &Draft,
+    views: &Views,
+    shard: &str,
+    design: &str,
+    index: &str,
+) -> Option<Ix> {
+    let split = ShardName::split(shard)?;
+    let name = DbName { db: split.db, suffix: split.suffix };
+    views.search(draft, name, design, index)
 }

@@ -3,7 +3,7 @@
 use crate::{
     clock::Moment,
     facts::{Facts, Known as KnownNumber, Measured, Source},
-    inventory::{Unread, ViewSeen, doc_hash},
+    inventory::{SearchSeen, Unread, ViewSeen, doc_hash},
     snapshot::{DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
     target::{Kind, Signature, State},
 };
@@ -24,6 +24,8 @@ pub(in super::super) struct Views {
 pub(super) struct Seen {
     /// The indexes.
     pub(super) views: Result<Vec<ViewSeen>, Unread>,
+    /// The search indexes.
+    pub(super) searches: Vec<SearchSeen>,
     /// What may name an index file, where all design documents were read.
     pub(super) signatures: Option<Vec<Signature>>,
     /// Whether index files of it were met on some disk.
@@ -34,8 +36,9 @@ pub(super) struct Seen {
 
 /// What is known of one database's views.
 #[derive(Debug, Default)]
-struct Known {
-    views: Vec<Ix>,
+pub(super) struct Known {
+    /// Its views and its search indexes.
+    pub(super) views: Vec<Ix>,
     cleanup: Option<Ix>,
     /// Whether the map had the database in this sweep.
     mapped: bool,
@@ -73,7 +76,9 @@ impl Views {
         for target in tables.targets() {
             match target.kind() {
                 Kind::Db => {}
-                Kind::View => self.dbs.entry(target.db()).or_default().views.push(target.ix()),
+                Kind::View | Kind::Search => {
+                    self.dbs.entry(target.db()).or_default().views.push(target.ix())
+                }
                 Kind::Cleanup => {
                     self.dbs.entry(target.db()).or_default().cleanup = Some(target.ix());
                 }
@@ -122,7 +127,7 @@ impl Views {
         self.asked.clear();
     }
 
-    /// Every view of a database that this document belongs to.
+    /// The view of a database that this document belongs to.
     pub(super) fn with_design(
         &self,
         draft: &Draft,
@@ -135,6 +140,7 @@ impl Views {
             draft
                 .now()
                 .target(*ix)
+                .filter(|target| target.kind() == Kind::View)
                 .and_then(|target| target.view())
                 .is_some_and(|view| view.designs.iter().any(|id| **id == *design))
         })
@@ -194,7 +200,7 @@ impl Views {
         seen: Seen,
         (began, now): (Instant, Moment),
     ) -> Vec<Unread> {
-        let Seen { views, signatures, has_parts, cleans_itself } = seen;
+        let Seen { views, searches, signatures, has_parts, cleans_itself } = seen;
         let views = match views {
             Ok(views) => views,
             Err(unread) => {
@@ -202,7 +208,7 @@ impl Views {
                 return vec![unread];
             }
         };
-        if views.is_empty() && !has_parts && !self.dbs.contains_key(&db) {
+        if views.is_empty() && searches.is_empty() && !has_parts && !self.dbs.contains_key(&db) {
             return Vec::new();
         }
         let known = self.dbs.entry(db).or_default();
@@ -212,9 +218,13 @@ impl Views {
         for view in views {
             current.extend(known.view(draft, db, view, &mut unread));
         }
+        for search in searches {
+            current.push(known.search(draft, db, search, &mut unread));
+        }
         let whole = unread.is_empty();
         let gone =
             known.views.iter().copied().filter(|ix| !current.contains(ix)).collect::<Vec<_>>();
+        let left_files = gone.iter().any(|ix| is_view(draft, *ix));
         for ix in &gone {
             if whole {
                 draft.remove(*ix);
@@ -226,8 +236,11 @@ impl Views {
         if known.named.is_none_or(|named| named < began) {
             known.views.iter().for_each(|ix| draft.trust(*ix));
         }
-        let evidence = whole && !gone.is_empty() && !cleans_itself;
-        known.note_cleanup(draft, db, evidence, now);
+        let evidence = whole && left_files && !cleans_itself;
+        let has_views = known.views.iter().any(|ix| is_view(draft, *ix));
+        if has_views || has_parts || known.cleanup.is_some() {
+            known.note_cleanup(draft, db, evidence, now);
+        }
         if !whole {
             self.unasked(db);
         }
@@ -300,6 +313,10 @@ impl Known {
             draft.set_facts(ix, facts);
         }
     }
+}
+
+fn is_view(draft: &Draft, ix: Ix) -> bool {
+    draft.now().target(ix).is_some_and(|target| target.kind() == Kind::View)
 }
 
 /// What tells one sequence from those near it.

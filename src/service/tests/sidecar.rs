@@ -84,6 +84,7 @@ impl Source for Owner {
                 vec![Observation::Files { node: node(), names: Ok([SHARD].into_iter().collect()) }]
             }
             Stage::Views { .. } => vec![Observation::Views {
+                searches: Vec::new(),
                 db: "orders".to_owned(),
                 suffix: ".1795222434".to_owned(),
                 views: Ok(vec![ViewSeen {

@@ -33,7 +33,7 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> 
         ["_dbs", "_changes"] if get => super::feed::map_changes(inner, ask),
         ["_dbs", "_compact"] => start(inner, ask, node, "_dbs", &[]).into(),
         ["_dbs", id] if get => map_document(inner, id).into(),
-        [] => super::server::root(inner, node).behind().into(),
+        [] => super::server::root_behind(inner, node).into(),
         [file, rest @ ..] => self::file(inner, ask, node, file, rest).into(),
     }
 }

@@ -1,6 +1,7 @@
 //! Routes of one database.
 
 use super::{
+    Routed,
     answer::{Answer, accepted, error, json, not_found, wrong_method},
     ask::Ask,
     server::illegal_name,
@@ -62,7 +63,16 @@ fn refused(ask: &Ask, allowed: bool) -> Option<Answer> {
 }
 
 /// Routes below `/{db}`.
-pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
+pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Routed {
+    let may_read = inner.world.described(db).is_some() && ask.login.is_member(db);
+    let search = may_read && ask.method == Method::GET;
+    if let Some(routed) = search.then(|| super::search::route(inner, ask, db, rest)).flatten() {
+        return routed;
+    }
+    own(inner, ask, db, rest).into()
+}
+
+fn own(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
     let close = !ask.body.is_empty();
     if !legal_name(db) && !db.starts_with("shards/") {
         return illegal_name(db);

@@ -6,12 +6,15 @@ use super::{
     ask::Ask,
     database::info,
 };
-use crate::sim::{
-    cluster::Inner,
-    config::{Version, legal_name},
-    growth::mix,
-    session::{self, Refusal},
-    world::{Task, TaskKind},
+use crate::{
+    sim::{
+        cluster::Inner,
+        config::{Version, legal_name},
+        growth::mix,
+        session::{self, Refusal},
+        world::{Task, TaskKind},
+    },
+    target::Engine,
 };
 use http::Method;
 use serde_json::{Value, json as value};
@@ -27,6 +30,12 @@ pub(super) fn root(inner: &Inner, node: &str) -> Answer {
     if version >= (Version { major: 3, minor: 4, patch: 0 }) {
         features.insert(0, "quickjs");
     }
+    if super::search::has(inner, node, Engine::Nouveau) {
+        features.insert(0, "nouveau");
+    }
+    if super::search::has(inner, node, Engine::Clouseau) {
+        features.insert(0, "search");
+    }
     json(
         200,
         &value!({
@@ -38,6 +47,18 @@ pub(super) fn root(inner: &Inner, node: &str) -> Answer {
             "vendor": {"name": "recliner's simulator"},
         }),
     )
+}
+
+/// The same of a node, as its older interface says it.
+pub(super) fn root_behind(inner: &Inner, node: &str) -> Answer {
+    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let welcome = value!({
+        "couchdb": "Welcome",
+        "uuid": format!("{:032x}", inner.world.node_uuid(node)),
+        "version": version.to_string(),
+        "vendor": {"name": "recliner's simulator"},
+    });
+    json(200, &welcome).behind()
 }
 
 /// The reason of an illegal database name, by which older servers answer to paths they
@@ -219,6 +240,11 @@ pub(super) fn shown_task(task: &Task, ask: &Ask, with_node: bool) -> Value {
                 set("design_document", ddoc.clone().into());
                 set("phase", (*phase).into());
                 set("view", value!(view));
+            }
+            TaskKind::Search { ddoc, index } => {
+                set("type", "search_indexer".into());
+                set("design_document", ddoc.clone().into());
+                set("index", index.clone().into());
             }
             TaskKind::Indexer { ddoc } => {
                 set("type", "indexer".into());

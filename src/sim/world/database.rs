@@ -50,7 +50,7 @@ pub(in crate::sim) struct Split {
 }
 
 impl World {
-    fn found(&self, db: &str) -> Result<Db, Gone> {
+    pub(super) fn found(&self, db: &str) -> Result<Db, Gone> {
         self.catalog.find(db).ok_or(Gone::Database)
     }
 
@@ -67,7 +67,7 @@ impl World {
         up.get(at).map(|node| File::Copy { db, range, node: *node }).ok_or(Gone::Range)
     }
 
-    fn one_copy_each(&self, db: Db) -> Result<Vec<File>, Gone> {
+    pub(super) fn one_copy_each(&self, db: Db) -> Result<Vec<File>, Gone> {
         (0..self.catalog.ranges(db)).map(|range| self.answering(db, range)).collect()
     }
 

@@ -10,10 +10,10 @@ use crate::sim::{
 use std::time::Duration;
 
 /// How often CouchDB refreshes an index that it keeps built.
-const REFRESH: Duration = Duration::from_secs(5);
+pub(super) const REFRESH: Duration = Duration::from_secs(5);
 
 /// Languages that a query server serves here.
-const SERVED: [&str; 3] = ["javascript", "query", "erlang"];
+pub(super) const SERVED: [&str; 3] = ["javascript", "query", "erlang"];
 
 /// How far an index is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,9 @@ impl World {
             }
         }
         self.drop_jobs(|key| key.file == file && key.is_index());
+        let searches = self.carried_searches(file, old, new);
         let touched = self.touched.entry(file).or_default();
+        touched.searches = searches;
         touched.indexes = kept;
         touched.stale = Some(stale);
     }

@@ -4,8 +4,10 @@
 //! compaction that finds writes when a pass ends goes on with another pass, in another
 //! process, as CouchDB does.
 
+mod shown;
+
 use super::{
-    Amiss, By, Compaction, End, StartError, Task, TaskKind, World,
+    Amiss, By, Compaction, End, StartError, World,
     files::File,
     index::{Built, index_place},
 };
@@ -14,10 +16,6 @@ use std::time::Duration;
 
 /// After so many passes the writes of the last one are taken along.
 const PASSES: u32 = 4;
-
-/// The phases of a database compaction with the share of the work done at their end.
-const PHASES: [(&str, f64); 3] =
-    [("document_copy", 0.6), ("docid_sort", 0.75), ("docid_copy", 1.0)];
 
 /// What a job works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +26,8 @@ pub(super) enum What {
     Index(usize),
     /// Builds the index of the design document at this place.
     Build(usize),
+    /// Builds a search index: its design document's place, and its own in there.
+    Search(usize, usize),
 }
 
 /// A job's identity: one of each kind runs on a file at a time.
@@ -39,11 +39,11 @@ pub(super) struct JobKey {
 
 impl JobKey {
     pub(super) const fn is_index(self) -> bool {
-        matches!(self.what, What::Index(_) | What::Build(_))
+        matches!(self.what, What::Index(_) | What::Build(_) | What::Search(..))
     }
 
     const fn is_build(self) -> bool {
-        matches!(self.what, What::Build(_))
+        matches!(self.what, What::Build(_) | What::Search(..))
     }
 }
 
@@ -94,7 +94,7 @@ impl Job {
             What::Shard if self.pass > 1 => data.saturating_add(meta),
             What::Shard => written(self.bytes, done),
             What::Index(_) => times(data, done),
-            What::Build(_) => 0,
+            What::Build(_) | What::Search(..) => 0,
         }
     }
 
@@ -180,6 +180,11 @@ impl World {
     pub(super) fn start_build(&mut self, file: File, place: usize) -> bool {
         let Some(held) = self.held_at(file, self.now) else { return false };
         let built = self.index_seq(file, place, held);
+        self.start_indexer(JobKey { file, what: What::Build(place) }, held, built)
+    }
+
+    /// Starts an indexer from this sequence on; false: it has nothing to do, or runs already.
+    pub(super) fn start_indexer(&mut self, key: JobKey, held: Held, built: u64) -> bool {
         let behind = held.seq.saturating_sub(built);
         if behind == 0 {
             return false;
@@ -187,7 +192,7 @@ impl World {
         let rate = self.config.index_rate.max(1);
         let work = behind.saturating_mul(self.config.compaction_rate) / rate;
         let job = Job { base: Held { seq: built, ..held }, ..self.job(held, behind, (0, 0), 0.0) };
-        self.start(JobKey { file, what: What::Build(place) }, job, Cost { work, needed: 0 }, None)
+        self.start(key, job, Cost { work, needed: 0 }, None)
     }
 
     fn job(&self, held: Held, changes: u64, bytes: (u64, u64), from: f64) -> Job {
@@ -273,7 +278,7 @@ impl World {
             self.split_jobs().iter().any(|split| split.node == *name && split.source == file);
         let builds = match key.what {
             What::Index(place) => self.building_to(key.file, place).is_some(),
-            What::Shard | What::Build(_) => false,
+            What::Shard | What::Build(_) | What::Search(..) => false,
         };
         let all = [
             (maintenance, Amiss::Maintenance),
@@ -293,6 +298,7 @@ impl World {
         let sizes = match key.what {
             What::Shard => self.sizes_of(key.file),
             What::Index(place) | What::Build(place) => self.index_sizes(key.file, place),
+            What::Search(..) => None,
         };
         sizes.map_or(0, |sizes| sizes.file)
     }
@@ -300,7 +306,7 @@ impl World {
     fn ddoc_of(&self, key: JobKey) -> Option<String> {
         match key.what {
             What::Shard => None,
-            What::Index(place) | What::Build(place) => {
+            What::Index(place) | What::Build(place) | What::Search(place, _) => {
                 Some(format!("_design/{}", self.design(key.file, place)?.name))
             }
         }
@@ -346,6 +352,7 @@ impl World {
                 let built = if follows { Built::Follows } else { Built::To(held.seq) };
                 self.change_index(key.file, place, |state| state.built = built);
             }
+            What::Search(design, at) => self.searched(key.file, (design, at), held.seq),
         }
     }
 
@@ -424,6 +431,10 @@ impl World {
                 let seq = built_by(job, self.now);
                 self.change_index(key.file, place, |state| state.built = Built::To(seq));
             }
+            What::Search(design, at) => {
+                let seq = built_by(job, self.now);
+                self.set_search(key.file, (design, at), Built::To(seq));
+            }
             What::Index(_) => {}
         }
     }
@@ -440,50 +451,12 @@ impl World {
 
     /// The sequence a running build has come to.
     pub(super) fn building_to(&self, file: File, place: usize) -> Option<u64> {
-        let job = self.jobs.get(&JobKey { file, what: What::Build(place) })?;
-        Some(built_by(job, self.now))
+        self.indexed_to(JobKey { file, what: What::Build(place) })
     }
 
-    /// What runs now, on every node that is up.
-    #[must_use]
-    pub fn tasks(&self) -> Vec<Task> {
-        self.jobs.iter().filter_map(|(key, job)| self.task(*key, job)).collect()
-    }
-
-    fn task(&self, key: JobKey, job: &Job) -> Option<Task> {
-        let node = self.nodes.get(self.node_of(key.file)? as usize)?.node.name.clone();
-        let done = job.done(self.now);
-        let (kind, total_changes, part) = match key.what {
-            What::Shard => {
-                let at = PHASES.iter().position(|(_, end)| done < *end).unwrap_or(PHASES.len() - 1);
-                let (phase, end) = *PHASES.get(at)?;
-                let begin = at.checked_sub(1).and_then(|at| PHASES.get(at)).map_or(0.0, |p| p.1);
-                // The sort counts each of its merges over all documents.
-                let merges = if at == 1 { 1 + job.changes / 100_000 } else { 1 };
-                let total = job.changes.saturating_mul(merges);
-                (TaskKind::Database { phase }, total, (done - begin) / (end - begin))
-            }
-            What::Index(_) => {
-                let ids = done < 0.3;
-                let (phase, view) = if ids { ("ids", None) } else { ("view", Some(0)) };
-                (TaskKind::View { ddoc: self.ddoc_of(key)?, phase, view }, job.changes, done)
-            }
-            What::Build(_) => (TaskKind::Indexer { ddoc: self.ddoc_of(key)? }, job.changes, done),
-        };
-        Some(Task {
-            node,
-            shard: self.name_of(key.file)?,
-            kind,
-            process: job.process,
-            changes_done: times(total_changes, part.clamp(0.0, 1.0)),
-            total_changes,
-            started: job.began,
-            // What stands still says nothing new.
-            updated: match job.ends {
-                NEVER => job.began,
-                _ => Duration::from_secs(self.now.as_secs()).max(job.began),
-            },
-        })
+    /// The same of any indexer.
+    pub(super) fn indexed_to(&self, key: JobKey) -> Option<u64> {
+        Some(built_by(self.jobs.get(&key)?, self.now))
     }
 }
 

@@ -85,6 +85,12 @@ impl World {
         Some(self.version(self.place(node)?))
     }
 
+    /// Whether a clouseau is connected to a node.
+    pub(in crate::sim) fn has_clouseau(&self, node: &str) -> bool {
+        let place = self.place(node).and_then(|place| self.nodes.get(place as usize));
+        place.is_some_and(|state| state.node.clouseau)
+    }
+
     pub(in crate::sim) fn node_uuid(&self, node: &str) -> u64 {
         let place = self.place(node).and_then(|place| self.nodes.get(place as usize));
         place.map_or(0, |state| state.uuid)

@@ -108,6 +108,28 @@ pub enum TaskKind {
         /// The design document's id, with `_design/`.
         ddoc: String,
     },
+    /// A build of a search index.
+    Search {
+        /// The design document's id, with `_design/`.
+        ddoc: String,
+        /// Its name there.
+        index: String,
+    },
+}
+
+/// What `_nouveau_info` and `_search_info` sum up, of one copy or of one of each range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchInfo {
+    /// The sequence it is built to.
+    pub update_seq: u64,
+    /// Sequences beyond that.
+    pub pending: u64,
+    /// Documents in it.
+    pub docs: u64,
+    /// Its bytes.
+    pub disk_size: u64,
+    /// Whether it was ever built.
+    pub exists: bool,
 }
 
 /// One entry of `_active_tasks`.

@@ -94,7 +94,9 @@ pub(super) fn read(
     let reader = Reader { node, section: &section };
     let (mut channel, unscored) = match kind {
         Kind::Cleanup => (Channel::with_defaults(unique, kind, Priority::Cleanup), false),
-        Kind::Db | Kind::View => reader.scored(rules, name, unique, kind, remarks)?,
+        Kind::Db | Kind::View | Kind::Search => {
+            reader.scored(rules, name, unique, kind, remarks)?
+        }
     };
     let mut stopped = None;
     reader.limits(&mut channel, &mut stopped, remarks);

@@ -68,7 +68,7 @@ impl Server<'_> {
     fn list(&self, kind: Kind) -> Vec<String> {
         let (key, builtin) = match kind {
             Kind::Db => ("db_channels", ["upgrade_dbs", "ratio_dbs", "slack_dbs"]),
-            Kind::View | Kind::Cleanup => {
+            Kind::View | Kind::Cleanup | Kind::Search => {
                 ("view_channels", ["upgrade_views", "ratio_views", "slack_views"])
             }
         };

@@ -3,13 +3,14 @@
 use super::*;
 
 impl Draft {
-    /// Puts a new view index of the whole cluster into the tables.
+    /// Puts a new view or search index of the whole cluster into the tables.
     ///
     /// Views are few; whoever reads a database's design documents knows which of its
     /// signatures have a place already.
     pub fn add_view(&mut self, db: DbIx, view: View) -> Ix {
+        let kind = if view.search.is_some() { Kind::Search } else { Kind::View };
         let at = self.view_place(view);
-        self.row((Some(Kind::View), NodeIx::CLUSTER, db.0, at))
+        self.row((Some(kind), NodeIx::CLUSTER, db.0, at))
     }
 
     /// The part of a view that is the index of one shard on one node, made on first sight.
@@ -58,7 +59,7 @@ impl Draft {
         }
     }
 
-    /// Changes a view's attributes; what is known of its parts stays.
+    /// Changes an index's attributes; what is known of its parts stays.
     pub fn set_view(&mut self, ix: Ix, view: View) {
         let parts = self.now.target(ix).and_then(TargetRef::view).map(|view| view.parts);
         self.put_view(ix, View { parts: parts.unwrap_or_default(), ..view });
@@ -75,7 +76,7 @@ impl Draft {
 
     fn put_view(&mut self, ix: Ix, view: View) {
         let Some(row) = self.now.rows.get(ix.as_usize()) else { return };
-        if row.kind != Some(Kind::View) {
+        if !matches!(row.kind, Some(Kind::View | Kind::Search)) {
             return;
         }
         let at = row.extra as usize;

@@ -130,7 +130,7 @@ fn what_lags_longer_than_the_grace_is_built() {
     assert_eq!(chosen.lines.len(), 1, "what lags nothing has no line");
     let line = &chosen.lines[0];
     assert_eq!((line.standing, line.class), (Standing::Starts, Class::Batch));
-    assert_eq!((line.db.as_str(), &*line.design, line.pending), ("orders", "_design/1", 3));
+    assert_eq!((line.db.as_str(), &*line.design, line.pending), ("orders", "_design/1", Some(3)));
     assert_eq!(chosen.starts.len(), 1);
 }
 
@@ -222,7 +222,7 @@ fn old_facts_are_measured_anew_first() {
     // And not again while the answer is under way.
     let mut memory = Memory::default();
     let all = look::look(&world.plan.snapshot);
-    memory.see(&all, &Jobs::default(), &world.settings, NOW);
+    memory.see(&all.all, &Jobs::default(), &world.settings, NOW);
     memory.asked(ix, NOW);
     assert_eq!(world.choose(&memory).reread, vec![]);
 }
@@ -236,7 +236,7 @@ fn a_build_that_is_out_takes_its_channels() {
         look::look(&world.plan.snapshot)
     };
     let mut memory = Memory::default();
-    memory.start(&all[0], Class::Batch, NOW);
+    memory.start(&all.all[0], Class::Batch, NOW);
     let standings = world.standings(&memory);
     assert_eq!(standings[0], Standing::Builds);
     let starts = standings.iter().filter(|it| **it == Standing::Starts).count();
@@ -272,8 +272,8 @@ fn what_failed_rests_and_is_stalled() {
     world.plan.snapshot = world.draft.publish(NOW);
     let all = look::look(&world.plan.snapshot);
     let mut memory = Memory::default();
-    memory.start(&all[0], Class::Batch, ago(20));
-    memory.refused(all[0].ix, &world.settings, ago(2));
+    memory.start(&all.all[0], Class::Batch, ago(20));
+    memory.refused(all.all[0].ix, &world.settings, ago(2));
     let line = &world.choose(&memory).lines[0];
     assert_eq!(line.standing, Standing::Waits(Reason::CoolDown));
     assert_eq!(line.stalled_since, Some(ago(2)));

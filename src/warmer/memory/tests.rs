@@ -28,6 +28,8 @@ fn seen(measured: u64, indexed: u64, pending: u64) -> Seen {
         measured_at: at(measured),
         pending,
         indexed,
+        unsure: false,
+        search: false,
         ranges: 1,
         database: Database {
             sites: [(node(1), 1), (node(2), 1)].into(),

@@ -170,14 +170,17 @@ fn unasked_for(record: &Record) -> Vec<String> {
     broken
 }
 
-/// Whether a request has an index built, without waiting for it, while that was enabled.
+/// Whether a request has an index built while that was enabled: of a view without waiting for
+/// it, of search by the query that there is.
 fn is_build(record: &Record, order: &Exchange) -> bool {
     let life = record.lives.iter().rfind(|life| life.from <= order.at);
     let enabled = life.is_some_and(|life| {
         life.settings.warmer.enabled && life.settings.mode == recliner::channel::Mode::Enforce
     });
     let lazy = order.path.ends_with("?limit=0&update=lazy") && order.path.contains("/_view/");
-    order.method == http::Method::GET && lazy && enabled
+    let search = ["/_nouveau/", "/_search/"].iter().any(|query| order.path.contains(query))
+        && order.path.ends_with("?q=*:*&limit=1");
+    order.method == http::Method::GET && (lazy || search) && enabled
 }
 
 /// Whether a request takes a channel of smoosh that is to be taken over, or gives it back.

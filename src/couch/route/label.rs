@@ -1,0 +1,86 @@
+//! What a route is called in metrics.
+
+use super::Route;
+
+impl Route<'_> {
+    /// Every label that [`Self::label`] gives.
+    pub const LABELS: [&'static str; 35] = [
+        "welcome",
+        "node_welcome",
+        "up",
+        "session",
+        "login",
+        "node_session",
+        "membership",
+        "local_name",
+        "node_versions",
+        "node_files",
+        "shard_map",
+        "shard",
+        "shard_view_info",
+        "all_dbs",
+        "db_shards",
+        "database",
+        "design_docs",
+        "view_info",
+        "doc_shards",
+        "smoosh_status",
+        "config",
+        "active_tasks",
+        "system",
+        "reshard_jobs",
+        "db_updates",
+        "map_changes",
+        "node_compact",
+        "node_compact_view",
+        "compact_view",
+        "view_cleanup",
+        "build_view",
+        "search_info",
+        "build_search",
+        "set_config",
+        "reset_config",
+    ];
+
+    /// The metric label: closed, see [`Self::LABELS`].
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Welcome => "welcome",
+            Self::NodeWelcome { .. } => "node_welcome",
+            Self::Up => "up",
+            Self::Session => "session",
+            Self::Login => "login",
+            Self::NodeSession { .. } => "node_session",
+            Self::Membership => "membership",
+            Self::LocalName => "local_name",
+            Self::NodeVersions { .. } => "node_versions",
+            Self::NodeFiles { .. } => "node_files",
+            Self::ShardMap { .. } => "shard_map",
+            Self::Shard { .. } => "shard",
+            Self::ShardViewInfo { .. } => "shard_view_info",
+            Self::AllDbs { .. } => "all_dbs",
+            Self::DbShards { .. } => "db_shards",
+            Self::Database { .. } => "database",
+            Self::DesignDocs { .. } => "design_docs",
+            Self::ViewInfo { .. } => "view_info",
+            Self::DocShards { .. } => "doc_shards",
+            Self::SmooshStatus => "smoosh_status",
+            Self::ConfigSection { .. } | Self::Config { .. } => "config",
+            Self::ActiveTasks { .. } => "active_tasks",
+            Self::System { .. } => "system",
+            Self::ReshardJobs => "reshard_jobs",
+            Self::DbUpdatesNow | Self::DbUpdates { .. } => "db_updates",
+            Self::MapChangesNow { .. } | Self::MapChanges { .. } => "map_changes",
+            Self::NodeCompact { .. } => "node_compact",
+            Self::NodeCompactView { .. } => "node_compact_view",
+            Self::CompactView { .. } => "compact_view",
+            Self::ViewCleanup { .. } => "view_cleanup",
+            Self::BuildView { .. } => "build_view",
+            Self::SearchInfo { .. } => "search_info",
+            Self::BuildSearch { .. } => "build_search",
+            Self::SetConfig { .. } => "set_config",
+            Self::ResetConfig { .. } => "reset_config",
+        }
+    }
+}
