@@ -15,6 +15,7 @@ mod peers;
 mod rights;
 mod stage;
 mod standing;
+mod told;
 
 pub use both::{Directories, Sources};
 pub use designs::{Design, DesignGroup, groups, served};
@@ -28,3 +29,4 @@ pub use observation::{
 pub use peers::PeersSource;
 pub use stage::{Databases, Lane, Source, Stage};
 pub use standing::{Copy, Reshard, standing_of_absent, standing_of_placed, standing_of_stray};
+pub use told::{FactsLine, FactsPage};

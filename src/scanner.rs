@@ -16,7 +16,7 @@ mod touched;
 
 pub use news::{Named, News, Stale};
 pub use noticed::{Became, Before, Noticed};
-pub use status::{Progress, Status};
+pub use status::{Progress, Shards, Status};
 
 use crate::{
     clock::{Clock, Moment},

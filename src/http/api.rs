@@ -160,7 +160,11 @@ pub(super) async fn status(
             "running_since": moment(status.progress.map(|progress| progress.since)),
             "done": status.progress.map(|progress| progress.done),
             "total": status.progress.and_then(|progress| progress.total),
-            "spared": status.spared,
+            "shards": {
+                "asked": status.shards.asked,
+                "spared": status.shards.spared,
+                "followed": status.shards.followed,
+            },
             "last_end": moment(status.last_end),
             "last_success": moment(status.last_success),
             "last_duration_seconds": status.last_duration.map(|took| took.as_secs_f64()),

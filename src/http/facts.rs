@@ -1,6 +1,6 @@
 //! `/api/v1/facts`: what was read of files, for a recliner that reads none of them.
 //!
-//! Owns the order and the pages of that list, and its JSON. A line is small, because a node has
+//! Owns the order and the pages of that list. A line is small, because a node has
 //! a hundred thousand of them and they are asked for every few minutes. Pages go by the id of
 //! the last line, so that what comes and goes between two of them moves nothing else.
 
@@ -8,19 +8,21 @@ use super::{
     State,
     api::{Asked, Refused, asked, worked_out},
     guard::Turns,
+    probes::unready,
 };
 use crate::{
     facts::Source,
+    inventory::{FactsLine, FactsPage},
     plan::Plan,
-    snapshot::{Snapshot, TargetRef, View},
+    snapshot::{Snapshot, TargetRef},
     target::{Kind, Range, ShardName, Signature, State as TargetState, TargetId},
 };
 use axum::{
     Extension, extract,
     response::{IntoResponse as _, Response},
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 /// Lines of one answer unless told, and at most.
 const LIMIT: usize = 2_000;
@@ -32,23 +34,6 @@ const LARGEST: usize = 10_000;
 pub(super) struct FactsQuery {
     after: Option<String>,
     limit: Option<usize>,
-}
-
-/// What one file's header said. Unknown is null.
-#[derive(Debug, Serialize)]
-struct Line {
-    id: String,
-    file_bytes: Option<u64>,
-    active_bytes: Option<u64>,
-    external_bytes: Option<u64>,
-    update_seq: Option<u64>,
-    compacted_seq: Option<u64>,
-    docs: Option<u64>,
-    deleted_docs: Option<u64>,
-    collator_versions: Option<Vec<String>>,
-    /// Whether CouchDB would say the same; of views nobody asks it.
-    exact: bool,
-    measured_at: Option<String>,
 }
 
 /// Where a file stands in the list.
@@ -116,26 +101,6 @@ fn page<'a>(
     (found.into_iter().map(|(_, target)| target).collect(), more)
 }
 
-impl Line {
-    fn of(target: TargetRef<'_>) -> Self {
-        let facts = target.facts();
-        let collators = |view: &View| view.collators.iter().map(ToString::to_string).collect();
-        Self {
-            id: target.id().to_string(),
-            file_bytes: facts.file.get(),
-            active_bytes: facts.active.get(),
-            external_bytes: facts.external.get(),
-            update_seq: facts.update_seq.get(),
-            compacted_seq: facts.compacted_seq.get(),
-            docs: facts.docs.get(),
-            deleted_docs: facts.deleted_docs.get(),
-            collator_versions: target.view().map(collators),
-            exact: facts.flags.exact,
-            measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
-        }
-    }
-}
-
 /// What was read of files, page by page.
 pub(super) async fn facts(
     extract::State(state): extract::State<State>,
@@ -146,6 +111,10 @@ pub(super) async fn facts(
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
+    // Who has read nothing yet must not say that there is nothing.
+    if let Some((_, why)) = unready(&state) {
+        return Refused::unavailable(why.trim_end()).into_response();
+    }
     worked_out(&state, turns, move |plan| answer(plan, &query)).await
 }
 
@@ -163,9 +132,9 @@ fn answer(plan: &Plan, query: &FactsQuery) -> Result<Value, Refused> {
         Place::named(id).ok_or_else(|| Refused::bad("a cleanup is no file: after wants another id"))
     });
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
-    let lines: Vec<Line> = targets.into_iter().map(Line::of).collect();
-    let next = lines.last().filter(|_| more).map(|line| line.id.clone());
-    Ok(json!({ "facts": lines, "next": next }))
+    let facts: Vec<FactsLine> = targets.into_iter().filter_map(FactsLine::of).collect();
+    let next = facts.last().filter(|_| more).map(|line| line.id.clone());
+    serde_json::to_value(FactsPage { facts, next }).map_err(Refused::unavailable)
 }
 
 #[cfg(test)]

@@ -18,9 +18,8 @@ pub struct Status {
     pub sweeps: u64,
     /// How many times it was told what was noticed of databases.
     pub noticed: u64,
-    /// Shards that the last sweep did not ask CouchDB for, because their headers were read
-    /// and say the same.
-    pub spared: u64,
+    /// What the last sweep did about the shards on nodes that answer.
+    pub shards: Shards,
     /// The sweep that runs.
     pub progress: Option<Progress>,
     /// How long the last sweep took.
@@ -44,6 +43,25 @@ impl Status {
     #[must_use]
     pub fn is_ready(&self, version: u64) -> bool {
         self.ready && self.ready_from.is_none_or(|from| from <= version)
+    }
+}
+
+/// Shards of one sweep, by where what is known of them comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shards {
+    /// CouchDB was asked.
+    pub asked: u64,
+    /// CouchDB was not, because their headers were read and say the same.
+    pub spared: u64,
+    /// CouchDB was not, because feeds confirm what is known, or they are read beside the sweep.
+    pub followed: u64,
+}
+
+impl Shards {
+    /// All of them.
+    #[must_use]
+    pub const fn all(&self) -> u64 {
+        self.asked + self.spared + self.followed
     }
 }
 

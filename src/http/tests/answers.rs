@@ -296,7 +296,7 @@ async fn status_and_config_say_what_is_in_force() {
                 "last_end": "2026-11-21T00:54:00Z",
                 "last_success": "2026-11-21T00:54:00Z",
                 "last_duration_seconds": 2.5,
-                "spared": 0,
+                "shards": {"asked": 0, "spared": 0, "followed": 0},
             },
             "errors": [{"node": "couchdb@b", "reason": "connect", "count": 2}],
             "last_error": "could not ask couchdb@b",

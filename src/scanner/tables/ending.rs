@@ -30,7 +30,7 @@ impl Tables {
             answered || self.listing.readable || (self.listing.alone && self.disk.walked());
         self.status.ready |= answered;
         self.status.sweeps += 1;
-        self.status.spared = self.spared.count();
+        self.status.shards = self.spared.shards();
         let took = self.began_at.elapsed();
         self.draft.set_sweep(took);
         self.status.last_duration = Some(took);

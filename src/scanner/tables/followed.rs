@@ -329,8 +329,9 @@ impl Tables {
         self.followed.turn = self.followed.turn.wrapping_add(1);
     }
 
-    /// Whether a sweep reads a target: what feeds confirm only once in many sweeps, and not
-    /// what is about to be read because it was named.
+    /// Whether a sweep reads a target: what feeds confirm only once in many sweeps, unless
+    /// nobody but a header that is not to be trusted said it, and not what is about to be read
+    /// because it was named.
     pub(super) fn is_due(&self, ix: Ix, settings: &Settings) -> bool {
         if self.followed.whole {
             return true;
@@ -338,7 +339,9 @@ impl Tables {
         if self.followed.shards.waits(&ix) {
             return false;
         }
-        !self.draft.now().is_confirmed(ix) || self.followed.is_turn_of(ix, settings.parts())
+        !self.draft.now().is_confirmed(ix)
+            || self.wants_couchdb(ix)
+            || self.followed.is_turn_of(ix, settings.parts())
     }
 
     /// The sweep ended that was to read everything, if it was.

@@ -10,6 +10,7 @@ use crate::{
     couchfile::Reported,
     facts::{Fact, Facts, Source, Verdict, of_index},
     inventory::{DbSeen, IndexSeen, Lane},
+    scanner::Shards,
     snapshot::{Bits, DbIx, Ix, NodeIx, Snapshot, TargetRef},
     target::Kind,
 };
@@ -30,8 +31,8 @@ pub(super) struct Spared {
     distrusted: BTreeSet<NodeIx>,
     /// Nodes of which two sources told the same or not in this sweep.
     compared: BTreeSet<NodeIx>,
-    /// Shards of this sweep that CouchDB was not asked for.
-    count: u64,
+    /// What this sweep did about shards.
+    shards: Shards,
 }
 
 impl Spared {
@@ -40,12 +41,17 @@ impl Spared {
         let nodes = self.differ.iter().filter_map(|ix| snapshot.target(*ix));
         self.distrusted = nodes.map(TargetRef::node_ix).collect();
         self.compared.clear();
-        self.count = 0;
+        self.shards = Shards::default();
     }
 
-    /// How many shards of this sweep CouchDB was not asked for.
-    pub(super) const fn count(&self) -> u64 {
-        self.count
+    /// What this sweep did about shards so far.
+    pub(super) const fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    /// So many shards this sweep leaves as they are known.
+    pub(super) const fn left(&mut self, followed: u64) {
+        self.shards.followed += followed;
     }
 
     /// CouchDB told of a shard.
@@ -105,16 +111,26 @@ impl Tables {
         }
     }
 
+    /// Whether what a header said of a shard counts only with CouchDB's own word. Feeds tell that
+    /// nothing was written since, and not that the header was the whole truth.
+    pub(super) fn wants_couchdb(&self, ix: Ix) -> bool {
+        let target = self.draft.now().target(ix).filter(|it| it.kind() == Kind::Db);
+        target.is_some_and(|it| is_by_files(&it.facts()) && !self.is_trusted(it))
+    }
+
+    /// Whether a header says all that CouchDB would, and nothing on its node says otherwise.
+    fn is_trusted(&self, target: TargetRef<'_>) -> bool {
+        target.facts().flags.exact && !self.spared.distrusted.contains(&target.node_ix())
+    }
+
     /// Whether CouchDB need not be asked for a shard in this sweep.
     pub(super) fn is_spared(&self, target: TargetRef<'_>) -> bool {
         let (ix, facts) = (target.ix(), target.facts());
-        let by_files = facts.measured_at.is_some_and(|measured| measured.by == Source::Files);
-        by_files
-            && facts.flags.exact
+        is_by_files(&facts)
+            && self.is_trusted(target)
             // That it runs no more, only CouchDB tells.
             && !facts.flags.compact_running
             && self.disk.has_seen(target.node_ix(), ix)
-            && !self.spared.distrusted.contains(&target.node_ix())
             && !self.followed.reads_all()
             && !self.followed.is_turn_of(ix, SAMPLE)
     }
@@ -153,8 +169,14 @@ impl Tables {
             lane
         });
         self.draft.change_node(node, |node| node.spared = !spared.is_empty());
-        self.spared.count += spared.len() as u64;
+        let asked = lane.as_ref().map_or(0, |lane| lane.targets.len());
+        self.spared.shards.asked += asked as u64;
+        self.spared.shards.spared += spared.len() as u64;
         spared.into_iter().for_each(|ix| self.swept(ix));
         lane.filter(|lane| !lane.targets.is_empty())
     }
+}
+
+fn is_by_files(facts: &Facts) -> bool {
+    facts.measured_at.is_some_and(|measured| measured.by == Source::Files)
 }

@@ -44,6 +44,8 @@ pub(super) struct Known {
     mapped: bool,
     /// Every signature that some design document of the database has, where all are known.
     designed: Option<Vec<Signature>>,
+    /// Whether they were asked for since index files of it were met: otherwise nobody keeps them.
+    judged: bool,
     /// When a feed last named the database.
     named: Option<Instant>,
 }
@@ -91,11 +93,13 @@ impl Views {
     /// An edit of a design document moves the update sequence of every copy that takes it,
     /// so a database without views has none as long as no copy moved. One with views is
     /// always due, because an index grows and is compacted without its database; save where
-    /// feeds confirm that none of its indexes did, and then only in its turn.
+    /// feeds confirm that none of its indexes did, and then only in its turn. Once index files of
+    /// a database were met it is asked in any case: which of them are stale its documents tell.
     pub(super) fn due(
         &mut self,
         tables: &Snapshot,
         copies: impl Iterator<Item = Ix>,
+        has_parts: impl Fn(DbIx) -> bool,
         is_due: impl Fn(Ix) -> bool,
     ) -> bool {
         let mut far = Some(0_u32);
@@ -119,7 +123,9 @@ impl Views {
         *asked = far;
         let due =
             |known: &Known| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
-        !unmoved || self.dbs.get(&db).is_some_and(due)
+        let known = self.dbs.get(&db);
+        let unjudged = has_parts(db) && !known.is_some_and(|known| known.judged);
+        !unmoved || unjudged || known.is_some_and(due)
     }
 
     /// Forgets what was asked: another source may take other documents for views.
@@ -213,6 +219,7 @@ impl Views {
         }
         let known = self.dbs.entry(db).or_default();
         known.designed = signatures.filter(|_| has_parts);
+        known.judged = has_parts;
         let mut unread = Vec::new();
         let mut current = Vec::new();
         for view in views {

@@ -33,17 +33,22 @@ impl Tables {
     pub(super) fn lanes(&mut self, settings: &Settings) -> Vec<Lane> {
         let snapshot = self.draft.now();
         let mut due: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
+        let mut followed = 0;
+        let in_round =
+            |at| self.rounds.has(at) && snapshot.node(at).is_some_and(|node| node.up == Some(true));
         for target in snapshot.targets().filter(|target| target.kind() == Kind::Db) {
             let there =
                 !matches!(target.state(), TargetState::Missing | TargetState::Unaddressable);
-            if there && self.is_due(target.ix(), settings) {
+            if !there || !in_round(target.node_ix()) {
+                continue;
+            }
+            if self.is_due(target.ix(), settings) {
                 due.entry(target.node_ix()).or_default().push(target.ix());
+            } else {
+                followed += 1;
             }
         }
-        due.retain(|at, _| {
-            let up = snapshot.node(*at).is_some_and(|node| node.up == Some(true));
-            up && self.rounds.has(*at)
-        });
+        self.spared.left(followed);
         due.into_iter().filter_map(|(at, targets)| self.lane(at, targets)).collect()
     }
 
@@ -63,7 +68,12 @@ impl Tables {
         for copies in self.copies(|_| true).chunk_by(|(one, _), (other, _)| one == other) {
             let copies = copies.iter().map(|(_, ix)| *ix);
             let mut views = std::mem::take(&mut self.views);
-            let due = views.due(self.draft.now(), copies.clone(), |ix| self.is_due(ix, settings));
+            let due = views.due(
+                self.draft.now(),
+                copies.clone(),
+                |db| self.disk.has_parts(db),
+                |ix| self.is_due(ix, settings),
+            );
             self.views = views;
             if due {
                 dbs.push(copies);

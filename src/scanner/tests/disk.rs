@@ -231,6 +231,35 @@ async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup(
 }
 
 #[tokio::test(start_paused = true)]
+async fn index_files_are_judged_once_they_are_met_though_nothing_else_asks_for_documents() {
+    // Feeds confirm that the view has seen every change; its documents were read before anybody
+    // read directories. A database whose documents have no views is not asked again either.
+    for signature in [1, 0] {
+        let cluster = Cluster {
+            seq: Some(4),
+            signature,
+            signatures: Some(vec![Signature([1; 16])]),
+            ..Cluster::default()
+        };
+        let mut harness = Harness::after_one_sweep(cluster).await;
+        let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+        assert_eq!(harness.handle.send(Command::Heard(news)), None);
+        harness.sweep(2).await;
+        let files =
+            vec![db(SHARD, header(900, 100, 10, 4)), view(SHARD, 1, 40), view(SHARD, 2, 70)];
+        harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
+        let snapshot = harness.sweep(3).await;
+        let state = |signature: &str| {
+            let id = format!("view:couchdb@a/{ID}/{}", signature.repeat(16));
+            target(&snapshot, &id).state()
+        };
+        assert_eq!((state("01"), state("02")), (State::Ok, State::Orphan), "{signature}");
+        assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(70));
+        harness.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn parts_count_instead_of_the_clusters_sum_as_long_as_their_sidecar_is_there() {
     let parts = |node: &str, file| Observation::Told {
         node: node.into(),

@@ -137,7 +137,8 @@ impl Sidecar {
         let snapshot = self.harness.sweep(self.sweeps).await;
         let asked = self.asked.load(Ordering::Relaxed);
         let status = self.harness.handle.status.borrow().clone();
-        assert_eq!(status.spared + asked as u64, SHARDS as u64);
+        assert_eq!(status.shards.asked, asked as u64);
+        assert_eq!(status.shards.all(), SHARDS as u64);
         (asked, snapshot)
     }
 }
@@ -252,5 +253,59 @@ async fn what_runs_is_asked_for_and_everything_where_one_header_is_disputed() {
     sidecar.node.send_modify(|node| node.compact_running = true);
     assert_eq!(sidecar.sweep().await.0, 2);
     assert_eq!(sidecar.sweep().await.0, 4, "and the two that were being compacted");
+    sidecar.harness.shut_down().await;
+}
+
+/// Feeds tell of every write from now on, and have told of none.
+fn followed(sidecar: &Sidecar) {
+    let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+    assert_eq!(sidecar.harness.handle.send(Command::Heard(news)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_feeds_confirm_is_asked_for_where_a_header_alone_said_it_and_is_not_trusted() {
+    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
+    sidecar.sweep().await;
+    followed(&sidecar);
+    sidecar.sweep().await;
+    let shards = |sidecar: &Sidecar| sidecar.harness.handle.status.borrow().shards;
+    sidecar.sweep().await;
+    assert!(shards(&sidecar).followed >= 126, "feeds confirm all that has no turn");
+
+    // The headers are another directory's: one shard that has its turn shows it.
+    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 11));
+    let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
+    let mut sweeps = 0;
+    while differ(&*sidecar.sweep().await.1) != Some(2) {
+        sweeps += 1;
+        assert!(sweeps < 100, "each has its turn within 72 sweeps");
+    }
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(SHARDS as u64)));
+    assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
+
+    // Nobody reads them any more; then somebody reads the right ones.
+    sidecar.node.send_modify(|node| node.disk = None);
+    sidecar.sweep().await;
+    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 10));
+    let (_, snapshot) = sidecar.sweep().await;
+    assert_eq!(differ(&snapshot), Some(0));
+    sidecar.harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_another_took_the_place_of_unseen_is_asked_for_though_feeds_confirm_it() {
+    let mut sidecar = Sidecar::starting(header(Reported::ButCompactedSeq, 10));
+    assert_eq!(sidecar.sweep().await.0, SHARDS, "its last compaction is not known");
+    followed(&sidecar);
+    sidecar.sweep().await;
+    assert!(sidecar.sweep().await.0 <= 2);
+    sidecar.node.send_modify(|node| {
+        node.disk = header(Reported::ButCompactedSeq, 8).map(|it| DbSeen { same: false, ..it });
+        node.active = 8;
+    });
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 8));
+    assert!(sidecar.sweep().await.0 <= 2);
     sidecar.harness.shut_down().await;
 }
