@@ -177,7 +177,7 @@ async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
     let seed = seed.unwrap_or_else(|| Clock::System.now().unix());
     println!("RECLINER_TEST_SEED={seed} has it happen again, as far as this machine is as fast");
     let mut luck = luck(seed);
-    let mut below = |most: u8| u64::from(luck().to_le_bytes()[7] % most);
+    let mut below = |most: u8| luck().to_le_bytes()[7] % most;
     let mut config = world();
     config.global_changes = false;
     let names = |kind: char| (0..LIVES * 4).map(move |at| format!("{kind}{at:03}"));
@@ -196,8 +196,8 @@ async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
     let mut makes = names('c');
     for _ in 0..LIVES {
         for _ in 0..4 {
-            time::sleep(Duration::from_millis([0, below(60), below(250) * 4][below(3) as usize]))
-                .await;
+            let some = [0, below(60).into(), 4 * u64::from(below(250))];
+            time::sleep(Duration::from_millis(some[usize::from(below(3))])).await;
             let db = writes.next().expect("there are enough");
             site.cluster.world(|world| world.write(&db, 1));
             truth.push(format!("updated {db}"));
@@ -206,7 +206,7 @@ async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
             truth.push(format!("deleted {db}"));
             truth.push(make(&site, &makes.next().expect("there are enough")));
         }
-        time::sleep(Duration::from_millis(below(250) * 8)).await;
+        time::sleep(Duration::from_millis(8 * u64::from(below(250)))).await;
         running.kill().await;
         running = Running::start(&site, dir.path(), &flags).await;
     }
