@@ -265,10 +265,11 @@ impl Target {
             compacted_seq: facts.compacted_seq.get(),
             updates_pending: facts.updates_pending.get(),
             collator_versions: view
-                .filter(|_| facts.measured_at.is_some())
+                .filter(|view| facts.measured_at.is_some() && view.search.is_none())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
             // A header does not tell what runs.
-            compact_running: facts.said_by_couchdb().then_some(facts.flags.compact_running),
+            compact_running: (facts.said_by_couchdb() && target.search().is_none())
+                .then_some(facts.flags.compact_running),
             sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
