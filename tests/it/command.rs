@@ -1,6 +1,7 @@
 //! The binary itself, against a simulated cluster behind sockets of its own.
 
 mod bad_input;
+mod files;
 mod follow;
 mod inspect;
 mod killed;
