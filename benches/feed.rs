@@ -11,9 +11,11 @@
 //! rows a second; one of them looks into each.
 
 mod measured;
+mod readers;
 
 use axum::{Router, body::Body, extract::Query, routing::get};
 use measured::{Failure, cpu, say};
+use readers::{READERS, Readers, STALLED, resident};
 use recliner::{
     clock::Clock,
     feed::{self, Ask, Feed},
@@ -22,23 +24,13 @@ use recliner::{
     settings::work,
 };
 use std::{
-    env, fs,
+    env,
     io::{BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr},
     process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     time::Duration,
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    task::JoinSet,
-    time,
-};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
 /// As in the program itself.
@@ -50,8 +42,6 @@ const SERVES: &str = "RECLINER_BENCH_FEED_SERVES";
 const DATABASES: u64 = 1_000;
 const EVENTS_PER_SECOND: u64 = 10_000;
 const COMMITS_PER_SECOND: u64 = 2;
-const READERS: u64 = 900;
-const STALLED: u64 = 100;
 
 /// How long the readers settle, and how long is measured.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -115,16 +105,6 @@ impl Serving {
     fn cpu(&self) -> Result<f64, Failure> {
         cpu(&format!("/proc/{}/stat", self.child.id()), 11)
     }
-
-    /// Resident memory now and at most, in MB.
-    fn memory(&self) -> Result<(f64, f64), Failure> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let of = |name: &str| -> Option<f64> {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0 / 1e6)
-        };
-        of("VmRSS:").zip(of("VmHWM:")).ok_or_else(|| "no resident memory in status".into())
-    }
 }
 
 impl Drop for Serving {
@@ -132,14 +112,6 @@ impl Drop for Serving {
         // It may have ended by itself.
         let _ended = self.child.kill().and_then(|()| self.child.wait());
     }
-}
-
-/// What all readers took.
-#[derive(Debug, Default)]
-struct Taken {
-    bytes: AtomicU64,
-    /// Of the one that looks into them.
-    rows: AtomicU64,
 }
 
 async fn measure() -> Result<(), Failure> {
@@ -153,81 +125,18 @@ async fn measure() -> Result<(), Failure> {
     let out = child.stdout.take().ok_or("the process has no standard output")?;
     BufReader::new(out).read_line(&mut line)?;
     let serving = Serving { child, address: line.trim().parse()? };
-    let taken = Arc::new(Taken::default());
-    let mut readers = JoinSet::new();
-    readers.spawn(look(connect(serving.address).await?, Arc::clone(&taken)));
-    for _ in 1..READERS {
-        let stream = connect(serving.address).await?;
-        readers.spawn(take(stream, Arc::clone(&taken)));
-    }
-    let mut stalled = Vec::new();
-    for _ in 0..STALLED {
-        stalled.push(connect(serving.address).await?);
-    }
-    still(&mut readers, SETTLED).await?;
-    let before =
-        (serving.cpu()?, taken.bytes.load(Ordering::Relaxed), taken.rows.load(Ordering::Relaxed));
-    still(&mut readers, MEASURED).await?;
+    let mut readers = Readers::connect(serving.address).await?;
+    readers.still(SETTLED).await?;
+    let (cpu, (bytes, rows)) = (serving.cpu()?, readers.taken());
+    readers.still(MEASURED).await?;
     let seconds = MEASURED.as_secs_f64();
-    let cpu = (serving.cpu()? - before.0) / seconds;
-    let bytes = (taken.bytes.load(Ordering::Relaxed) - before.1) as f64 / seconds;
-    let rows = (taken.rows.load(Ordering::Relaxed) - before.2) as f64 / seconds;
-    let (memory, peak) = serving.memory()?;
+    let cpu = (serving.cpu()? - cpu) / seconds;
+    let (bytes, rows) =
+        ((readers.taken().0 - bytes) / seconds, (readers.taken().1 - rows) / seconds);
+    let (memory, peak) = resident(serving.child.id())?;
     say(&format!(
         "feed: {EVENTS_PER_SECOND} events a second of {DATABASES} databases, {READERS} readers that take all and {STALLED} that take nothing: {:.0} % of a core, {memory:.0} MB resident and {peak:.0} MB at most; {:.0} MB a second sent, {rows:.0} rows a second to one reader",
         cpu * 100.0,
         bytes / 1e6,
     ))
-}
-
-/// Waits, unless a reader ends.
-async fn still(readers: &mut JoinSet<Result<(), Failure>>, span: Duration) -> Result<(), Failure> {
-    match time::timeout(span, readers.join_next()).await {
-        Err(_) => Ok(()),
-        Ok(Some(Ok(Err(why)))) => Err(why),
-        Ok(_) => Err("a reader ended".into()),
-    }
-}
-
-async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let mut stream = TcpStream::connect(address).await?;
-    let head = "GET /_db_updates?feed=continuous&heartbeat=10000 HTTP/1.1\r\nHost: a\r\n\r\n";
-    stream.write_all(head.as_bytes()).await?;
-    Ok(stream)
-}
-
-async fn take(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failure> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let count = stream.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(());
-        }
-        taken.bytes.fetch_add(count as u64, Ordering::Relaxed);
-    }
-}
-
-/// Reads every row, and sees that numbers rise.
-async fn look(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failure> {
-    let (mut buffer, mut text, mut last) = (vec![0; 64 << 10], Vec::new(), 0_u64);
-    loop {
-        let count = stream.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(());
-        }
-        taken.bytes.fetch_add(count as u64, Ordering::Relaxed);
-        text.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = text.drain(..=end).collect();
-            // Others are heartbeats, and the sizes of chunks.
-            let line = String::from_utf8_lossy(&line);
-            let Some((_, seq)) = line.split_once("\"seq\":\"") else { continue };
-            let number: u64 = seq.split('-').next().unwrap_or_default().parse()?;
-            if number <= last {
-                return Err(format!("{number} came behind {last}").into());
-            }
-            last = number;
-            taken.rows.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 }

@@ -7,14 +7,18 @@
 //!
 //! First: 1,000 databases, each written to once a second, so that the feed tells 1,000 events a
 //! second; shards are read again once an hour, so that what is left is the feed, the
-//! listener and the journal. CPU time is that of the whole process. Then, with the defaults:
+//! listener and the journal. CPU time is that of the whole process. The same with 2,000 events a
+//! second, each database twice, and a thousand readers of recliner's own `/_db_updates`, of which
+//! 900 take everything. Then, with the defaults:
 //! 200 writes a second to databases at random, and for each the time until the size of its
 //! file in `/metrics` is that after the write; and from the wire the shortest time between two
 //! readings of one shard.
 
 mod measured;
+mod readers;
 
 use measured::{Failure, cpu, say};
+use readers::{READERS, Readers, STALLED, resident};
 use recliner::{
     clock::Clock,
     sim::{Cluster, Config, Database, Fleet},
@@ -37,6 +41,8 @@ const NODE: &str = "couchdb@sim-1.local";
 const DATABASES: usize = 1_000;
 /// How long CPU time is measured for, and writes are made.
 const MEASURED: Duration = Duration::from_secs(60);
+/// How long they are made before that.
+const SETTLED: Duration = Duration::from_secs(10);
 /// From one look at `/metrics` to the next.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -140,36 +146,75 @@ impl Site {
     }
 }
 
+/// What the cases are measured by that are about events.
+struct Heard {
+    events: f64,
+    kept: f64,
+    cpu: f64,
+    began: Instant,
+}
+
+impl Heard {
+    async fn so_far(recliner: &Recliner) -> Result<Self, Failure> {
+        let events = recliner.sum("recliner_feed_events_total").await?;
+        let kept = recliner.sum("recliner_journal_last_seq").await?;
+        Ok(Self { events, kept, cpu: recliner.cpu()?, began: Instant::now() })
+    }
+
+    /// What came since, in words.
+    async fn since(&self, recliner: &Recliner) -> Result<String, Failure> {
+        let now = Self::so_far(recliner).await?;
+        let dropped = recliner.sum("recliner_journal_dropped_total").await?;
+        let took = (now.began - self.began).as_secs_f64();
+        Ok(format!(
+            "{:.0} events/s heard, {:.0}/s kept, {dropped} dropped: {:.1} % of a core",
+            (now.events - self.events) / took,
+            (now.kept - self.kept) / took,
+            100.0 * (now.cpu - self.cpu) / took
+        ))
+    }
+}
+
+/// Writes to one of so many databases each half second, in turn.
+async fn write(site: &Site, one_of: usize, span: Duration) {
+    let mut tick = time::interval(Duration::from_millis(500));
+    let ticks = usize::try_from(2 * span.as_secs()).unwrap_or_default();
+    for at in 0..ticks {
+        tick.tick().await;
+        site.cluster.world(|world| {
+            let names = (at % one_of..DATABASES).step_by(one_of);
+            names.for_each(|number| world.write(&name(number), 1));
+        });
+    }
+}
+
 /// CPU of a core while a thousand events a second come.
 async fn cost(site: &Site) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let recliner = site.follow(dir.path(), "follow: {reread_after: 1h}\n").await?;
-    let mut tick = time::interval(Duration::from_millis(500));
-    let mut halves = [0, 1].into_iter().cycle();
-    let mut write = async |ticks: u64| {
-        for _ in 0..ticks {
-            tick.tick().await;
-            let half = halves.next().unwrap_or_default();
-            site.cluster.world(|world| {
-                (half..DATABASES).step_by(2).for_each(|number| world.write(&name(number), 1));
-            });
-        }
-    };
     // Each is read once for its first event.
-    write(20).await;
-    let events = recliner.sum("recliner_feed_events_total").await?;
-    let kept = recliner.sum("recliner_journal_last_seq").await?;
-    let (before, began) = (recliner.cpu()?, Instant::now());
-    write(2 * MEASURED.as_secs()).await;
-    let (used, took) = (recliner.cpu()? - before, began.elapsed().as_secs_f64());
-    let events = recliner.sum("recliner_feed_events_total").await? - events;
-    let kept = recliner.sum("recliner_journal_last_seq").await? - kept;
-    let dropped = recliner.sum("recliner_journal_dropped_total").await?;
+    write(site, 2, SETTLED).await;
+    let before = Heard::so_far(&recliner).await?;
+    write(site, 2, MEASURED).await;
+    say(&before.since(&recliner).await?)
+}
+
+/// The same with twice as many, and readers.
+async fn told(site: &Site) -> Result<(), Failure> {
+    let dir = tempfile::tempdir()?;
+    let recliner = site.follow(dir.path(), "follow: {reread_after: 1h}\n").await?;
+    let mut readers = Readers::connect(recliner.address).await?;
+    write(site, 1, SETTLED).await;
+    let (before, (bytes, rows)) = (Heard::so_far(&recliner).await?, readers.taken());
+    let (written, still) = tokio::join!(write(site, 1, MEASURED), readers.still(MEASURED));
+    let ((), ()) = (written, still?);
+    let (now, took) = (readers.taken(), MEASURED.as_secs_f64());
+    let (memory, peak) = resident(recliner.child.id())?;
     say(&format!(
-        "{:.0} events/s heard, {:.0}/s kept, {dropped} dropped: {:.1} % of a core",
-        events / took,
-        kept / took,
-        100.0 * used / took
+        "{}, with {READERS} readers that take all and {STALLED} that take nothing; {memory:.0} MB resident and {peak:.0} MB at most; {:.0} MB a second sent, {:.0} rows a second to one reader",
+        before.since(&recliner).await?,
+        (now.0 - bytes) / took / 1e6,
+        (now.1 - rows) / took,
     ))
 }
 
@@ -236,5 +281,6 @@ async fn main() -> Result<(), Failure> {
         .map_err(|_| "the TLS provider was installed twice")?;
     let site = Site::open().await?;
     cost(&site).await?;
+    told(&site).await?;
     latency(&site).await
 }

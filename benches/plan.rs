@@ -1,10 +1,10 @@
 //! A plan for a million targets that wait: where the limits leave room for a few, and where
 //! there is room but no space, so that every one of them is looked at. And the recorder's look at
-//! such a plan, in which nothing is new.
+//! such a plan: in which nothing is new, and in which all of it is.
 
 mod numbers;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use numbers::mixed;
 use recliner::{
     channel::{Channels, Mode},
@@ -106,6 +106,16 @@ fn bench(criterion: &mut Criterion) {
                 group.bench_function(format!("1M on {nodes} nodes/recorder's look"), |bencher| {
                     bencher.iter(&mut look);
                 });
+                let first = |mut memory: Memory| {
+                    memory.look(black_box(&plan).waiting().map(waiting), 200);
+                    memory
+                };
+                group.bench_function(
+                    format!("1M on {nodes} nodes/recorder's first look"),
+                    |bencher| {
+                        bencher.iter_batched(Memory::default, first, BatchSize::PerIteration);
+                    },
+                );
             }
             group.bench_function(
                 BenchmarkId::new(format!("1M on {nodes} nodes"), name),

@@ -8,6 +8,7 @@
 mod known;
 mod meaning;
 mod opened;
+mod problem;
 mod read;
 mod space;
 mod walk;
@@ -15,7 +16,8 @@ mod walk;
 pub use known::Known;
 pub use meaning::{Meaning, meaning};
 pub use opened::Opened;
-pub use read::{Numbers, Problem, owner};
+pub use problem::Problem;
+pub use read::{Numbers, owner};
 pub use space::Space;
 pub use walk::{Walked, walk};
 
@@ -90,6 +92,8 @@ pub enum Found {
         reported: Reported,
         /// Whether it is the file that the walk before found there, however it grew.
         same: bool,
+        /// Why its header says nothing, where it does not.
+        problem: Option<Problem>,
     },
     /// A view index of one shard.
     View {
@@ -101,6 +105,8 @@ pub enum Found {
         numbers: Numbers,
         /// Versions of ICU's collation that its rows were sorted by.
         collators: Arc<[Arc<str>]>,
+        /// Why its header says nothing, where it does not.
+        problem: Option<Problem>,
     },
     /// What a compaction writes, or left.
     Compaction {

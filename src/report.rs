@@ -85,6 +85,8 @@ pub struct Target {
     pub sources: BTreeMap<&'static str, &'static str>,
     /// When it was measured.
     pub measured_at: Option<String>,
+    /// Why its file's header says nothing, where it was read and does not.
+    pub problem: Option<ProblemLine>,
     /// The channel that takes it.
     pub channel: Option<String>,
     /// Its priority there, per file.
@@ -138,6 +140,15 @@ pub struct MissLine {
     pub value: Option<f64>,
     /// What it was compared with.
     pub limit: Option<f64>,
+}
+
+/// Why a file's header says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProblemLine {
+    /// One of a closed set.
+    pub reason: &'static str,
+    /// What is wrong, and what to do next.
+    pub says: &'static str,
 }
 
 /// Why a target does not start.
@@ -265,12 +276,16 @@ impl Target {
             compacted_seq: facts.compacted_seq.get(),
             updates_pending: facts.updates_pending.get(),
             collator_versions: view
-                .filter(|_| facts.measured_at.is_some())
+                .filter(|view| facts.measured_at.is_some() && view.search.is_none())
                 .map(|view| view.collators.iter().map(ToString::to_string).collect()),
             // A header does not tell what runs.
-            compact_running: facts.said_by_couchdb().then_some(facts.flags.compact_running),
+            compact_running: (facts.said_by_couchdb() && target.search().is_none())
+                .then_some(facts.flags.compact_running),
             sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
+            problem: target
+                .problem()
+                .map(|problem| ProblemLine { reason: problem.label(), says: problem.says() }),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
             priority: placement.and_then(|(_, placement)| finite(placement.priority)),
             misses: plan

@@ -36,11 +36,12 @@ pub(crate) use chunked::Chunked;
 
 use crate::{
     clock::Moment,
+    datadir::Problem,
     target::{Kind, Range, State},
 };
 use names::Names;
 use packed::Packed;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What one target is. `kind` is absent where a target was and is no more.
 ///
@@ -82,6 +83,8 @@ pub struct Snapshot {
     sweep: Option<Duration>,
     followed_since: Option<Moment>,
     in_doubt: Arc<Bits>,
+    /// Why files' headers say nothing, of the few of which they do not.
+    problems: Arc<BTreeMap<Ix, Problem>>,
     quiet: bool,
 }
 

@@ -21,6 +21,9 @@ use crate::{
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
 
+/// Columns between two columns.
+const GAP: usize = 2;
+
 /// Rows of the list of targets; the JSON has all of them.
 const ROWS: usize = 25;
 
@@ -50,11 +53,18 @@ pub(super) fn nodes(plan: &Plan, width: u16) -> String {
             line.smoosh.replace('_', " "),
         ]);
     }
-    let views = totals.of(NodeIx::CLUSTER, Kind::View);
-    let count: u64 = views.states.iter().sum();
-    if count > 0 {
+    let count = |node| totals.of(node, Kind::View).states.iter().sum::<u64>();
+    let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+    let views = match (count(NodeIx::CLUSTER), nodes.map(count).sum::<u64>()) {
+        (0, 0) => None,
+        // Files alone: each shard's index by itself.
+        (0, 1) => Some("1 view index".to_owned()),
+        (0, parts) => Some(format!("{parts} view indexes")),
+        (views, _) => Some(format!("{views} views, all copies")),
+    };
+    if let Some(views) = views {
         table.add_row([
-            format!("{count} views, all copies"),
+            views,
             String::new(),
             String::new(),
             String::new(),
@@ -100,12 +110,11 @@ pub(super) fn disks(plan: &Plan, width: u16) -> String {
 /// What each kind of cleanup would free of the file systems of nodes; where there is one node,
 /// nobody asks whose.
 fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
-    let head = ["volume", "size", "free", "stale indexes", "leftovers", "trash", "compaction"];
-    let mut table = table(width, &head, &[1, 2, 3, 4, 5, 6]);
+    let head = ["volume", "size", "free", "stale", "leftovers", "trash", "compaction"];
     let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
-    for (node, volume) in volumes {
-        let directory = shortened(&printable(&volume.directory));
-        table.add_row([
+    let row = |(node, volume): &(String, VolumeLine)| {
+        let directory = printable(&volume.directory);
+        [
             if one_node { directory } else { format!("{} {directory}", printable(node)) },
             bytes(volume.size_bytes),
             bytes(volume.available_bytes),
@@ -113,9 +122,11 @@ fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
             bytes(Some(volume.leftover_bytes)),
             bytes(Some(volume.trash_bytes)),
             bytes(volume.reclaimable_bytes),
-        ]);
-    }
-    format!("\n{}", lines(&table))
+        ]
+    };
+    let rows = volumes.iter().map(row).collect();
+    // Where a directory is, its end tells.
+    format!("\n{}", lines(&fitted(width, &head, &[1, 2, 3, 4, 5, 6], rows, |_| 0)))
 }
 
 /// The queues in which something waits or runs.
@@ -166,19 +177,20 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
         .collect();
     best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable()));
     let head = ["most to free", "where", "on disk", "ratio", "frees", "channel"];
-    let mut table = table(width, &head, &[2, 3, 4]);
-    for target in best.iter().take(ROWS) {
+    let row = |target: &TargetRef<'_>| {
         let channel = plan.placement(target.ix()).map(|(channel, _)| channel.name.to_string());
         let (what, place) = what_and_where(plan, *target);
-        table.add_row([
+        [
             shortened(&printable(&what)),
             printable(&place),
             bytes(target.on_disk(Fact::File)),
             target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
             bytes(target.reclaimable()),
             channel.unwrap_or_else(|| "-".to_owned()),
-        ]);
-    }
+        ]
+    };
+    let rows = best.iter().take(ROWS).map(row).collect();
+    let table = fitted(width, &head, &[2, 3, 4], rows, |most| most * 2 / 3);
     let mut text = if best.is_empty() { "Nothing to free.\n".to_owned() } else { lines(&table) };
     if best.len() > ROWS {
         text.push_str(&format!("and {} more; --format json has all\n", best.len() - ROWS));
@@ -189,12 +201,45 @@ pub(super) fn targets(plan: &Plan, width: u16) -> String {
 
 /// A name of at most forty letters; of a longer one both ends, because they tell most.
 fn shortened(name: &str) -> String {
-    let letters = name.chars().count();
-    if letters <= 40 {
-        return name.to_owned();
+    elided(name, 40, 26)
+}
+
+/// A text of at most so many letters: of a longer one its first `head`, and its end.
+fn elided(text: &str, most: usize, head: usize) -> String {
+    let letters = text.chars().count();
+    if letters <= most {
+        return text.to_owned();
     }
-    let (head, tail) = (name.chars().take(26), name.chars().skip(letters - 13));
-    head.chain(['…']).chain(tail).collect()
+    let end = most.saturating_sub(head + 1);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(letters - end)).collect()
+}
+
+/// The fewest letters that a first column is cut to.
+const NARROWEST: usize = 12;
+
+/// A table whose first column gives way, so that no row needs two lines; of what is cut so many
+/// of the first letters stay.
+fn fitted<const N: usize>(
+    width: u16,
+    head: &[&str; N],
+    numbers: &[usize],
+    mut rows: Vec<[String; N]>,
+    first: impl Fn(usize) -> usize,
+) -> Table {
+    let widest = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+        cells.chain(head.get(at).map(|text| text.len())).max().unwrap_or_default()
+    };
+    let others: usize = (1..N).map(|at| widest(at) + GAP).sum();
+    let most = usize::from(width).saturating_sub(others + GAP).max(NARROWEST);
+    let mut table = table(width, head, numbers);
+    for row in &mut rows {
+        if let Some(cell) = row.first_mut() {
+            *cell = elided(cell, most, first(most));
+        }
+    }
+    table.add_rows(rows);
+    table
 }
 
 /// What tells a cluster's nodes apart: their hosts where they share the part before it, the
@@ -203,8 +248,11 @@ fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
     short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
 }
 
-/// A node's name without what all of these have in common.
+/// A node's name without what all of these have in common; of one alone the whole.
 fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(name: &'a str, all: impl Fn() -> N) -> &'a str {
+    if all().nth(1).is_none() {
+        return name;
+    }
     let all = || all().filter_map(|name| name.split_once('@'));
     let differ = |parts: &mut dyn Iterator<Item = &str>| {
         let parts: Vec<&str> = parts.collect();
@@ -235,7 +283,11 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
         }
         (kind, design) => {
             let range = target.range().map(short_range);
-            let node = short_node(plan, target.node());
+            let node = match range {
+                // Where there is one node, nobody asks whose.
+                Some(_) if plan.snapshot.nodes().len() <= 2 => "",
+                _ => short_node(plan, target.node()),
+            };
             let what = match (kind, design, target.view()) {
                 (Kind::View, Some(design), _) => format!("{db}/{design}"),
                 (Kind::View, None, Some(view)) => {
@@ -244,7 +296,7 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
                 }
                 _ => db.to_owned(),
             };
-            (what, format!("{}{node}", range.unwrap_or_default()))
+            (what, format!("{}{node}", range.unwrap_or_default()).trim_end().to_owned())
         }
     }
 }
@@ -305,6 +357,9 @@ pub(super) fn explained(target: &Value) -> String {
                 bytes(number_of("reclaimable_bytes")),
             ),
         );
+    }
+    if let Some(problem) = target["problem"]["says"].as_str() {
+        say("problem", &printable(problem));
     }
     let measured = text_of("measured_at").unwrap_or_else(|| "never".to_owned());
     let followed = target["fresh"] == "followed";

@@ -1,8 +1,11 @@
 //! One file: opened once, measured, and read by its last header.
 
-use super::opened::{Opened, size};
+use super::{
+    opened::{Opened, size},
+    problem::Problem,
+};
 use crate::{
-    couchfile::{self, Bytes as _, Header, Reported, Unreadable},
+    couchfile::{self, Bytes as _, Header, Reported},
     facts::Known,
     target::Signature,
 };
@@ -37,80 +40,6 @@ pub struct Numbers {
     pub deleted_docs: Known,
     /// Whether a compaction would write a newer format, or end a mix of collations.
     pub needs_upgrade: bool,
-}
-
-/// Why something could not be read: a closed set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Problem {
-    /// The system does not let this process read it.
-    Permission,
-    /// The system could not read it.
-    Io,
-    /// It lies deeper than CouchDB's names can reach.
-    TooDeep,
-    /// No block of it is a valid header.
-    NoValidHeader,
-    /// No valid header is near its end; there may be one further back.
-    NoHeaderWithin,
-    /// Its last header holds what no CouchDB writes.
-    Undecodable,
-    /// Its format is of a version that is not known here.
-    UnknownVersion,
-    /// A database file with a view's header, or the other way round.
-    WrongKind,
-    /// An index whose header names another signature than its file: CouchDB would empty it.
-    WrongSignature,
-}
-
-impl Problem {
-    /// Every problem.
-    pub const ALL: [Self; 9] = [
-        Self::Permission,
-        Self::Io,
-        Self::TooDeep,
-        Self::NoValidHeader,
-        Self::NoHeaderWithin,
-        Self::Undecodable,
-        Self::UnknownVersion,
-        Self::WrongKind,
-        Self::WrongSignature,
-    ];
-
-    /// The word in JSON and metric labels.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Permission => "permission",
-            Self::Io => "read_failed",
-            Self::TooDeep => "too_deep",
-            Self::NoValidHeader => "no_valid_header",
-            Self::NoHeaderWithin => "no_header_within",
-            Self::Undecodable => "undecodable_header",
-            Self::UnknownVersion => "unknown_disk_version",
-            Self::WrongKind => "wrong_kind",
-            Self::WrongSignature => "wrong_signature",
-        }
-    }
-}
-
-impl From<Errno> for Problem {
-    fn from(why: Errno) -> Self {
-        if matches!(why, Errno::ACCESS | Errno::PERM) { Self::Permission } else { Self::Io }
-    }
-}
-
-impl From<&Unreadable> for Problem {
-    fn from(why: &Unreadable) -> Self {
-        match why {
-            Unreadable::Read { .. } => Self::Io,
-            Unreadable::NoValidHeader { .. } | Unreadable::TooManyFalseHeaders { .. } => {
-                Self::NoValidHeader
-            }
-            Unreadable::NoHeaderWithin { .. } => Self::NoHeaderWithin,
-            Unreadable::UndecodableHeader { .. } => Self::Undecodable,
-            Unreadable::UnknownDiskVersion { .. } => Self::UnknownVersion,
-        }
-    }
 }
 
 /// What was read of one file, and the state in which it was.

@@ -339,15 +339,16 @@ impl<'a> Hands<'a> {
         match meaning(&path) {
             Meaning::Db { shard } if tree != Tree::Views => {
                 if let Some(file) = self.file(item, &path, Expected::Db) {
-                    let File { numbers, reported, same, .. } = file;
-                    self.found.push(Found::Db { shard: shard.into(), numbers, reported, same });
+                    let File { numbers, reported, same, problem, .. } = file;
+                    let shard = shard.into();
+                    self.found.push(Found::Db { shard, numbers, reported, same, problem });
                 }
             }
             Meaning::View { shard, signature } if tree != Tree::Databases => {
                 if let Some(file) = self.file(item, &path, Expected::View(signature)) {
                     let collators = file.collators.unwrap_or_else(|| self.reader.no_collators());
-                    let (shard, numbers) = (shard.into(), file.numbers);
-                    self.found.push(Found::View { shard, signature, numbers, collators });
+                    let (shard, numbers, problem) = (shard.into(), file.numbers, file.problem);
+                    self.found.push(Found::View { shard, signature, numbers, collators, problem });
                 }
             }
             Meaning::Compaction { shard } if tree != Tree::Views => {

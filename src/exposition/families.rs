@@ -155,16 +155,19 @@ families! {
         "1 while every channel that is to be taken over is stopped on the node, else 0.";
     VIEW_UPDATES_PENDING: Gauge None "recliner_view_updates_pending" ["db", "ddoc"]
         "Sequences that the view index has not seen, of those that lag most.";
+    SEARCH_UPDATES_PENDING: Gauge None
+        "recliner_search_updates_pending" ["db", "ddoc", "engine", "index"]
+        "Sequences that the search index has not seen, at least, of those that lag most; absent where it may be none.";
     INDEX_BUILDS_RUNNING: Gauge None "recliner_index_builds_running" ["class"]
-        "View indexes that this recliner has CouchDB build now.";
+        "Indexes that this recliner has CouchDB build now.";
     INDEX_BUILDS_WAITING: Gauge None "recliner_index_builds_waiting" ["class"]
-        "View indexes that lag behind documents and wait to be built.";
+        "Indexes that lag behind documents and wait to be built.";
     INDEX_BUILDS_STALLED: Gauge None "recliner_index_builds_stalled" []
-        "View indexes that lag though a build was tried, or whose indexers do nothing.";
+        "Indexes that lag though a build was tried, or whose indexers do nothing.";
     INDEX_BUILDS_STARTED: Counter None "recliner_index_builds_started_total" ["class"]
-        "Builds of view indexes that this recliner asked CouchDB for.";
+        "Builds of indexes that this recliner asked CouchDB for.";
     INDEX_BUILDS_FINISHED: Counter None "recliner_index_builds_finished_total" ["class", "result"]
-        "Builds of view indexes that this recliner asked for and that ended, by how.";
+        "Builds of indexes that this recliner asked for and that ended, by how.";
 
     PRESSURE: Gauge None "recliner_pressure" ["node", "signal"]
         "What the signal reads, the median of the last looks; latency in seconds, else a count.";

@@ -310,15 +310,32 @@ fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
     Err(Refused::absent(format!("there is no channel {name:?}: {}", names.join(", "))))
 }
 
-/// The one target that a text means: of a database with one file, that.
+/// The one target that a text means, among those that have a compaction: of a database with one
+/// file, that.
 fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
     let nothing = || Refused::absent(format!("nothing is called {text:?}"));
+    let is_search = |(_, id): &(Ix, TargetId)| id.kind() == Kind::Search;
+    let no_compaction = || {
+        let why =
+            format!("{text:?} is a search index: it has no compaction, Lucene merges its files");
+        Refused::conflict(why, json!({}))
+    };
     match report::find(plan, text) {
-        Found::One(ix) => named(ix).ok_or_else(nothing),
+        Found::One(ix) => match named(ix).ok_or_else(nothing)? {
+            search if is_search(&search) => Err(no_compaction()),
+            one => Ok(one),
+        },
         Found::None => Err(nothing()),
         Found::Several(all) => {
-            let all: Vec<(Ix, TargetId)> = all.into_iter().filter_map(named).collect();
+            let mut all: Vec<(Ix, TargetId)> = all.into_iter().filter_map(named).collect();
+            all.retain(|one| !is_search(one));
+            if all.is_empty() {
+                return Err(no_compaction());
+            }
+            if let [only] = &all[..] {
+                return Ok(only.clone());
+            }
             let mut files = all.iter().filter(|(_, id)| id.kind() == Kind::Db);
             if let (Some(only), None) = (files.next(), files.next()) {
                 return Ok(only.clone());

@@ -110,11 +110,13 @@ impl FileSeen {
     #[must_use]
     pub fn of(found: Found, at: Moment) -> Self {
         match found {
-            Found::Db { shard, numbers, reported, same } => {
-                Self::Db(DbSeen { shard, facts: facts(&numbers, at), reported, same })
+            Found::Db { shard, numbers, reported, same, problem } => {
+                let facts = facts(&numbers, at);
+                Self::Db(DbSeen { shard, facts, reported, same, problem })
             }
-            Found::View { shard, signature, numbers, collators } => {
-                Self::View(PartSeen { shard, signature, facts: facts(&numbers, at), collators })
+            Found::View { shard, signature, numbers, collators, problem } => {
+                let facts = facts(&numbers, at);
+                Self::View(PartSeen { shard, signature, facts, collators, problem })
             }
             Found::Compaction { shard, signature, bytes, changed } => {
                 let of_view = signature.is_some();
@@ -144,20 +146,5 @@ fn facts(numbers: &Numbers, at: Moment) -> Facts {
 }
 
 fn unread(path: &str, problem: Problem) -> Unread {
-    let next = match problem {
-        Problem::Permission => "run recliner as CouchDB's user, or give it the right to read",
-        Problem::Io => "check the disk and the directory's name",
-        Problem::TooDeep => "no name of CouchDB's leads there: look what it is",
-        Problem::NoValidHeader
-        | Problem::NoHeaderWithin
-        | Problem::Undecodable
-        | Problem::UnknownVersion
-        | Problem::WrongKind
-        | Problem::WrongSignature => "recliner inspect says more of it",
-    };
-    Unread {
-        reason: problem.label(),
-        message: format!("{path}: {}; {next}", problem.label().replace('_', " ")),
-        right: None,
-    }
+    Unread { reason: problem.label(), message: format!("{path}: {}", problem.says()), right: None }
 }

@@ -5,7 +5,7 @@ use crate::{
     clock::Moment,
     couch::{Address, wire::Names},
     couchfile::Reported,
-    datadir::{Sums, Volume},
+    datadir::{Problem, Sums, Volume},
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
     target::{Engine, Signature},
@@ -162,6 +162,8 @@ pub struct DbSeen {
     pub reported: Reported,
     /// Whether it is the file that was there when it was last seen, however it grew.
     pub same: bool,
+    /// Why its header says nothing, where it does not.
+    pub problem: Option<Problem>,
 }
 
 /// The part of a view that is the index of one shard.
@@ -175,6 +177,8 @@ pub struct PartSeen {
     pub facts: Facts,
     /// The collator versions it names.
     pub collators: Arc<[Arc<str>]>,
+    /// Why its header says nothing, where it does not.
+    pub problem: Option<Problem>,
 }
 
 /// What a compaction writes, or left behind.

@@ -15,7 +15,7 @@ pub(super) fn missing(route: &str) -> &'static str {
         "all_dbs" => {
             "the list of databases (/_all_dbs) wants a server admin, or [chttpd] admin_only_all_dbs = false: only databases that a channel's databases.include names in full are looked for"
         }
-        "db_shards" | "database" | "design_docs" | "view_info" | "doc_shards" => {
+        "db_shards" | "database" | "design_docs" | "view_info" | "search_info" | "doc_shards" => {
             "some databases cannot be read, because the login is no member of them"
         }
         "reshard_jobs" => {

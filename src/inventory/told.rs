@@ -89,12 +89,14 @@ impl FactsLine {
         match self.id {
             TargetId::Db { node, shard } => {
                 let reported = if self.exact { Reported::AsRead } else { Reported::Otherwise };
-                let seen = DbSeen { shard: shard.into(), facts, reported, same: true };
+                let shard = shard.into();
+                let seen = DbSeen { shard, facts, reported, same: true, problem: None };
                 all.entry(node.into()).or_default().dbs.push(seen);
             }
             TargetId::View { node, db: shard, signature } if ShardName::split(&shard).is_some() => {
                 let collators = collators.iter().map(|version| Arc::from(&**version)).collect();
-                let seen = PartSeen { shard: shard.into(), signature, facts, collators };
+                let shard = shard.into();
+                let seen = PartSeen { shard, signature, facts, collators, problem: None };
                 all.entry(node.into()).or_default().parts.push(seen);
             }
             TargetId::View { .. } | TargetId::Cleanup { .. } | TargetId::Search { .. } => {}

@@ -11,7 +11,7 @@ use crate::{
 pub enum Found {
     /// Exactly one target.
     One(Ix),
-    /// All targets of one database, or all views of one design document.
+    /// All targets of one database, or all indexes of one design document.
     Several(Vec<Ix>),
     /// An id or a name that nothing has.
     None,
@@ -50,9 +50,15 @@ pub fn find(plan: &Plan, text: &str) -> Found {
         let id = text.strip_prefix(target.db_name().db).and_then(|rest| rest.strip_prefix('/'));
         target.view().is_some_and(|view| view.designs.iter().any(|design| Some(&**design) == id))
     };
-    // The view itself is meant, where it is a target, and not its parts.
-    match matching(&|target| !target.is_part() && has_design(target)) {
-        Found::None => matching(&|target| has_design(target)),
+    // The view itself is meant, where it is a target, and not its parts; search indexes where
+    // there is no view.
+    let is_view = |target: TargetRef<'_>| target.kind() == Kind::View && has_design(target);
+    match matching(&|target| !target.is_part() && is_view(target)) {
+        Found::None => {}
+        found @ (Found::One(_) | Found::Several(_)) => return found,
+    }
+    match matching(&is_view) {
+        Found::None => matching(&has_design),
         found @ (Found::One(_) | Found::Several(_)) => found,
     }
 }

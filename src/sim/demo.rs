@@ -3,7 +3,8 @@
 //! Owns one description, made so that every kind of target and state is there and
 //! numbers move within a minute. Sizes are numbers only: nothing is stored.
 
-use super::config::{Config, Database, Deploy, Design, Interrupted, Node, Orphan};
+use super::config::{Config, Database, Deploy, Design, Interrupted, Node, Orphan, Search};
+use crate::target::Engine;
 use std::time::Duration;
 
 /// Its nodes.
@@ -21,7 +22,13 @@ const KILLED_EVERY: Duration = Duration::from_secs(75 * 60);
 /// Three nodes with databases of every kind, from a few MiB to hundreds of GiB.
 #[must_use]
 pub fn demo_config() -> Config {
-    let node = |name: &&str| Node { disk: Some(DISK), smoosh: true, ..Node::new(name) };
+    let nouveau = || ("nouveau".to_owned(), "enable".to_owned(), "true".to_owned());
+    let node = |name: &&str| Node {
+        disk: Some(DISK),
+        smoosh: true,
+        settings: vec![nouveau()],
+        ..Node::new(name)
+    };
     Config {
         nodes: NAMES.iter().map(node).collect(),
         databases: databases(),
@@ -121,6 +128,12 @@ fn databases() -> Vec<Database> {
             bloat: 1.3,
             compacts_to: 0.97,
             writes_per_second: 2.0,
+            designs: vec![Design {
+                views: Vec::new(),
+                // As the logins.
+                searches: vec![Search { built: 0.7, ..Search::new(Engine::Nouveau, "by_text") }],
+                ..design("find")
+            }],
             ..db("invoices")
         },
         Database {

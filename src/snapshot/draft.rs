@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
+    datadir::Problem,
     facts::Facts,
     target::{CLUSTER, Kind, Range, Signature, State},
 };
@@ -153,6 +154,18 @@ impl Draft {
         if !self.now.in_doubt.has(ix.as_usize()) {
             Arc::make_mut(&mut self.now.in_doubt).set(ix.as_usize());
         }
+    }
+
+    /// Sets why the header of a target's file says nothing.
+    pub fn set_problem(&mut self, ix: Ix, problem: Option<Problem>) {
+        if self.now.problems.get(&ix).copied() == problem {
+            return;
+        }
+        let problems = Arc::make_mut(&mut self.now.problems);
+        match problem {
+            Some(problem) => problems.insert(ix, problem),
+            None => problems.remove(&ix),
+        };
     }
 
     /// A target was measured since the last doubt.
@@ -311,6 +324,7 @@ impl Draft {
         }
         self.free_rows.push(ix.0);
         self.trust(ix);
+        self.set_problem(ix, None);
         self.mark(ix);
         self.release(row.db);
     }

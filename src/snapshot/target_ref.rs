@@ -5,6 +5,7 @@ use super::{
     totals::Contribution,
 };
 use crate::{
+    datadir::Problem,
     estimate,
     facts::{Fact, Facts},
     target::{CLUSTER, Engine, Kind, Range, State, TargetId},
@@ -49,6 +50,12 @@ impl<'a> TargetRef<'a> {
     #[must_use]
     pub fn facts(self) -> Facts {
         self.facts.facts(self.kind)
+    }
+
+    /// Why the header of its file says nothing, where it was read and does not.
+    #[must_use]
+    pub fn problem(self) -> Option<Problem> {
+        self.snapshot.problems.get(&self.ix).copied()
     }
 
     /// The place of its node.

@@ -93,8 +93,13 @@ pub(super) fn look(snapshot: &Snapshot) -> Looked {
     if indexes.is_empty() {
         return Looked::default();
     }
-    let mut databases: HashMap<DbIx, Copies> =
-        indexes.iter().map(|it| (it.db(), Copies::default())).collect();
+    let mut databases: HashMap<DbIx, Copies> = HashMap::new();
+    for index in &indexes {
+        let copies = databases.entry(index.db()).or_default();
+        if index.search().is_some() {
+            copies.ranges.get_or_insert_default();
+        }
+    }
     for target in snapshot.targets().filter(|it| it.kind() == Kind::Db) {
         if let Some(copies) = databases.get_mut(&target.db())
             && matches!(target.state(), State::Ok | State::Resharding)
@@ -119,8 +124,9 @@ pub(super) fn look(snapshot: &Snapshot) -> Looked {
 struct Copies {
     database: Database,
     content: DefaultHasher,
-    /// Of each range how far the copies are that are furthest back and ahead.
-    ranges: BTreeMap<Option<Range>, Option<(u64, u64)>>,
+    /// Of each range how far the copies are that are furthest back and ahead, where that is
+    /// wanted.
+    ranges: Option<BTreeMap<Option<Range>, Option<(u64, u64)>>>,
 }
 
 impl Copies {
@@ -136,17 +142,19 @@ impl Copies {
         let at = facts.measured_at.map(|measured| measured.at);
         database.oldest = if first { at } else { database.oldest.min(at) };
         database.newest = database.newest.max(at);
-        let range = self.ranges.entry(copy.range()).or_insert(seq.map(|seq| (seq, seq)));
-        *range = range.zip(seq).map(|((least, most), seq)| (least.min(seq), most.max(seq)));
+        if let Some(ranges) = &mut self.ranges {
+            let range = ranges.entry(copy.range()).or_insert(seq.map(|seq| (seq, seq)));
+            *range = range.zip(seq).map(|((least, most), seq)| (least.min(seq), most.max(seq)));
+        }
     }
 
     fn database(self) -> Database {
-        let sum = |of: fn((u64, u64)) -> u64| {
-            self.ranges
-                .values()
-                .try_fold(0_u64, |sum, range| Some(sum.saturating_add(of((*range)?))))
-        };
-        let (least, most) = (sum(|(least, _)| least), sum(|(_, most)| most));
+        let ranges = self.ranges.iter().flat_map(BTreeMap::values).copied();
+        let sums = ranges.reduce(|sum, range| {
+            let ((least, most), (back, ahead)) = sum.zip(range)?;
+            Some((least.saturating_add(back), most.saturating_add(ahead)))
+        });
+        let (least, most) = sums.flatten().unzip();
         Database { content: self.content.finish(), least, most, ..self.database }
     }
 }

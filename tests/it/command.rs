@@ -1,6 +1,8 @@
 //! The binary itself, against a simulated cluster behind sockets of its own.
 
 mod bad_input;
+mod feeds;
+mod files;
 mod follow;
 mod inspect;
 mod killed;

@@ -47,9 +47,12 @@ fn facts(file: &Inspected, lines: &mut Lines) {
     if let Some(signature) = &file.signature {
         lines.say("signature", signature);
     }
-    let compacted = file
-        .compacted_seq
-        .map_or_else(String::new, |seq| format!(", {seq} at the last compaction's swap"));
+    let lags = file.differences.iter().any(|differs| differs.facts.contains(&"compacted_seq"));
+    let compacted = match file.compacted_seq {
+        None => String::new(),
+        Some(0) if !lags => ", never compacted".to_owned(),
+        Some(seq) => format!(", {seq} at the last compaction's swap"),
+    };
     lines.say("update seq", &format!("{}{compacted}", number(file.update_seq)));
     if file.kind == Some("db") {
         let (docs, deleted) = (number(file.docs), number(file.deleted_docs));

@@ -27,7 +27,7 @@ pub(in crate::cli) fn planned(plan: &Value, width: u16) -> String {
     text
 }
 
-/// View indexes that lag, and what is or would be done about each.
+/// Indexes that lag, and what is or would be done about each.
 fn builds(builds: &Value, width: u16) -> String {
     let head = ["index that lags", "behind", "since", "state", "why"];
     let mut table = table(width, &head, &[1]);
@@ -45,9 +45,13 @@ fn builds(builds: &Value, width: u16) -> String {
         let why = if index["stalled_since"].is_string() { "stalled, " } else { "" };
         let design = word(index, "ddoc");
         let name = design.strip_prefix("_design/").unwrap_or(&design);
+        // Of a search index, its own name.
+        let own = index["name"].as_str().map(|own| format!("/{}", printable(own)));
+        let name = format!("{}/{name}{}", word(index, "db"), own.unwrap_or_default());
+        let behind = index["updates_pending"].as_u64();
         table.add_row([
-            shortened(&format!("{}/{name}", word(index, "db"))),
-            index["updates_pending"].to_string(),
+            shortened(&name),
+            behind.map_or_else(|| "-".to_owned(), |behind| behind.to_string()),
             super::journal::short(&word(index, "since")),
             decision.to_owned(),
             format!("{why}{}", word(index, "reason").replace('_', " ")),

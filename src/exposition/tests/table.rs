@@ -63,6 +63,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("smoosh_waiting_priority_max", "node channel"),
     ("smoosh_taken_over", "node"),
     ("view_updates_pending", "db ddoc"),
+    ("search_updates_pending", "db ddoc engine index"),
     ("index_builds_running", "class"),
     ("index_builds_waiting", "class"),
     ("index_builds_stalled", ""),

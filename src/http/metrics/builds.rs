@@ -22,6 +22,13 @@ pub(super) fn write(writer: &mut Writer, builds: &Builds) {
             samples.sample(&[&line.db, &line.design], pending);
         }
     }
+    let mut samples = writer.family(&f::SEARCH_UPDATES_PENDING);
+    for line in builds.lines.iter().filter(|line| line.search.is_some()).take(builds.top) {
+        if let (Some(pending), Some(search)) = (line.pending, &line.search) {
+            let engine = search.engine.label();
+            samples.sample(&[&line.db, &line.design, engine, &search.index], pending);
+        }
+    }
     for (family, counts) in
         [(&f::INDEX_BUILDS_RUNNING, &builds.running), (&f::INDEX_BUILDS_WAITING, &builds.waiting)]
     {

@@ -41,6 +41,10 @@ async fn a_process_that_has_not_looked_yet_says_why() {
         assert_eq!(surface.get("/-/healthy").await.status, StatusCode::OK);
         // An empty list would take every node away from Prometheus.
         assert_eq!(surface.get("/sd").await.status, StatusCode::SERVICE_UNAVAILABLE);
+        // And one that says of a node's files that there are none.
+        let facts = surface.get("/api/v1/facts").await;
+        assert_eq!(facts.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(facts.text().contains(text.trim_end()), "{}", facts.text());
     }
 }
 

@@ -99,6 +99,7 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
         families::FEED_PENDING_EVENTS.name,
         families::FEED_SUBSCRIBERS.name,
         families::VIEW_UPDATES_PENDING.name,
+        families::SEARCH_UPDATES_PENDING.name,
         families::INDEX_BUILDS_RUNNING.name,
         families::INDEX_BUILDS_WAITING.name,
         families::INDEX_BUILDS_STALLED.name,

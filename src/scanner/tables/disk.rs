@@ -132,6 +132,7 @@ impl Tables {
         };
         on_node.seen.set(ix.as_usize());
         let version = self.draft.now().node(node).and_then(|node| node.version);
+        self.draft.set_problem(ix, seen.problem);
         seen.facts.flags.exact = self.spared.is_exact(ix, &seen);
         seen.facts.confidence = estimate::confidence(Kind::Db, version, None);
         self.measured(ix, seen.facts);
@@ -184,12 +185,13 @@ impl Tables {
     }
 
     fn part(&mut self, node: NodeIx, seen: PartSeen) {
-        let PartSeen { shard, signature, facts, collators } = seen;
+        let PartSeen { shard, signature, facts, collators, problem } = seen;
         let (name, range) = named(&shard);
         let db = self.draft.db(name);
         let ix = self.draft.part(node, db, range, signature);
         self.disk.nodes.entry(node).or_default().seen.set(ix.as_usize());
         self.disk.with_parts.insert(db);
+        self.draft.set_problem(ix, problem);
         if let Some(view) = self.draft.now().target(ix).and_then(TargetRef::view)
             && view.collators != collators
         {

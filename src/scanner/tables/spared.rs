@@ -99,6 +99,12 @@ impl Spared {
 
 impl Tables {
     /// Holds what CouchDB says of one shard's index against the header that was read of it.
+    ///
+    /// The cluster's sum is held against nothing, though with every copy's part known the smallest
+    /// and the largest sum bound it. It is asked for only where no copy can be asked by itself.
+    /// It names neither the copies nor the moment, so that an index that was built or compacted
+    /// since some sidecar read it would break the bounds without anything being wrong; and a
+    /// contradiction would be no node's, so that no header could be distrusted for it.
     pub(super) fn index_said(&mut self, db: DbIx, index: &IndexSeen) {
         let snapshot = self.draft.now();
         let copy = index.copy.and_then(|ix| snapshot.target(ix));

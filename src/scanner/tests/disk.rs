@@ -22,13 +22,14 @@ fn header(at: u64, file: u64, active: u64, seq: u64) -> Facts {
 }
 
 fn db(shard: &str, facts: Facts) -> FileSeen {
-    let seen = DbSeen { shard: shard.into(), facts, reported: Reported::Otherwise, same: true };
-    FileSeen::Db(seen)
+    let (shard, reported) = (shard.into(), Reported::Otherwise);
+    FileSeen::Db(DbSeen { shard, facts, reported, same: true, problem: None })
 }
 
 fn part(shard: &str, signature: u8, facts: Facts) -> PartSeen {
     let signature = Signature([signature; 16]);
-    PartSeen { shard: shard.into(), signature, facts, collators: Arc::new([]) }
+    let (shard, collators) = (shard.into(), Arc::new([]));
+    PartSeen { shard, signature, facts, collators, problem: None }
 }
 
 fn view(shard: &str, signature: u8, file: u64) -> FileSeen {

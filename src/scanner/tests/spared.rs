@@ -109,7 +109,7 @@ impl Source for Told {
 
 fn header(reported: Reported, active: u64) -> Option<DbSeen> {
     let facts = numbers(MeasuredBy::Files, active, 1_000);
-    Some(DbSeen { shard: Box::default(), facts, reported, same: true })
+    Some(DbSeen { shard: Box::default(), facts, reported, same: true, problem: None })
 }
 
 /// The harness, the node behind it, and what was asked of it in each sweep so far.

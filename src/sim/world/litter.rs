@@ -146,7 +146,7 @@ impl World {
             needs_upgrade: false,
         };
         let (shard, reported) = (name.into(), Reported::AsRead);
-        found.push(Found::Db { shard, numbers, reported, same: true });
+        found.push(Found::Db { shard, numbers, reported, same: true, problem: None });
         let File::Copy { db, .. } = file else { return };
         let designs = self.catalog.like(db).map_or(&[][..], |like| &like.designs);
         for place in self.indexes(db) {
@@ -164,7 +164,7 @@ impl World {
             };
             let collators = view.collators.iter().map(|version| Arc::from(&**version)).collect();
             let (shard, signature) = (name.into(), view.signature);
-            found.push(Found::View { shard, signature, numbers, collators });
+            found.push(Found::View { shard, signature, numbers, collators, problem: None });
         }
         let bytes = self.stale_of(file);
         if bytes > 0 {
@@ -189,5 +189,6 @@ fn stale(shard: &str, bytes: u64) -> Found {
         signature: Signature(signature.to_be_bytes()),
         numbers,
         collators: Arc::new([]),
+        problem: None,
     }
 }

@@ -279,3 +279,58 @@ fn what_failed_rests_and_is_stalled() {
     assert_eq!(line.stalled_since, Some(ago(2)));
     assert_eq!(Ending::ALL.map(Ending::label), ["built", "failed"]);
 }
+
+/// A search index of the same database, beside its views.
+fn search(world: &mut World, offered: Option<bool>, indexed: u64) -> Ix {
+    let db = world.draft.now().target(world.shard).unwrap().db();
+    let range = Range { from: 0, to: u32::MAX };
+    for node in world.nodes {
+        let ix = world.draft.db_target(node, db, Some(range));
+        let facts = world.draft.now().target(ix).unwrap().facts();
+        world.draft.set_facts(ix, Facts { update_seq: Known::new(10_000), ..facts });
+    }
+    let query = Query { design: "_design/s".into(), view: "text".into() };
+    let engine = crate::target::Engine::Nouveau;
+    let search = Search { engine, index: "text".into(), offered };
+    let view = View {
+        designs: ["_design/s".into()].into(),
+        built_by: Some(query),
+        search: Some(search),
+        ..View::default()
+    };
+    let ix = world.draft.add_view(db, view);
+    let measured_at = Some(Measured { at: ago(10), by: Source::Http });
+    let facts = Facts { update_seq: Known::new(indexed), measured_at, ..Facts::default() };
+    world.draft.set_facts(ix, facts);
+    ix
+}
+
+#[test]
+fn a_search_index_is_chosen_like_a_view() {
+    let mut world = World::new(&[0]);
+    let ix = search(&mut world, Some(true), 9_000);
+    let chosen = world.choose(&Memory::default());
+    let line = &chosen.lines[0];
+    assert_eq!((line.ix, line.standing, line.pending), (ix, Standing::Starts, Some(1_000)));
+    assert_eq!(line.id.to_string(), "search:orders/nouveau/_design%2Fs/text");
+    assert_eq!(chosen.starts.len(), 1);
+    // CouchDB's monitor stops views there, and no search index.
+    world.plan.conditions.disks = Arc::new(disks(24));
+    assert_eq!(world.choose(&Memory::default()).lines[0].standing, Standing::Starts);
+    world.plan.conditions.disks = Arc::new(disks(1));
+    let standing = world.choose(&Memory::default()).lines[0].standing;
+    assert_eq!(standing, Standing::Waits(Reason::Headroom));
+}
+
+#[test]
+fn a_search_index_without_its_engine_is_named_and_nothing_else() {
+    for offered in [None, Some(false)] {
+        let mut world = World::new(&[0]);
+        search(&mut world, offered, 9_000);
+        let chosen = world.choose(&Memory::default());
+        let line = &chosen.lines[0];
+        assert_eq!(line.standing, Standing::Waits(Reason::NotOffered));
+        assert_eq!((line.pending, line.since), (None, None));
+        assert_eq!((chosen.starts.len(), chosen.reread.len()), (0, 0));
+    }
+}

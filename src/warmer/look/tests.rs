@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    facts::{Facts, Known, Measured, Source},
+    facts::{Facts, Measured, Source},
     snapshot::{DbMap, DbName, Draft, Search, View},
     target::Engine,
 };

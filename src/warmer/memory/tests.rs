@@ -246,3 +246,24 @@ fn what_is_done_is_forgotten_after_a_while() {
     told.see(112 + 61, &seen(113, 530, 0), &jobs(112, None));
     assert!(told.0.get(view()).is_none());
 }
+
+#[test]
+fn what_may_lag_and_may_not_is_built_once_a_movement_of_its_database() {
+    let mut told = Told::default();
+    let perhaps = |measured, most: u64| Seen {
+        search: true,
+        unsure: true,
+        ..seen(measured, 500, most - 500)
+    };
+    let lags = perhaps(10, 540);
+    told.see(10, &lags, &jobs(10, None));
+    assert!(!told.0.is_phantom(&lags), "nothing is known of what was before");
+    told.0.start(&lags, Class::Batch, at(100));
+    assert_eq!(told.see(110, &lags, &jobs(110, None)), asks());
+    // The query found nothing to do, and nothing says that there was.
+    let same = perhaps(112, 540);
+    assert_eq!(told.see(115, &same, &jobs(115, None)), ended(Class::Batch, Ending::Built));
+    assert_eq!(told.0.get(view()).unwrap().failures, 0);
+    assert!(told.0.is_phantom(&perhaps(500, 540)));
+    assert!(!told.0.is_phantom(&perhaps(500, 541)), "a copy has moved");
+}

@@ -48,6 +48,13 @@ impl Running {
         Self { address, process, stderr }
     }
 
+    /// SIGKILL: nothing of it runs on.
+    pub(super) async fn kill(mut self) {
+        assert_eq!(self.process.try_wait().expect("it can be asked"), None, "it runs until then");
+        let killed = time::timeout(PATIENCE, self.process.kill()).await;
+        killed.expect("in time").expect("it is killed");
+    }
+
     /// Tells it to stop, and returns what it logged.
     pub(super) async fn stop(&mut self) -> String {
         let pid = self.process.id().expect("it runs").to_string();

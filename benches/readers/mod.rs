@@ -1,0 +1,125 @@
+//! Readers of `/_db_updates` over sockets: most take everything, some never take a byte, and one
+//! looks into each row. And what a process that is read from holds in memory.
+
+use super::measured::Failure;
+use std::{
+    fs,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+    time,
+};
+
+/// Readers that take all, and readers that take nothing.
+pub(crate) const READERS: u64 = 900;
+pub(crate) const STALLED: u64 = 100;
+
+/// All of them, while they last.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    take: JoinSet<Result<(), Failure>>,
+    _stalled: Vec<TcpStream>,
+    taken: Arc<Taken>,
+}
+
+/// What all readers took.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: AtomicU64,
+    /// Of the one that looks into them.
+    rows: AtomicU64,
+}
+
+impl Readers {
+    /// Connects them.
+    pub(crate) async fn connect(to: SocketAddr) -> Result<Self, Failure> {
+        let (mut take, taken) = (JoinSet::new(), Arc::<Taken>::default());
+        take.spawn(look(connect(to).await?, Arc::clone(&taken)));
+        for _ in 1..READERS {
+            take.spawn(take_all(connect(to).await?, Arc::clone(&taken)));
+        }
+        let mut stalled = Vec::new();
+        for _ in 0..STALLED {
+            stalled.push(connect(to).await?);
+        }
+        Ok(Self { take, _stalled: stalled, taken })
+    }
+
+    /// Bytes that all took so far, and rows of the one that looks into them.
+    pub(crate) fn taken(&self) -> (f64, f64) {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+        (of(&self.taken.bytes), of(&self.taken.rows))
+    }
+
+    /// Waits, unless a reader ends.
+    pub(crate) async fn still(&mut self, span: Duration) -> Result<(), Failure> {
+        match time::timeout(span, self.take.join_next()).await {
+            Err(_) => Ok(()),
+            Ok(Some(Ok(Err(why)))) => Err(why),
+            Ok(_) => Err("a reader ended".into()),
+        }
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let mut stream = TcpStream::connect(address).await?;
+    let head = format!(
+        "GET /_db_updates?feed=continuous&heartbeat=10000 HTTP/1.1\r\nHost: {address}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await?;
+    Ok(stream)
+}
+
+async fn take_all(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failure> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        taken.bytes.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+/// Reads every row, and sees that numbers rise.
+async fn look(mut stream: TcpStream, taken: Arc<Taken>) -> Result<(), Failure> {
+    let (mut buffer, mut text, mut last) = (vec![0; 64 << 10], Vec::new(), 0_u64);
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        taken.bytes.fetch_add(count as u64, Ordering::Relaxed);
+        text.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = text.drain(..=end).collect();
+            // Others are heartbeats, and the sizes of chunks.
+            let line = String::from_utf8_lossy(&line);
+            let Some((_, seq)) = line.split_once("\"seq\":\"") else { continue };
+            let number: u64 = seq.split('-').next().unwrap_or_default().parse()?;
+            if number <= last {
+                return Err(format!("{number} came behind {last}").into());
+            }
+            last = number;
+            taken.rows.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Resident memory of a process now and at most, in MB.
+pub(crate) fn resident(process: u32) -> Result<(f64, f64), Failure> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let of = |name: &str| -> Option<f64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().next()?.parse::<f64>().ok()? * 1024.0 / 1e6)
+    };
+    of("VmRSS:").zip(of("VmHWM:")).ok_or_else(|| "no resident memory in status".into())
+}

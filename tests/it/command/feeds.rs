@@ -1,0 +1,221 @@
+//! A service whose feeds break on the wire, or that is killed: its journal has everything.
+
+use super::{NODES, PASSWORD, PATIENCE, Site, service::Running, written};
+use crate::luck::luck;
+use recliner::{
+    clock::Clock,
+    sim::{Config, Database, Effect, Fault, Role, User},
+};
+use serde_json::Value;
+use std::{collections::BTreeMap, time::Duration};
+use tokio::{task::JoinSet, time};
+
+const PATH: &str = "/_db_updates";
+
+/// Longer than a feed may be silent, and be gone after that.
+const SILENCE: Duration = Duration::from_secs(100);
+
+fn world() -> Config {
+    let mut config = Config::new(&NODES).with(Database { q: 1, docs: 0, ..Database::new("app") });
+    config.users =
+        vec![User { name: "adm".into(), password: PASSWORD.into(), role: Role::ServerAdmin }];
+    config
+}
+
+/// What a service is asked with.
+struct Asks {
+    http: reqwest::Client,
+    base: String,
+}
+
+impl Asks {
+    fn of(running: &Running) -> Self {
+        let _again = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
+        Self { http, base: format!("http://{}", running.address) }
+    }
+
+    async fn get(&self, path: &str) -> String {
+        let answer = self.http.get(format!("{}{path}", self.base)).send().await;
+        answer.expect("it answers").text().await.expect("it is text")
+    }
+
+    /// The value of a sample in `/metrics`.
+    async fn sample(&self, name: &str) -> Option<String> {
+        let text = self.get("/metrics").await;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(ToOwned::to_owned)
+    }
+
+    /// Waits until a sample has this value.
+    async fn shows(&self, name: &str, value: &str, within: Duration) {
+        let shown = async {
+            while self.sample(name).await.as_deref() != Some(value) {
+                time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(time::timeout(within, shown).await.is_ok(), "{name} is never {value}");
+    }
+
+    /// Waits for the ends of two more sweeps: the first may have begun before.
+    async fn sweeps_twice(&self) {
+        let name = "recliner_scan_last_success_timestamp_seconds{node=\"node1@127.0.0.1\",source=\"http\"}";
+        let ends = async {
+            let mut last = self.sample(name).await;
+            for _ in 0..3 {
+                let before = last.clone();
+                while last == before {
+                    time::sleep(Duration::from_millis(50)).await;
+                    last = self.sample(name).await;
+                }
+            }
+        };
+        time::timeout(PATIENCE, ends).await.expect("it sweeps");
+    }
+
+    /// How often the journal has each event of a database.
+    async fn told(&self) -> BTreeMap<String, usize> {
+        let (mut told, mut since) = (BTreeMap::new(), 0);
+        loop {
+            let path =
+                format!("/api/v1/events?types=created,updated,deleted&since={since}&limit=1000");
+            let page: Value = serde_json::from_str(&self.get(&path).await).expect("it is JSON");
+            let events = page["data"]["events"].as_array().cloned().unwrap_or_default();
+            let Some(last) = events.last() else { return told };
+            since = last["seq"].as_u64().expect("it has a number");
+            for event in &events {
+                let word = |name: &str| event[name].as_str().expect("it is text").to_owned();
+                *told.entry([word("type"), word("db")].join(" ")).or_default() += 1;
+            }
+        }
+    }
+
+    /// Waits until the journal has all of this.
+    async fn has(&self, truth: &[String]) {
+        let has = async {
+            loop {
+                let told = self.told().await;
+                if truth.iter().all(|event| told.contains_key(event)) {
+                    return;
+                }
+                time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let told = time::timeout(PATIENCE, has).await;
+        if told.is_err() {
+            let told = self.told().await;
+            let lost: Vec<&String> = truth.iter().filter(|it| !told.contains_key(*it)).collect();
+            panic!("{lost:?} never came; the journal has {told:?}");
+        }
+    }
+}
+
+fn make(site: &Site, db: &str) -> String {
+    let database = Database { q: 1, docs: 0, ..Database::new(db) };
+    site.cluster.world(|world| world.create(database)).expect("it is new");
+    format!("created {db}")
+}
+
+/// A service of its own, whose feed is struck once, by this.
+async fn struck(name: &'static str, effect: Effect) {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().expect("it can be made");
+    let mut running = Running::start(&site, dir.path(), &[]).await;
+    let asks = Asks::of(&running);
+    let connected = "recliner_feed_connected{feed=\"_db_updates\"}";
+    asks.shows(connected, "1", PATIENCE).await;
+    site.cluster.faults().plan(Fault::everywhere(effect).at(PATH).times(1));
+    NODES.into_iter().for_each(|node| site.cluster.faults().restart(node));
+    asks.shows(connected, "0", PATIENCE).await;
+    let mut truth = vec![make(&site, "while-away")];
+    // What it was struck by may take a line or two to show.
+    let opened = async {
+        loop {
+            let asked = site.cluster.wire();
+            if asked.iter().filter(|it| it.path.contains("feed=continuous")).count() >= 3 {
+                return;
+            }
+            truth.push(make(&site, &format!("more-{}", truth.len())));
+            time::sleep(Duration::from_millis(700)).await;
+        }
+    };
+    assert!(time::timeout(SILENCE, opened).await.is_ok(), "{name}: it is never opened again");
+    truth.push(make(&site, "and-on"));
+    asks.shows(connected, "1", PATIENCE).await;
+    asks.has(&truth).await;
+    let asked = site.cluster.wire().iter().filter(|it| it.path.starts_with(PATH)).count();
+    assert!(asked <= 12, "{name}: {asked} requests");
+    let told = asks.told().await;
+    assert!(told.values().all(|count| *count == 1), "{name}: {told:?}");
+    assert_eq!(asks.sample("recliner_journal_dropped_total").await.as_deref(), Some("0"), "{name}");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_feed_that_breaks_on_the_wire_is_shown_opened_again_and_loses_nothing() {
+    let mut all = JoinSet::new();
+    for (name, effect) in [
+        ("half a line", Effect::Cut(14)),
+        ("a break", Effect::Break(40)),
+        ("another encoding", Effect::Packed),
+        ("no UTF-8", Effect::Insert(14, vec![0xff, 0xc3])),
+        ("a peer that stalls", Effect::Stall(14)),
+    ] {
+        all.spawn(struck(name, effect));
+    }
+    while let Some(ended) = all.join_next().await {
+        ended.expect("it goes well");
+    }
+}
+
+/// How often it is killed.
+const LIVES: usize = 12;
+
+#[tokio::test]
+async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
+    let seed = std::env::var("RECLINER_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| Clock::System.now().unix());
+    println!("RECLINER_TEST_SEED={seed} has it happen again, as far as this machine is as fast");
+    let mut luck = luck(seed);
+    let mut below = |most: u8| luck().to_le_bytes()[7] % most;
+    let mut config = world();
+    config.global_changes = false;
+    let names = |kind: char| (0..LIVES * 4).map(move |at| format!("{kind}{at:03}"));
+    for db in names('w').chain(names('d')) {
+        config = config.with(Database { q: 1, docs: 10, ..Database::new(&db) });
+    }
+    let site = Site::open(config).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = written(dir.path(), "recliner.yml", "scan: {interval: 1s}\npoll: 1s\n");
+    let flags = ["--config.file", file.as_str(), "--storage.path", "data"];
+    let mut running = Running::start(&site, dir.path(), &flags).await;
+    Asks::of(&running).sweeps_twice().await;
+    assert_eq!(Asks::of(&running).told().await, BTreeMap::new(), "what is first seen is no news");
+
+    let (mut truth, mut writes, mut deletes) = (Vec::new(), names('w'), names('d'));
+    let mut makes = names('c');
+    for _ in 0..LIVES {
+        for _ in 0..4 {
+            let some = [0, below(60).into(), 4 * u64::from(below(250))];
+            time::sleep(Duration::from_millis(some[usize::from(below(3))])).await;
+            let db = writes.next().expect("there are enough");
+            site.cluster.world(|world| world.write(&db, 1));
+            truth.push(format!("updated {db}"));
+            let db = deletes.next().expect("there are enough");
+            site.cluster.world(|world| world.delete(&db, false));
+            truth.push(format!("deleted {db}"));
+            truth.push(make(&site, &makes.next().expect("there are enough")));
+        }
+        time::sleep(Duration::from_millis(8 * u64::from(below(250)))).await;
+        running.kill().await;
+        running = Running::start(&site, dir.path(), &flags).await;
+    }
+    let asks = Asks::of(&running);
+    asks.has(&truth).await;
+    asks.sweeps_twice().await;
+    let told = asks.told().await;
+    let again: Vec<_> = told.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(again.is_empty(), "told more than once: {again:?}");
+    assert_eq!(told.len(), truth.len(), "and nothing else: {told:?}");
+    running.stop().await;
+}

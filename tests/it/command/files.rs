@@ -1,0 +1,97 @@
+//! A data directory, scanned without a CouchDB.
+
+use super::{Ran, recliner, widest};
+use std::{fs, path::Path};
+
+fn put(root: &Path, name: &str, file: &str) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchfiles"));
+    fs::copy(data.join(file), path).unwrap();
+}
+
+/// A node's directory: a shard with its index, and files that say nothing.
+fn directory() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let shard = |db: &str| format!("shards/00000000-ffffffff/{db}.1795222434.couch");
+    put(root.path(), "_dbs.couch", "deletes.couch");
+    put(root.path(), &shard(&format!("orders/{}", "x".repeat(60))), "updates.couch");
+    put(root.path(), &shard("garbage"), "dmg_no_header.couch");
+    put(
+        root.path(),
+        ".shards/00000000-ffffffff/gone.1795222434_design/mrview/9fc623f8178b1907d8922afdd34debf1.view",
+        "dmg_view_wrong_sig.view",
+    );
+    put(root.path(), &shard("far"), "updates.couch");
+    // Takes no room: nothing is written there.
+    let far = fs::File::options().write(true).open(root.path().join(shard("far"))).unwrap();
+    far.set_len((1 << 30) + (1 << 20)).unwrap();
+    root
+}
+
+async fn run(words: &[&str], root: &Path, columns: &str) -> Ran {
+    let root = root.display().to_string();
+    let words: Vec<&str> = words.iter().copied().chain(["--data-dir", &root]).collect();
+    recliner(&words, &[("COLUMNS", columns)]).await
+}
+
+#[tokio::test]
+async fn a_file_that_says_nothing_is_said_to_with_the_reason() {
+    let root = directory();
+    let scan = run(&["scan", "--format", "json"], root.path(), "80").await;
+    assert_eq!(scan.code, 2, "{scan:?}");
+    for said in ["1 could not be read (no header within)", "(no valid header)", "(wrong signature)"]
+    {
+        assert!(scan.err.contains(said), "{said}: {}", scan.err);
+    }
+    let answer = scan.json();
+    let problem = |end: &str| {
+        let targets = answer["targets"].as_array().unwrap();
+        let ends = |name: Option<&str>| name.is_some_and(|name| name.ends_with(end));
+        let target = targets.iter().find(|it| ends(it["name"].as_str())).unwrap();
+        target["problem"]["reason"].clone()
+    };
+    assert_eq!(problem("far.1795222434"), "no_header_within");
+    assert_eq!(problem("garbage.1795222434"), "no_valid_header");
+    assert_eq!(problem("gone.1795222434"), "wrong_signature");
+    assert!(problem("_dbs").is_null());
+
+    let explained = run(&["explain", "far"], root.path(), "80").await;
+    let says = "no valid header is in its last gibibyte: recliner inspect looks further back";
+    assert!(explained.out.contains(&format!("  problem   {says}\n")), "{}", explained.out);
+    // And so it does: the file is shown with all that is behind its header.
+    let far = root.path().join("shards/00000000-ffffffff/far.1795222434.couch");
+    let words = ["inspect", "--format", "json", &*far.to_string_lossy()];
+    let inspected = recliner(&words, &[]).await;
+    assert_eq!(inspected.code, 0, "{inspected:?}");
+    let file = &inspected.json()["files"][0];
+    assert_eq!((&file["error"], &file["opening"]["is"]), (&().into(), &"recovers".into()));
+    assert!(file["header"]["tail"].as_u64().unwrap() > 1 << 30);
+}
+
+#[tokio::test]
+async fn tables_of_a_directory_fit_and_break_no_name() {
+    let root = directory();
+    let deep = root.path().join("a-data-directory-of-some-length-below");
+    fs::create_dir(&deep).unwrap();
+    for name in ["_dbs.couch", "shards", ".shards"] {
+        fs::rename(root.path().join(name), deep.join(name)).unwrap();
+    }
+    for columns in [60, 80, 160] {
+        let scan = run(&["scan"], &deep, &columns.to_string()).await;
+        assert_eq!(scan.code, 2, "{scan:?}");
+        assert!(widest(&scan.out) <= columns.max(80), "{}", scan.out);
+        let rows = |head: &str| {
+            let at = scan.out.lines().position(|line| line.starts_with(head)).unwrap();
+            let rows = scan.out.lines().skip(at + 1).take_while(|line| !line.is_empty());
+            rows.map(ToOwned::to_owned).collect::<Vec<_>>()
+        };
+        if columns > 60 {
+            let [volume] = &rows("VOLUME")[..] else { panic!("{}", scan.out) };
+            assert!(volume.contains("below "), "{volume}");
+            assert_eq!(rows("MOST TO FREE").len(), 2, "{}", scan.out);
+            assert_eq!(rows("NODE").len(), 2, "{}", scan.out);
+            assert!(rows("NODE")[1].starts_with("1 view index "), "{}", scan.out);
+        }
+    }
+}
