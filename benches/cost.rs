@@ -99,7 +99,7 @@ impl Server {
 
     /// One sweep and as long a time without, and the CPU that the sweep took beyond idling.
     async fn round(&self, config: PathBuf, more: &'static [&str]) -> Result<f64, Failure> {
-        let scan = task::spawn_blocking(move || couch::scan(&config, more));
+        let scan = task::spawn_blocking(move || couch::scan(&config, more).map(drop));
         let sweep = self.during(async { scan.await? }).await?;
         let rest = sweep.took.max(IDLE);
         let nothing = async {

@@ -4,7 +4,7 @@ use crate::measured::{Failure, say};
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 /// The CouchDB that the environment names, with what `scan` needs to reach it.
@@ -54,18 +54,19 @@ impl Couch {
     }
 }
 
-/// Runs `scan` to its end. It ends with another status when any file could not be read.
-pub(crate) fn scan(config: &Path, more: &[&str]) -> Result<(), Failure> {
+/// Runs `scan` to its end and answers with its log. It ends with another status when any file
+/// could not be read.
+pub(crate) fn scan(config: &Path, more: &[&str]) -> Result<String, Failure> {
     let out = Command::new(env!("CARGO_BIN_EXE_recliner"))
-        .args(["scan", "--log.level", "error", "--config.file"])
+        .args(["scan", "--log.level", "debug", "--config.file"])
         .arg(config)
         .args(more)
-        .stderr(Stdio::inherit())
         .output()?;
+    let log = String::from_utf8(out.stderr)?;
     if out.status.success() {
-        Ok(())
+        Ok(log)
     } else {
-        Err(format!("scan ended with {}", out.status).into())
+        Err(format!("scan ended with {}: {log}", out.status).into())
     }
 }
 

@@ -54,6 +54,24 @@ pub enum Stage {
     },
 }
 
+impl Stage {
+    /// Its word in the log.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Map => "map",
+            Self::Files { .. } => "files",
+            Self::Strays { .. } => "strays",
+            Self::Disk => "disk",
+            Self::Shards { .. } => "shards",
+            Self::Views { .. } => "views",
+            Self::Splits => "splits",
+            Self::Poll { .. } => "poll",
+        }
+    }
+}
+
 /// What to read on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {

@@ -97,6 +97,10 @@ impl Readings {
     }
 
     pub(super) fn end(&mut self, slot: Slot) {
+        if let Some(Reading { stage, began, .. }) = self.slot(slot) {
+            let seconds = began.elapsed().as_secs_f64();
+            tracing::debug!(stage = stage.label(), seconds, "read");
+        }
         match slot {
             Slot::Sweep => self.sweep = None,
             Slot::Late => self.late = None,
