@@ -12,6 +12,7 @@ use std::{future::Future, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
+mod child;
 mod crash;
 mod damage;
 mod disk;

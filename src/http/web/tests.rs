@@ -351,3 +351,37 @@ async fn a_handshake_that_never_ends_is_not_waited_for() {
     ended.expect("it stops").expect("there is one").unwrap();
     drop(silent);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_goes_on_ends_when_its_user_is_struck_out() {
+    use futures::{StreamExt as _, stream};
+    let site = Site::new();
+    let (ann, bob) = (format!("  ann: {}\n", hash("pa55")), format!("  bob: {}\n", hash("w0rd")));
+    let file = |users: &[&str]| format!("basic_auth_users:\n{}", users.concat());
+    let web = site.web(&file(&[&ann, &bob])).unwrap();
+    let goes_on = || async {
+        let first = stream::iter([Ok::<_, std::io::Error>("first")]);
+        Body::from_stream(first.chain(stream::pending()))
+    };
+    let router = Router::new()
+        .route("/", get(goes_on))
+        .layer(middleware::from_fn_with_state(web.clone(), admit));
+    let open = async |login: &str| {
+        let login = base64::prelude::BASE64_STANDARD.encode(login);
+        let request = Request::get("/").header(header::AUTHORIZATION, format!("Basic {login}"));
+        let request = request.body(Body::empty()).unwrap();
+        let mut body =
+            router.clone().oneshot(request).await.unwrap().into_body().into_data_stream();
+        assert_eq!(body.next().await.unwrap().unwrap(), "first");
+        body
+    };
+    let (mut anns, mut bobs) = (open("ann:pa55").await, open("bob:w0rd").await);
+    let minute = Duration::from_secs(60);
+    assert!(time::timeout(minute, anns.next()).await.is_err(), "it goes on");
+    site.write("web.yml", &file(&[&bob]));
+    assert!(time::timeout(minute, anns.next()).await.expect("it ends").is_none());
+    assert!(time::timeout(minute, bobs.next()).await.is_err(), "it goes on");
+    let other = format!("  bob: {}\n", hash("other"));
+    site.write("web.yml", &file(&[&other]));
+    assert!(time::timeout(minute, bobs.next()).await.expect("it ends").is_none());
+}

@@ -4,19 +4,26 @@ use super::{InForce, Web};
 use crate::config::PasswordHash;
 use arc_swap::ArcSwap;
 use axum::{
+    body::{Body, HttpBody as _},
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use base64::Engine as _;
+use futures::StreamExt as _;
 use ring::{hmac, rand::SystemRandom};
 use secrecy::{ExposeSecret as _, SecretSlice};
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
+    time::Duration,
 };
+use tokio::time;
+
+/// How soon an answer that goes on ends after its user was struck out, or the password changed.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// What answers without a user, for supervisors have none.
 const OPEN: [&str; 2] = ["/-/healthy", "/-/ready"];
@@ -66,6 +73,12 @@ impl Users {
         self.hashes.is_empty()
     }
 
+    /// Whether this user is let in by the same password as `before`.
+    fn keeps(&self, user: &str, before: &Self) -> bool {
+        let hash = |it: &Self| it.hashes.get(user).map(|it| it.text.expose_secret().to_owned());
+        hash(self) == hash(before)
+    }
+
     /// Whether the password was found right before.
     fn remembers(&self, login: &Login) -> bool {
         let tags = self.verified.tags.load();
@@ -105,11 +118,15 @@ pub(in super::super) async fn admit(
     let login = login(request.headers()).filter(|_| !anyone);
     let asker = login.as_ref().map(|login| Asker(login.user.clone()));
     let mut response = if anyone || may_ask(&web, &in_force, login).await {
-        if let Some(asker) = asker {
+        if let Some(asker) = asker.clone() {
             request.extensions_mut().insert(asker);
         }
         request.extensions_mut().insert(Arc::clone(&in_force));
-        next.run(request).await
+        let response = next.run(request).await;
+        match asker {
+            Some(Asker(user)) => response.map(|body| while_let_in(body, user, &web, &in_force)),
+            None => response,
+        }
     } else {
         let wanted = HeaderValue::from_static("Basic realm=\"recliner\", charset=\"UTF-8\"");
         let says = "recliner wants a user and a password\n";
@@ -119,6 +136,24 @@ pub(in super::super) async fn admit(
         response.headers_mut().insert(name, value.clone());
     }
     response
+}
+
+/// A body that goes on for as long as its reader may ask; whole ones are told at once anyway.
+fn while_let_in(body: Body, user: String, web: &Web, before: &Arc<InForce>) -> Body {
+    if body.size_hint().exact().is_some() {
+        return body;
+    }
+    let (web, before) = (web.clone(), Arc::clone(before));
+    let struck_out = async move {
+        loop {
+            time::sleep(LOOK).await;
+            let now = web.in_force().await;
+            if !Arc::ptr_eq(&now, &before) && !now.users.keeps(&user, &before.users) {
+                return;
+            }
+        }
+    };
+    Body::from_stream(body.into_data_stream().take_until(Box::pin(struck_out)))
 }
 
 async fn may_ask(web: &Web, in_force: &Arc<InForce>, login: Option<Login>) -> bool {

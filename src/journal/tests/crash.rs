@@ -112,66 +112,35 @@ proptest! {
     }
 }
 
-const CHILD: &str = "RECLINER_TEST_JOURNAL_CHILD";
-
 /// Not a test of its own: what [`everything_printed_outlives_a_kill`] starts and kills.
 #[tokio::test]
 async fn prints_what_was_kept() {
-    use std::io::Write as _;
-    let Some(round) = std::env::var_os(CHILD) else {
-        println!("skipped: nobody waits for what it prints");
-        return;
-    };
-    let (dir, first) = {
-        let text = round.to_str().unwrap();
-        let (dir, first) = text.rsplit_once(',').unwrap();
-        (dir.to_owned(), first.parse::<u64>().unwrap())
-    };
+    let Some(told) = child::told() else { return };
+    let (dir, first) = told.rsplit_once(',').unwrap();
+    let first: u64 = first.parse().unwrap();
     let running = Running::claimed(Directory::new(dir)).await;
     for number in first.. {
         running.keep(vec![Change::Intended(intent(number)), ended(number)]).await.unwrap();
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "\nkept {number}").unwrap();
-        out.flush().unwrap();
+        child::say(&format!("kept {number}"));
     }
 }
 
 #[tokio::test]
 async fn everything_printed_outlives_a_kill() {
-    use tokio::io::AsyncReadExt as _;
     let dir = tempfile::tempdir().unwrap();
     let mut luck = luck(7);
     let mut printed = BTreeSet::new();
     for round in 0..12 {
         let first = round * 1_000_000;
-        let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
-            .args(["journal::tests::crash::prints_what_was_kept", "--exact", "--nocapture"])
-            .env(CHILD, format!("{},{first}", dir.path().display()))
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
         // The first rounds end while the file is made or opened, the others while it writes.
-        let mut out = child.stdout.take().unwrap();
-        let mut text = Vec::new();
-        let wanted = if round < 4 { 0 } else { usize::try_from(luck() % 2000).unwrap() };
-        while round >= 4 && text.len() <= wanted {
-            assert!(
-                soon(out.read_buf(&mut text)).await.unwrap() > 0,
-                "it writes until it is killed"
-            );
-        }
-        time::sleep(Duration::from_micros(luck() % 30_000)).await;
-        soon(child.kill()).await.unwrap();
-        soon(out.read_to_end(&mut text)).await.unwrap();
-        let text = String::from_utf8(text).unwrap();
-        // The last line may be torn.
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let wanted = (round >= 4).then(|| usize::try_from(luck() % 2000).unwrap());
+        let pause = Duration::from_micros(luck() % 30_000);
+        let told = format!("{},{first}", dir.path().display());
+        let test = "journal::tests::crash::prints_what_was_kept";
+        let lines = child::killed(test, &told, wanted, pause).await;
         let before = printed.len();
-        printed.extend(
-            whole.lines().filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok()),
-        );
+        let kept = lines.iter().filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());
+        printed.extend(kept);
         assert!(round < 4 || printed.len() > before, "round {round} printed nothing");
 
         let running = Running::claimed(Directory::new(dir.path())).await;

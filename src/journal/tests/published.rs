@@ -98,57 +98,30 @@ async fn marks_are_kept_with_their_events_until_what_is_measured_is_newer() {
     running.stopped().await;
 }
 
-const CHILD: &str = "RECLINER_TEST_JOURNAL_EVENTS";
-
 /// Not a test of its own: what [`every_event_that_was_told_outlives_a_kill`] starts and kills.
 #[tokio::test]
 async fn prints_what_was_told() {
-    use std::io::Write as _;
-    let Some(dir) = std::env::var_os(CHILD) else {
-        println!("skipped: nobody waits for what it prints");
-        return;
-    };
+    let Some(dir) = child::told() else { return };
     let running = Running::claimed(Directory::new(dir)).await;
     let mut kept = running.journal.kept();
     for number in 0.. {
         running.journal.publish((number..number + 3).map(updated).collect());
         for (seq, event) in soon(kept.recv()).await.unwrap().iter() {
             let What::Updated { db } = &event.what else { continue };
-            let mut out = std::io::stdout().lock();
-            writeln!(out, "\ntold {seq} {db}").unwrap();
-            out.flush().unwrap();
+            child::say(&format!("told {seq} {db}"));
         }
     }
 }
 
 #[tokio::test]
 async fn every_event_that_was_told_outlives_a_kill() {
-    use tokio::io::AsyncReadExt as _;
     let dir = tempfile::tempdir().unwrap();
     let mut told: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..4 {
-        let mut child = tokio::process::Command::new(std::env::current_exe().unwrap())
-            .args(["journal::tests::published::prints_what_was_told", "--exact", "--nocapture"])
-            .env(CHILD, dir.path())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut out = child.stdout.take().unwrap();
-        let mut text = Vec::new();
-        while text.len() <= 500 + 300 * round {
-            assert!(
-                soon(out.read_buf(&mut text)).await.unwrap() > 0,
-                "it writes until it is killed"
-            );
-        }
-        soon(child.kill()).await.unwrap();
-        soon(out.read_to_end(&mut text)).await.unwrap();
-        let text = String::from_utf8(text).unwrap();
-        // The last line may be torn.
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let lines = whole.lines().filter_map(|line| line.strip_prefix("told ")?.split_once(' '));
+        let test = "journal::tests::published::prints_what_was_told";
+        let (place, bytes) = (dir.path().to_str().unwrap(), Some(500 + 300 * round));
+        let lines = child::killed(test, place, bytes, Duration::ZERO).await;
+        let lines = lines.iter().filter_map(|line| line.strip_prefix("told ")?.split_once(' '));
         let new: Vec<(u64, String)> =
             lines.map(|(seq, db)| (seq.parse().unwrap(), db.to_owned())).collect();
         assert!(!new.is_empty() && new.iter().all(|(seq, _)| !told.contains_key(seq)), "{new:?}");
