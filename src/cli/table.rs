@@ -327,7 +327,10 @@ pub(super) fn explained(target: &Value) -> String {
         text.push_str(&format!("  {name:<10}{value}\n"));
     };
     if let Some(name) = text_of("name") {
-        say("shard", &name);
+        match text_of("engine") {
+            Some(engine) => say("index", &format!("{name}, of {engine}")),
+            None => say("shard", &name),
+        }
     }
     let designs = target["ddocs"].as_array().into_iter().flatten();
     let designs: Vec<String> = designs.filter_map(Value::as_str).map(printable).collect();
@@ -342,6 +345,9 @@ pub(super) fn explained(target: &Value) -> String {
             copies => format!(" in {copies} copies"),
         };
         say("on disk", &format!("{}{copies}", bytes(number_of("file_bytes"))));
+    }
+    // Of a search index there is nothing to compact.
+    if !matches!(target["kind"].as_str(), Some("cleanup" | "search")) {
         let ratio =
             target["ratio"].as_f64().map(|ratio| format!(", the file is {ratio:.2} times that"));
         say(

@@ -157,7 +157,7 @@ families! {
         "Sequences that the view index has not seen, of those that lag most.";
     SEARCH_UPDATES_PENDING: Gauge None
         "recliner_search_updates_pending" ["db", "ddoc", "engine", "index"]
-        "Sequences that the search index has not seen, at least, of those that lag most; absent where it may be none.";
+        "Sequences that the search index has not seen at least; absent where that may be none.";
     INDEX_BUILDS_RUNNING: Gauge None "recliner_index_builds_running" ["class"]
         "Indexes that this recliner has CouchDB build now.";
     INDEX_BUILDS_WAITING: Gauge None "recliner_index_builds_waiting" ["class"]

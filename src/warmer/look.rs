@@ -119,14 +119,17 @@ pub(super) fn look(snapshot: &Snapshot) -> Looked {
     looked
 }
 
+/// Of each range how far the copies are that are furthest back and ahead; none where one of them
+/// is not known.
+type Ranges = BTreeMap<Option<Range>, Option<(u64, u64)>>;
+
 /// The copies of a database, as they are gone through.
 #[derive(Debug, Default)]
 struct Copies {
     database: Database,
     content: DefaultHasher,
-    /// Of each range how far the copies are that are furthest back and ahead, where that is
-    /// wanted.
-    ranges: Option<BTreeMap<Option<Range>, Option<(u64, u64)>>>,
+    /// How far they are, where that is wanted.
+    ranges: Option<Ranges>,
 }
 
 impl Copies {
@@ -143,7 +146,7 @@ impl Copies {
         database.oldest = if first { at } else { database.oldest.min(at) };
         database.newest = database.newest.max(at);
         if let Some(ranges) = &mut self.ranges {
-            let range = ranges.entry(copy.range()).or_insert(seq.map(|seq| (seq, seq)));
+            let range = ranges.entry(copy.range()).or_insert_with(|| seq.map(|seq| (seq, seq)));
             *range = range.zip(seq).map(|((least, most), seq)| (least.min(seq), most.max(seq)));
         }
     }

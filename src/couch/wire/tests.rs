@@ -1,4 +1,5 @@
 use super::*;
+use crate::target::Engine;
 use proptest::prelude::*;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -250,6 +251,43 @@ fn a_nodes_files_are_read_in_order() {
     assert_eq!(escaped, ["aé\"", "", "b/c"].into_iter().collect());
     for bad in ["{}", "[1]", "[null]", "null", "\"a\""] {
         assert!(serde_json::from_str::<Names>(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn search_indexes_are_read_whole() {
+    let info: SearchInfo = body("3.5.0", "nouveau_info");
+    assert_eq!(info.name, some("_design/s/text"));
+    let index = info.search_index;
+    assert_eq!((index.built_to(), index.docs()), (Some(201), Some(200)));
+    assert_eq!(index.disk_size, Some(20_138));
+    // Of clouseau's from its source: no such server was at hand.
+    let clouseau = r#"{"name":"_design/s/c","search_index":{"pending_seq":9,"committed_seq":7,
+        "doc_del_count":1,"doc_count":4,"disk_size":80,"signature":"ab"}}"#;
+    let index = parse::<SearchInfo>(clouseau).search_index;
+    assert_eq!((index.built_to(), index.docs(), index.disk_size), (Some(9), Some(4), Some(80)));
+    let tasks: Vec<ActiveTask> = body("3.5.0", "nouveau_active_tasks");
+    assert!(tasks.iter().all(|task| {
+        (task.kind.as_deref(), task.index.as_deref()) == (Some("search_indexer"), Some("text"))
+            && task.design_document.as_deref() == Some("_design/s")
+    }));
+    let root: Welcome = body("3.5.0", "nouveau_root");
+    assert!(root.features.unwrap().contains(&"nouveau".to_owned()));
+    // Another node says nothing of its own.
+    assert_eq!(body::<Welcome>("3.5.0", "nouveau_node_root").features, None);
+}
+
+#[test]
+fn design_documents_name_their_search_indexes() {
+    let doc: DesignDoc = parse(
+        r#"{"_id":"_design/s","nouveau":{"a":{"index":"f"},"b":{},"c":7},"indexes":{"d":{"index":"f"}},
+            "autoupdate":{"nouveau":false}}"#,
+    );
+    assert_eq!(doc.searches(Engine::Nouveau), ["a"]);
+    assert_eq!(doc.searches(Engine::Clouseau), ["d"]);
+    assert_eq!(doc.autoupdate, Autoupdate { views: true, nouveau: false, indexes: true });
+    for odd in [r#"{"nouveau":[]}"#, r#"{"nouveau":null}"#, r#"{"nouveau":"x","indexes":3}"#] {
+        assert_eq!(parse::<DesignDoc>(odd).searches(Engine::Nouveau), [""; 0], "{odd}");
     }
 }
 
