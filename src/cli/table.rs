@@ -283,10 +283,11 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
         }
         (kind, design) => {
             let range = target.range().map(short_range);
-            let node = match range {
-                // Where there is one node, nobody asks whose.
-                Some(_) if plan.snapshot.nodes().len() <= 2 => "",
-                _ => short_node(plan, target.node()),
+            // Where there is one node, nobody asks whose.
+            let node = match (plan.snapshot.nodes().len() <= 2, &range) {
+                (false, _) => short_node(plan, target.node()),
+                (true, Some(_)) => "",
+                (true, None) => "-",
             };
             let what = match (kind, design, target.view()) {
                 (Kind::View, Some(design), _) => format!("{db}/{design}"),
