@@ -187,11 +187,11 @@ async fn explain_takes_every_name_a_target_has() {
 async fn a_target_has_the_fields_of_the_contract() {
     let surface = Surface::new();
     let data = surface.data("/api/v1/targets?db=orders&limit=100").await;
-    // `ddocs` is beyond the contract: all names of a view whose first is `ddoc`.
+    // Beyond the contract are `ddocs`, all names of a view whose first is `ddoc`, and `problem`.
     let contract = "id, kind, node, db, range, name, ddoc, ddocs, signature, state, copies, \
         estimated, file_bytes, active_bytes, external_bytes, predicted_bytes, reclaimable_bytes, \
         confidence, ratio, update_seq, compacted_seq, updates_pending, collator_versions, \
-        compact_running, sources, measured_at, channel, priority, misses, refusal";
+        compact_running, sources, measured_at, problem, channel, priority, misses, refusal";
     let mut expected: Vec<&str> = contract.split(',').map(str::trim).collect();
     expected.sort_unstable();
     for target in data["targets"].as_array().unwrap() {
