@@ -243,16 +243,21 @@ fn fitted<const N: usize>(
 }
 
 /// What tells a cluster's nodes apart: their hosts where they share the part before it, the
-/// part before it where they share the host, else the whole names.
+/// part before it where they share the host, else the whole names, as of one alone.
 fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
+    if has_one_node(plan) {
+        return name;
+    }
     short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
 }
 
-/// A node's name without what all of these have in common; of one alone the whole.
+/// Whether nobody asks whose anything is.
+fn has_one_node(plan: &Plan) -> bool {
+    plan.snapshot.nodes().len() <= 2
+}
+
+/// A node's name without what all of these have in common.
 fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(name: &'a str, all: impl Fn() -> N) -> &'a str {
-    if all().nth(1).is_none() {
-        return name;
-    }
     let all = || all().filter_map(|name| name.split_once('@'));
     let differ = |parts: &mut dyn Iterator<Item = &str>| {
         let parts: Vec<&str> = parts.collect();
@@ -283,10 +288,10 @@ fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
         }
         (kind, design) => {
             let range = target.range().map(short_range);
-            let node = match range {
-                // Where there is one node, nobody asks whose.
-                Some(_) if plan.snapshot.nodes().len() <= 2 => "",
-                _ => short_node(plan, target.node()),
+            let node = match (has_one_node(plan), &range) {
+                (false, _) => short_node(plan, target.node()),
+                (true, Some(_)) => "",
+                (true, None) => "-",
             };
             let what = match (kind, design, target.view()) {
                 (Kind::View, Some(design), _) => format!("{db}/{design}"),

@@ -276,7 +276,7 @@ async fn what_feeds_confirm_is_asked_for_where_a_header_alone_said_it_and_is_not
     sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 11));
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
     let mut sweeps = 0;
-    while differ(&*sidecar.sweep().await.1) != Some(2) {
+    while differ(&sidecar.sweep().await.1) != Some(2) {
         sweeps += 1;
         assert!(sweeps < 100, "each has its turn within 72 sweeps");
     }

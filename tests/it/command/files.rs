@@ -5,14 +5,14 @@ use std::{fs, path::Path};
 
 fn put(root: &Path, name: &str, file: &str) {
     let path = root.join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
     let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchfiles"));
-    fs::copy(data.join(file), path).unwrap();
+    fs::copy(data.join(file), path).expect("the file is there");
 }
 
 /// A node's directory: a shard with its index, and files that say nothing.
 fn directory() -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempfile::tempdir().expect("it can be made");
     let shard = |db: &str| format!("shards/00000000-ffffffff/{db}.1795222434.couch");
     put(root.path(), "_dbs.couch", "deletes.couch");
     put(root.path(), &shard(&format!("orders/{}", "x".repeat(60))), "updates.couch");
@@ -24,8 +24,9 @@ fn directory() -> tempfile::TempDir {
     );
     put(root.path(), &shard("far"), "updates.couch");
     // Takes no room: nothing is written there.
-    let far = fs::File::options().write(true).open(root.path().join(shard("far"))).unwrap();
-    far.set_len((1 << 30) + (1 << 20)).unwrap();
+    let far = fs::File::options().write(true).open(root.path().join(shard("far")));
+    let longer = far.and_then(|far| far.set_len((1 << 30) + (1 << 20)));
+    longer.expect("it can be made longer");
     root
 }
 
