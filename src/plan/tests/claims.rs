@@ -56,7 +56,8 @@ impl Naive<'_> {
             for ix in self.candidates(queue) {
                 let Some(kept) = self.would_keep(queue.channel, ix) else { continue };
                 let placed = self.plan.placement(ix).map(|(_, placed)| placed.since);
-                let since = orders.get(&ix).map(|it| it.at).or(placed).unwrap();
+                // An open round that no channel takes waits since nobody knows when.
+                let Some(since) = orders.get(&ix).map(|it| it.at).or(placed) else { continue };
                 let waited = since.age(now).as_secs();
                 if orders.contains_key(&ix) || waited >= 300.max(32 * wait) {
                     all.push((!orders.contains_key(&ix), since, -self.worth(ix), kept));
