@@ -3,6 +3,8 @@
 //! Owns which databases there were when all were last listed, and what is noticed until it is
 //! told. Between two readings of a database only the last state shows: one `updated` stands for
 //! every write between them, and what was made and deleted between two listings is not seen.
+//! Copies are read one by one and count their sequences each for itself, so that one write may be
+//! told again when a copy that was read later shows it.
 
 use super::Handle;
 use crate::{

@@ -181,8 +181,9 @@ async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
     let mut config = world();
     config.global_changes = false;
     let names = |kind: char| (0..LIVES * 4).map(move |at| format!("{kind}{at:03}"));
+    // One copy each: copies are looked at one by one, and each may be the first to show a write.
     for db in names('w').chain(names('d')) {
-        config = config.with(Database { q: 1, docs: 10, ..Database::new(&db) });
+        config = config.with(Database { q: 1, n: 1, docs: 10, ..Database::new(&db) });
     }
     let site = Site::open(config).await;
     let dir = tempfile::tempdir().unwrap();
