@@ -2,7 +2,7 @@
 
 use crate::couch::{
     Client, Error,
-    wire::{MapChanges, UpdateLine},
+    wire::{GLOBAL_CHANGES, MapChanges, UpdateLine},
 };
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -13,9 +13,6 @@ use std::time::Duration;
 
 /// From one sign of life of `_db_updates` to the next.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-
-/// The database that `_db_updates` reads from, unless it was given another name.
-const DATABASE: &str = "_global_changes";
 
 /// How long `_dbs/_changes` waits for a change: shorter than what proxies cut off, and it is
 /// the one request that comes again and again while nothing changes.
@@ -51,7 +48,7 @@ impl Feeds for Client {
 
     fn updates_made(&self) -> BoxFuture<'static, Option<String>> {
         let client = self.clone();
-        async move { client.database(DATABASE).await.ok()?.instance_start_time }.boxed()
+        async move { client.database(GLOBAL_CHANGES).await.ok()?.instance_start_time }.boxed()
     }
 
     fn updates(&self, since: String) -> BoxFuture<'static, Result<Lines, Error>> {

@@ -100,10 +100,10 @@ impl Witness {
     pub(super) fn noticed(&mut self, noticed: &Noticed) -> Told {
         let events = noticed.events.iter();
         let events = events.map(|it| Event { db: it.db.clone(), change: it.change });
-        let marks = noticed.marks.to_vec();
+        let marks = || noticed.marks.to_vec();
         match self.mode {
             Mode::Drops => Told::default(),
-            Mode::Tells => Told { events: events.collect(), marks },
+            Mode::Tells => Told { events: events.collect(), marks: marks() },
             Mode::Holds => {
                 for event in events {
                     if self.held.len() < MOST {
@@ -111,7 +111,7 @@ impl Witness {
                     }
                 }
                 if self.held_marks.len() < MOST {
-                    self.held_marks.extend(marks);
+                    self.held_marks.extend(marks());
                 }
                 Told::default()
             }
@@ -121,7 +121,7 @@ impl Witness {
                     self.mode = Mode::Drops;
                     self.named = HashSet::new();
                 }
-                Told { events, marks }
+                Told { events, marks: marks() }
             }
         }
     }

@@ -24,7 +24,7 @@ pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
 };
 pub(crate) use feed::UpdatesEnd;
-pub use feed::{Change as DbChange, MapChange, MapChanges, UpdateLine};
+pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, UpdateLine};
 pub(crate) use map::MapRows;
 pub use map::{Change, DbsDoc};
 pub use names::Names;

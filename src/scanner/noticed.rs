@@ -9,7 +9,7 @@
 use super::Handle;
 use crate::{
     clock::Moment,
-    couch::wire::DbChange,
+    couch::wire::{DbChange, GLOBAL_CHANGES},
     snapshot::{Bits, Block, DbIx, Draft, Mark, Marked, TargetRef},
     target::{Kind, State},
 };
@@ -18,9 +18,6 @@ use tokio::sync::{broadcast, watch};
 
 /// Batches that whoever hears may be behind.
 const NOTICED: usize = 256;
-
-/// The database that holds the events of `_db_updates`, of which that does not tell either.
-const OWN: &str = "_global_changes";
 
 /// Something that became of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,11 +87,6 @@ impl Line {
     }
 }
 
-fn name(draft: &Draft, db: DbIx) -> Option<Box<str>> {
-    let name = draft.now().db_name(db)?.db;
-    (name != OWN).then(|| name.into())
-}
-
 impl Notices {
     /// What an earlier process measured is what there was.
     pub(super) fn restored(&mut self, draft: &Draft) {
@@ -149,31 +141,33 @@ impl Notices {
 
     fn created(&mut self, db: DbIx, draft: &Draft) {
         self.fresh.set(db.as_usize());
-        if let Some(name) = name(draft, db) {
-            self.events.push(Became { db: name, change: DbChange::Created });
-            self.marks.extend(draft.mark_of(db, true, true));
-        }
+        self.became(db, DbChange::Created, draft);
     }
 
     fn deleted(&mut self, db: DbIx, draft: &Draft) {
         self.fresh.unset(db.as_usize());
         // Its place is another's soon.
         self.written.unset(db.as_usize());
-        if let Some(name) = name(draft, db) {
-            self.events.push(Became { db: name, change: DbChange::Deleted });
-            self.marks.extend(draft.mark_of(db, false, false));
-        }
+        self.became(db, DbChange::Deleted, draft);
+    }
+
+    /// Notes an event and how its database stands with it. Of the database that holds the events
+    /// of `_db_updates`, that does not tell either.
+    fn became(&mut self, db: DbIx, change: DbChange, draft: &Draft) {
+        let Some(name) = draft.now().db_name(db).filter(|name| name.db != GLOBAL_CHANGES) else {
+            return;
+        };
+        self.events.push(Became { db: name.db.into(), change });
+        let (there, fresh) = (change != DbChange::Deleted, self.fresh.has(db.as_usize()));
+        self.marks.extend(draft.mark_of(db, there, fresh));
     }
 
     /// A shard was read that had this update sequence before.
     pub(super) fn read(&mut self, shard: TargetRef<'_>, now: Option<u64>) {
         let db = shard.db();
         let of_cluster = shard.kind() == Kind::Db && shard.range().is_some();
-        let marked = shard.range().map(|range| (db, shard.node_ix(), range));
-        let marked = match now {
-            Some(_) => marked.and_then(|key| self.marked.remove(&key)),
-            None => None,
-        };
+        let copy = now.zip(shard.range()).map(|(_, range)| (db, shard.node_ix(), range));
+        let marked = copy.and_then(|copy| self.marked.remove(&copy));
         let before = match marked.max(shard.facts().update_seq.get()) {
             None if self.fresh.has(db.as_usize()) => Some(0),
             before => before,
@@ -197,17 +191,14 @@ impl Notices {
 
     /// Everything that waits; what is written to a new database comes behind its making.
     pub(super) fn take(&mut self, draft: &Draft, swept: Option<Moment>) -> Noticed {
-        let mut events = std::mem::take(&mut self.events);
-        let mut marks = std::mem::take(&mut self.marks);
         for db in std::mem::take(&mut self.order) {
             if self.written.has(db.as_usize()) {
                 self.written.unset(db.as_usize());
-                if let Some(name) = name(draft, db) {
-                    events.push(Became { db: name, change: DbChange::Updated });
-                    marks.extend(draft.mark_of(db, true, self.fresh.has(db.as_usize())));
-                }
+                self.became(db, DbChange::Updated, draft);
             }
         }
+        let events = std::mem::take(&mut self.events);
+        let marks = std::mem::take(&mut self.marks);
         if swept.is_some() {
             self.fresh.clear();
         }
@@ -318,6 +309,7 @@ mod tests {
         reads(&mut notices, &mut draft, in_a, 6);
         assert_eq!(told(&mut notices, &draft), ["created b", "updated a"]);
     }
+
     /// Marks in their order, each in the place of the one before.
     fn marks(noticed: &Noticed) -> Vec<Mark> {
         let mut marks: Vec<Mark> = Vec::new();

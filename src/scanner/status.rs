@@ -57,14 +57,6 @@ pub struct Shards {
     pub followed: u64,
 }
 
-impl Shards {
-    /// All of them.
-    #[must_use]
-    pub const fn all(&self) -> u64 {
-        self.asked + self.spared + self.followed
-    }
-}
-
 /// How far a sweep is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {

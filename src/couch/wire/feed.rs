@@ -3,6 +3,9 @@
 use super::loose;
 use serde::Deserialize;
 
+/// The database that holds the events of `_db_updates`, unless it was given another name.
+pub const GLOBAL_CHANGES: &str = "_global_changes";
+
 /// What happened to a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {

@@ -75,8 +75,9 @@ impl Users {
 
     /// Whether this user is let in by the same password as `before`.
     fn keeps(&self, user: &str, before: &Self) -> bool {
-        let hash = |it: &Self| it.hashes.get(user).map(|it| it.text.expose_secret().to_owned());
-        hash(self) == hash(before)
+        let [now, then] =
+            [self, before].map(|it| it.hashes.get(user).map(|hash| hash.text.expose_secret()));
+        now == then
     }
 
     /// Whether the password was found right before.
