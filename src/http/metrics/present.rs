@@ -12,11 +12,11 @@ use crate::{
     facts::{Fact, Source},
     plan::{Plan, QueueView},
     scanner::Status,
-    snapshot::{Ix, Node, NodeIx, SmooshChannel, SmooshSeen, Sums, TargetRef},
+    snapshot::{DbIx, Ix, Node, NodeIx, SmooshChannel, SmooshSeen, Snapshot, Sums, TargetRef},
     target::{Kind, Range, RangeText, State as TargetState},
 };
-use hashbrown::{DefaultHashBuilder, HashMap};
-use std::{collections::BTreeMap, hash::BuildHasher as _, sync::Arc};
+use hashbrown::{HashMap, HashSet};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Families with the same labels, each with where its value comes from.
 pub(super) type Rows<S, V, const LABELS: usize, const ROWS: usize> =
@@ -28,6 +28,9 @@ const LETTERS: usize = 256;
 
 /// What a line has beside its labels: the longest of three names, and a number.
 const REST: usize = 56;
+
+/// The families of [`Sizes`].
+const TOP_FAMILIES: usize = 3;
 
 /// Writes every family of the present.
 pub(super) fn write(writer: &mut Writer, state: &State) {
@@ -193,47 +196,29 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
 /// With many of them most of the time is spent on waiting for memory: each is looked up
 /// once, and in the order in which they lie there.
 fn top(writer: &mut Writer, plan: &Plan) {
-    let top = plan.snapshot.top();
-    let mut listed: Vec<Ix> =
-        Kind::COMPACTED.iter().flat_map(|kind| top.of(*kind)).copied().collect();
-    listed.sort_unstable();
+    let listed = listed(&plan.snapshot);
     let mut labels =
         LabelSets::with_room(&f::TARGET_FILE_BYTES, listed.len(), listed.len() * LETTERS);
     let mut sizes = Vec::with_capacity(listed.len());
-    let (hasher, mut series) = (DefaultHashBuilder::default(), Vec::with_capacity(listed.len()));
+    writer.reserve(TOP_FAMILIES * listed.len() * (LETTERS + REST));
+    // What looks the targets up writes at once, so that others can begin to compress it.
+    let mut samples = writer.family(&f::TARGET_FILE_BYTES);
     for target in listed.into_iter().filter_map(|ix| plan.snapshot.target(ix)) {
-        // While it lies in the processor's cache.
-        series.push(hasher.hash_one(pushed(&mut labels, target).text()));
-        sizes.push(Sizes::of(target));
-    }
-    // While a database is deleted and made anew, both instances may count as live. One
-    // name is one series: that of the one with more to free.
-    let mut shown: Vec<(LabelSet<'_, 6>, &Sizes)> = labels.iter().zip(&sizes).collect();
-    series.sort_unstable();
-    let may_have_twins = !series.is_sorted_by(|one, next| one < next);
-    if may_have_twins {
-        let mut best: HashMap<&str, &Sizes> = HashMap::with_capacity(shown.len());
-        for (labels, sizes) in &shown {
-            let known = best.entry(labels.text()).or_insert(sizes);
-            if sizes.reclaimable > known.reclaimable {
-                *known = sizes;
-            }
+        let (labels, size) = (pushed(&mut labels, target), Sizes::of(target));
+        if let Some(bytes) = size.file {
+            samples.sample_of(labels, bytes);
         }
-        shown.retain(|(labels, sizes)| {
-            best.get(labels.text()).is_some_and(|best| std::ptr::eq(*best, *sizes))
-        });
+        sizes.push(size);
     }
-    let facts: Rows<&Sizes, Option<u64>, 6, 3> = [
-        (&f::TARGET_FILE_BYTES, |sizes| sizes.file),
+    let others: Rows<&Sizes, Option<u64>, 6, { TOP_FAMILIES - 1 }> = [
         (&f::TARGET_ACTIVE_BYTES, |sizes| sizes.active),
         (&f::TARGET_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
     ];
-    writer.reserve(facts.len() * (labels.size() + shown.len() * REST));
-    for (family, fact) in facts {
+    for (family, fact) in others {
         let mut samples = writer.family(family);
-        for (labels, sizes) in &shown {
+        for (labels, sizes) in labels.iter().zip(&sizes) {
             if let Some(bytes) = fact(sizes) {
-                samples.sample_of(*labels, bytes);
+                samples.sample_of(labels, bytes);
             }
         }
     }
@@ -242,9 +227,43 @@ fn top(writer: &mut Writer, plan: &Plan) {
         let all: u64 = places(plan)
             .map(|(at, _)| plan.snapshot.totals().of(at, kind).states[TargetState::Ok as usize])
             .sum();
-        let shown = shown.iter().filter(|(_, sizes)| sizes.kind == kind).count();
+        let shown = sizes.iter().filter(|sizes| sizes.kind == kind).count();
         samples.sample(&[kind.label()], all.saturating_sub(shown as u64));
     }
+}
+
+/// The targets that show by name, in the order of the tables.
+///
+/// While a database is deleted and made anew, both instances may count as live. One name is
+/// one series: that of the one with more to free.
+fn listed(snapshot: &Snapshot) -> Vec<Ix> {
+    let top = snapshot.top();
+    let mut listed: Vec<Ix> =
+        Kind::COMPACTED.iter().flat_map(|kind| top.of(*kind)).copied().collect();
+    listed.sort_unstable();
+    let targets = || listed.iter().filter_map(|ix| snapshot.target(*ix));
+    let mut dbs: Vec<DbIx> = targets().map(TargetRef::db).collect();
+    dbs.sort_unstable();
+    dbs.dedup();
+    let mut names = HashSet::with_capacity(dbs.len());
+    let name_of = |db: &DbIx| Some(snapshot.db_name(*db)?.db);
+    let twins: HashSet<&str> =
+        dbs.iter().filter_map(name_of).filter(|&name| !names.insert(name)).collect();
+    if twins.is_empty() {
+        return listed;
+    }
+    let mut labels = LabelSets::with_room(&f::TARGET_FILE_BYTES, 0, 0);
+    let mut best: HashMap<String, TargetRef<'_>> = HashMap::new();
+    for target in targets().filter(|target| twins.contains(target.db_name().db)) {
+        let known = best.entry_ref(pushed(&mut labels, target).text()).or_insert(target);
+        if target.reclaimable() > known.reclaimable() {
+            *known = target;
+        }
+    }
+    let best: HashSet<Ix> = best.into_values().map(TargetRef::ix).collect();
+    let shows =
+        |target: TargetRef<'_>| !twins.contains(target.db_name().db) || best.contains(&target.ix());
+    targets().filter(|target| shows(*target)).map(TargetRef::ix).collect()
 }
 
 fn pushed<'a>(labels: &'a mut LabelSets<6>, target: TargetRef<'_>) -> LabelSet<'a, 6> {
