@@ -8,7 +8,8 @@
 //! installed. Without the variable it says so and does nothing. CPU time is that of the
 //! whole `scan` process, its start and its output included; so is the first of its two rates.
 //! The second is that of the shards alone: before them come the login, which CouchDB takes a
-//! tenth of a second and more to check, and the shard map.
+//! tenth of a second and more to check, and the shard map. `wrk`'s own CPU time, which sends and
+//! receives the same and reads nothing of it, says how fast the machine was meanwhile.
 
 mod couch;
 mod measured;
@@ -58,7 +59,14 @@ fn lua(paths: &[String], authorization: &str) -> Result<String, Failure> {
     Ok(script)
 }
 
-fn wrk(base: &str, script: &Path) -> Result<f64, Failure> {
+/// CPU time of the children that ended, in seconds.
+fn used() -> Result<f64, Failure> {
+    cpu("/proc/self/stat", 13)
+}
+
+/// Requests a second, and the seconds of CPU that each took.
+fn wrk(base: &str, script: &Path) -> Result<(f64, f64), Failure> {
+    let before = used()?;
     let out = Command::new("wrk")
         .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{WRK_SECONDS}s"), "-s"])
         .arg(script)
@@ -70,12 +78,11 @@ fn wrk(base: &str, script: &Path) -> Result<f64, Failure> {
         return Err(format!("wrk was refused: {text}").into());
     }
     let rate = text.lines().find_map(|line| line.trim().strip_prefix("Requests/sec:"));
-    Ok(rate.ok_or_else(|| format!("wrk said: {text}"))?.trim().parse()?)
+    let rate: f64 = rate.ok_or_else(|| format!("wrk said: {text}"))?.trim().parse()?;
+    Ok((rate, (used()? - before) / (rate * WRK_SECONDS as f64)))
 }
 
 fn scan(config: &Path, shards: usize) -> Result<Round, Failure> {
-    // What the children that ended have used.
-    let used = || cpu("/proc/self/stat", 13);
     let (before, start) = (used()?, Instant::now());
     let log = couch::scan(config, &["--no-pace"])?;
     let (took, cpu) = (start.elapsed(), used()? - before);
@@ -99,30 +106,32 @@ async fn main() -> Result<(), Failure> {
         "scan: {views: off}\n",
     )?;
     say(&format!("{} files, {CONNECTIONS} connections", paths.len()))?;
-    let (mut theirs, mut ours, mut costs) = (vec![], vec![], vec![]);
+    let (mut theirs, mut ours) = ((vec![], vec![]), (vec![], vec![]));
     let (mut ratios, mut shards_alone) = (vec![], vec![]);
     for _ in 0..ROUNDS {
-        let wrk = wrk(&couch.base, &script)?;
+        let (wrk, wrk_cpu) = wrk(&couch.base, &script)?;
         let round = scan(&config, paths.len())?;
         let rate = round.shards as f64 / round.took.as_secs_f64();
-        let cost = round.cpu / round.shards as f64 * 1e6;
+        let (cost, wrk_cost) = (round.cpu / round.shards as f64 * 1e6, wrk_cpu * 1e6);
         let alone = round.shards as f64 / round.reading;
         say(&format!(
-            "wrk {wrk:.0}/s, scan {rate:.0}/s of {} shards, {alone:.0}/s while it reads them, {cost:.0} us of CPU a shard",
+            "wrk {wrk:.0}/s at {wrk_cost:.0} us of CPU, scan {rate:.0}/s of {} shards, {alone:.0}/s while it reads them, at {cost:.0} us",
             round.shards
         ))?;
-        theirs.push(wrk);
-        ours.push(rate);
+        theirs.0.push(wrk);
+        theirs.1.push(wrk_cost);
+        ours.0.push(rate);
+        ours.1.push(cost);
         ratios.push(rate / wrk);
         shards_alone.push(alone / wrk);
-        costs.push(cost);
     }
     say(&format!(
-        "medians: wrk {:.0}/s, scan {:.0}/s, ratio {:.2}, of the shards alone {:.2}, {:.0} us of CPU a shard",
-        median(theirs),
-        median(ours),
+        "medians: wrk {:.0}/s at {:.0} us of CPU, scan {:.0}/s at {:.0} us, ratio {:.2}, of the shards alone {:.2}",
+        median(theirs.0),
+        median(theirs.1),
+        median(ours.0),
+        median(ours.1),
         median(ratios),
-        median(shards_alone),
-        median(costs)
+        median(shards_alone)
     ))
 }

@@ -28,10 +28,23 @@ use std::{
     io::{self, BufWriter, StdoutLock, Write},
     process::ExitCode,
 };
+use tokio::runtime::Builder;
 
-/// Threads for requests, answers and timers; the tables and all rendering have others.
-/// CouchDB is slower than one, and two wake each other up at every answer.
+/// Threads of a service for requests, answers and timers; the tables and all rendering have
+/// others. CouchDB is slower than one, and two wake each other up at every answer.
 const WORKERS: usize = 1;
+
+/// What runs a command. A service has others to answer while its tables are worked on; every
+/// other command waits for one thing, and a second thread would only have to be woken for it.
+fn runtime(command: &Command) -> Builder {
+    let serves = matches!(command, Command::Serve(_) | Command::Demo(_));
+    if !serves {
+        return Builder::new_current_thread();
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(WORKERS);
+    builder
+}
 
 /// How a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +104,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         complain("the TLS provider was installed twice");
     }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = match builder.worker_threads(WORKERS).enable_all().build() {
+    let runtime = match runtime(&args.command).enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => {
             complain(&format!("cannot start the runtime: {why}"));

@@ -22,11 +22,8 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{task::JoinSet, time};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// How long tasks may take to end.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// What one look brought.
 pub(super) struct Look {
@@ -108,12 +105,6 @@ pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     let bar = progress_bar();
     let seen = one_sweep(&mut watch, &bar).await;
     bar.finish_and_clear();
-    stop.cancel();
-    // Some run on threads of their own and must not outlive the runtime, whose timers they use.
-    let ended = async { while tasks.next_ended().await.is_some() {} };
-    if time::timeout(GRACE, ended).await.is_err() {
-        tracing::warn!("some tasks did not end in time");
-    }
     seen
 }
 
