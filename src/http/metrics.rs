@@ -10,9 +10,14 @@ mod plan;
 mod present;
 mod pressures;
 mod takeovers;
+mod top;
 
 use super::{State, guard::Turns};
-use crate::exposition::{self, Coding, Format, Writer, accepts_gzip, negotiate};
+use crate::{
+    exposition::{self, Coding, Family, Format, Writer, accepts_gzip, negotiate},
+    plan::Plan,
+    snapshot::{Node, NodeIx},
+};
 use axum::{
     Extension, extract,
     http::{HeaderMap, HeaderName, StatusCode, header},
@@ -59,6 +64,18 @@ fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let lines: Vec<&str> =
         headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
     (!lines.is_empty()).then(|| lines.join(","))
+}
+
+/// Families with the same labels, each with where its value comes from.
+type Rows<S, V, const LABELS: usize, const ROWS: usize> =
+    [(&'static Family<LABELS>, fn(S) -> V); ROWS];
+
+/// Every node whose targets this process serves, with its place; the pseudo node included.
+fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
+    let nodes = plan.snapshot.nodes().iter().enumerate();
+    nodes
+        .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
+        .filter(|(at, node)| node.served && (*at == NodeIx::CLUSTER || node.member))
 }
 
 /// The whole exposition in one format.

@@ -1,6 +1,6 @@
 //! What lies in nodes' directories beside targets, where this process reads them.
 
-use super::present::{Rows, places};
+use super::{Rows, places};
 use crate::{
     exposition::{Writer, families as f},
     plan::Plan,

@@ -1,6 +1,6 @@
 //! Jobs: what runs, how far it is, and what became of this process's own.
 
-use super::present::places;
+use super::places;
 use crate::{
     exposition::{Writer, families as f},
     follower::{Counts, Distribution},

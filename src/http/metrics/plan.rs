@@ -1,6 +1,6 @@
 //! What is decided, read at scrape: candidates, gates, windows, suspensions, limits.
 
-use super::present::places;
+use super::places;
 use crate::{
     exposition::{Writer, families as f},
     memory::Scope,
