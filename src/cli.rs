@@ -19,6 +19,7 @@ mod serve;
 mod service_client;
 mod table;
 
+use crate::couch::Coalescing;
 use args::{Args, Command};
 use clap::Parser;
 use serde::Serialize;
@@ -35,14 +36,16 @@ use tokio::runtime::Builder;
 const WORKERS: usize = 1;
 
 /// What runs a command. A service has others to answer while its tables are worked on; every
-/// other command waits for one thing, and a second thread would only have to be woken for it.
-fn runtime(command: &Command) -> Builder {
-    let serves = matches!(command, Command::Serve(_) | Command::Demo(_));
-    if !serves {
-        return Builder::new_current_thread();
+/// other command waits for one thing: a second thread would only have to be woken for it, and
+/// answers may be left to come together.
+fn runtime(command: &Command, coalescing: &Coalescing) -> Builder {
+    if matches!(command, Command::Serve(_) | Command::Demo(_)) {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(WORKERS);
+        return builder;
     }
-    let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(WORKERS);
+    let (mut builder, coalescing) = (Builder::new_current_thread(), coalescing.clone());
+    builder.on_thread_park(move || coalescing.rest());
     builder
 }
 
@@ -104,7 +107,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         complain("the TLS provider was installed twice");
     }
-    let runtime = match runtime(&args.command).enable_all().build() {
+    let coalescing = Coalescing::default();
+    let runtime = match runtime(&args.command, &coalescing).enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => {
             complain(&format!("cannot start the runtime: {why}"));
@@ -115,9 +119,9 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
         match args.command {
             Command::Serve(args) => serve::run(args).await,
             Command::Demo(args) => demo::run(args).await,
-            Command::Scan(args) => scan::run(args).await,
-            Command::Plan(args) => plan::run(args).await,
-            Command::Explain(args) => explain::run(args).await,
+            Command::Scan(args) => scan::run(args, coalescing).await,
+            Command::Plan(args) => plan::run(args, coalescing).await,
+            Command::Explain(args) => explain::run(args, coalescing).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Import(args) => import::run(args).await,

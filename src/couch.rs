@@ -11,6 +11,7 @@
 mod address;
 mod breaker;
 mod client;
+mod coalescing;
 mod credential;
 mod directory;
 
@@ -30,6 +31,7 @@ pub mod wire;
 
 pub use address::{Address, ParseAddressError};
 pub use client::{Client, ConnectError, MapPage, NodeAccess, Task, Updates, Written};
+pub use coalescing::Coalescing;
 pub use error::{Asked, Error, Kind};
 pub use metrics::Metrics;
 pub use route::{Route, Unaddressable};

@@ -7,13 +7,16 @@ use super::{
     service_client::ServiceClient,
     table,
 };
-use crate::report::{self, Explained, Found};
+use crate::{
+    couch::Coalescing,
+    report::{self, Explained, Found},
+};
 use serde_json::{Value, json};
 
-pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
+pub(super) async fn run(args: ExplainArgs, coalescing: Coalescing) -> Result<Exit, Failure> {
     let (targets, unseen) = match &args.recliner {
         Some(url) => (asked(&args.login.client(url)?, &args.target).await?, None),
-        None => read(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
+        None => read(&args, coalescing).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
     };
     let memory = unseen.is_none();
     match args.format {
@@ -36,10 +39,10 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
 }
 
 /// Reads the cluster anew; says also whether part of it was not seen.
-async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
+async fn read(args: &ExplainArgs, coalescing: Coalescing) -> Result<(Vec<Value>, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let look = once::look(&loaded.settings).await?;
+    let look = once::look(&loaded.settings, coalescing).await?;
     let plan = &look.plan;
     let found = match report::find(plan, &args.target) {
         Found::One(ix) => vec![ix],

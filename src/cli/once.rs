@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{self, Flags, Loaded},
-    couch::{Client, Metrics, Transport},
+    couch::{Client, Coalescing, Metrics, Transport},
     log,
     plan::Plan,
     scanner::{Progress, Status},
@@ -94,8 +94,8 @@ pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
 }
 
 /// Reads the cluster once.
-pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
-    let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
+pub(super) async fn look(settings: &Settings, coalescing: Coalescing) -> Result<Look, Failure> {
+    let transport = Transport::coalescing(&settings.couchdb, coalescing).map_err(Failure::usage)?;
     let registry = prometheus::Registry::new();
     let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
     let clock = Clock::System;

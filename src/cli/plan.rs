@@ -5,20 +5,23 @@ use super::{
     args::{Format, PlanArgs},
     once, print, print_json, table,
 };
-use crate::report::{Planned, Wanted};
+use crate::{
+    couch::Coalescing,
+    report::{Planned, Wanted},
+};
 use serde_json::{Value, json};
 
 /// Refused targets in the JSON, as many as a service gives at once.
 const LIMIT: usize = 10_000;
 
-pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
+pub(super) async fn run(args: PlanArgs, coalescing: Coalescing) -> Result<Exit, Failure> {
     let (mut plan, unseen) = match &args.recliner {
         Some(url) => {
             let limit = if args.format == Format::Json { "10000" } else { "0" };
             let client = args.login.client(url)?;
             (client.get("/api/v1/plan", &[("limit", limit)]).await?, None)
         }
-        None => read(&args).await.map(|(plan, unseen)| (plan, Some(unseen)))?,
+        None => read(&args, coalescing).await.map(|(plan, unseen)| (plan, Some(unseen)))?,
     };
     let memory = unseen.is_none();
     match args.format {
@@ -40,10 +43,10 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
 }
 
 /// Reads the cluster anew; says also whether part of it was not seen.
-async fn read(args: &PlanArgs) -> Result<(Value, Exit), Failure> {
+async fn read(args: &PlanArgs, coalescing: Coalescing) -> Result<(Value, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let look = once::look(&loaded.settings).await?;
+    let look = once::look(&loaded.settings, coalescing).await?;
     let wanted = Wanted { limit: LIMIT, ..Wanted::default() };
     let plan = json!(Planned::of(&look.plan, wanted));
     once::warn_of(&look.status);

@@ -3,7 +3,7 @@
 use super::{
     Failure, Opened, Outgoing, Reply, TransportError, collected, gzip, location, tls, uri,
 };
-use crate::couch::{Address, Settings, credential::Cookie};
+use crate::couch::{Address, Coalescing, Settings, credential::Cookie};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
@@ -25,11 +25,12 @@ const IDLE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Network {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    coalescing: Coalescing,
 }
 
 impl Network {
-    /// The trust, certificate and pool of `settings`.
-    pub(super) fn new(settings: &Settings) -> Result<Self, TransportError> {
+    /// The trust, certificate and pool of `settings`; `coalescing` is told of every request.
+    pub(super) fn new(settings: &Settings, coalescing: Coalescing) -> Result<Self, TransportError> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -45,7 +46,7 @@ impl Network {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
             .build(connector);
-        Ok(Self { client })
+        Ok(Self { client, coalescing })
     }
 
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
@@ -103,6 +104,7 @@ impl Network {
         if let Some(form) = out.form {
             *request.body_mut() = Full::new(form);
         }
+        let _awaited = self.coalescing.awaited();
         self.client.request(request).await.map_err(|error| Failure::of(&error))
     }
 }
