@@ -79,7 +79,8 @@ pub(super) struct SourceArgs {
     /// Only the databases on this node, by CouchDB's name for it, such as couchdb@couch-a
     #[arg(long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// CouchDB's database_dir, where recliner runs on the node that --node names: its free space is measured
+    /// CouchDB's database_dir, where recliner runs on the node that --node names: its files are
+    /// read, beside CouchDB or alone
     #[arg(long = "data-dir", value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
     /// CouchDB's view_index_dir, likewise [default: the same]
