@@ -1,9 +1,10 @@
-//! The CouchDB HTTP client, the reading half.
+//! The CouchDB HTTP client.
 //!
 //! Owns every URL that is sent to CouchDB, the login and its gate, the way to each
-//! node, limits on what is in flight, and the shape of every answer. It sends GET, and
-//! POST to begin a session; it never decides what to ask or what an answer means for a
-//! compaction. The inventory and the commands ask here.
+//! node, limits on what is in flight, and the shape of every answer. What only reads is asked
+//! again where that may help; what starts work is sent once. It never decides what to ask or
+//! what an answer means for a compaction: the inventory, the commands and the hands of enforcer,
+//! warmer and takeover do.
 //!
 //! [`Client::connect`] gives a [`Client`], cheap to clone, and a [`Task`] that has to
 //! run as long as the client is used: it proves the login and learns addresses.
@@ -14,12 +15,10 @@ mod client;
 mod coalescing;
 mod credential;
 mod directory;
-
 mod door;
 mod error;
 mod gate;
 mod lines;
-
 mod metrics;
 mod pace;
 mod route;

@@ -1,10 +1,10 @@
 //! The journal: what must outlive the process, in one embedded database.
 //!
 //! Owns the file under `--storage.path`: how jobs ended and what happened (numbered, oldest
-//! removed first), what was measured, open starts, what is remembered of targets, suspensions, what was taken
-//! from smoosh, and what was learned. One task holds the database, on a thread of its own;
-//! others hold a [`Journal`]. Decides nothing of compaction: the follower says what changed
-//! ([`crate::memory::Keeper`]), the service claims the file for its cluster, HTTP reads.
+//! removed first), what was measured, open starts, what is remembered of targets, suspensions,
+//! what was taken from smoosh, and what was learned. One task holds the database, on a thread of
+//! its own; others hold a [`Journal`]. Decides nothing of compaction: the follower says what
+//! changed ([`crate::memory::Keeper`]), the service claims the file for its cluster, HTTP reads.
 //!
 //! What is acknowledged is on the disk. While it cannot be written, the [`Health`] says since
 //! when and why, everything that must be kept is refused, and what need not be is counted and

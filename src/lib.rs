@@ -1,14 +1,14 @@
 //! recliner sees a whole CouchDB cluster from outside, scores every database shard and
 //! view index for compaction, and tells Prometheus what waits, what could be freed, and why.
 //!
-//! In enforce mode it runs the compactions too, and may keep view indexes built. This page is for whoever changes the program;
-//! the README is for whoever runs it.
+//! In enforce mode it runs the compactions too, and may keep indexes built. This page is for
+//! whoever changes the program; the README is for whoever runs it.
 //!
 //! # Words
 //!
 //! | word | means | where |
 //! |---|---|---|
-//! | target | a `db` shard copy, a `view` index, or the `cleanup` of a database's index files | [`target`] |
+//! | target | a `db` shard copy, a `view` index, the `cleanup` of a database's index files, or a `search` index, which is only built | [`target`] |
 //! | facts | what was measured of a target, by whom and when; unknown is not zero | [`facts`] |
 //! | source | where facts come from: CouchDB over HTTP, or the headers of its files | [`inventory`], [`datadir`], [`couchfile`] |
 //! | part | the file of a view index beside one shard copy | [`datadir`] |
@@ -45,8 +45,9 @@
 //! [`feed`] tells those who ask [`http`] what happened to databases, out of the journal.
 //!
 //! The [`enforcer`] is the only one that starts a compaction, the [`warmer`] the only one that has
-//! an index built, and [`takeover`] the only one that changes a setting of CouchDB's. A start is kept in the [`journal`] before its request goes
-//! out; the [`follower`] sees it through to its outcome.
+//! an index built, and [`takeover`] the only one that changes a setting of CouchDB's. A start is
+//! kept in the [`journal`] before its request goes out; the [`follower`] sees it through to its
+//! outcome.
 //!
 //! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
 //! scrape or a request reads what was published last and never waits for CouchDB.
@@ -78,8 +79,9 @@
 //! # Invariants
 //!
 //! 1. **Advise reads and logs in, no more.** Every request is built by [`couch::Route`]; those
-//!    that change something are sent by [`enforcer`], [`warmer`] and [`takeover`] alone, in enforce mode, save
-//!    that `_info` makes CouchDB create the index of a view that was never built.
+//!    that change something are sent by [`enforcer`], [`warmer`] and [`takeover`] alone, in
+//!    enforce mode, save that `_info` makes CouchDB create the index of a view that was never
+//!    built.
 //! 2. **A name reaches CouchDB whole or not at all.** What a URL would fold into another path
 //!    is [`couch::Unaddressable`] and never sent.
 //! 3. **No request goes out with a login that was refused.** One request proves it, at start

@@ -1,8 +1,8 @@
 //! What other programs read of targets and plans: one JSON shape for commands and API.
 //!
 //! Owns the names of the fields, which other programs depend on, and the sentences that say
-//! why a target does not start. Pure: it takes a plan and answers with plain values; the API pages over it, `scan` and `explain`
-//! print it.
+//! why a target does not start. Pure: it takes a plan and answers with plain values; the API
+//! pages over it, `scan` and `explain` print it.
 
 mod find;
 mod ordered;

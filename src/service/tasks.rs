@@ -30,8 +30,8 @@ impl Tasks {
     /// apart what each thread had, so that tables rewritten by whichever thread is free
     /// would come to lie in several places, each as large as the whole.
     ///
-    /// A runtime of one thread, as tests on paused time have, keeps its tasks: its clock
-    /// stands still while another thread works.
+    /// A runtime of one thread keeps its tasks: a command that looks once waits for them anyway,
+    /// and the paused clock of tests stands still while another thread works.
     pub fn spawn_alone(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
         let runtime = Handle::current();
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
