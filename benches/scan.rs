@@ -106,31 +106,32 @@ async fn main() -> Result<(), Failure> {
         "scan: {views: off}\n",
     )?;
     say(&format!("{} files, {CONNECTIONS} connections", paths.len()))?;
-    let (mut theirs, mut ours) = ((vec![], vec![]), (vec![], vec![]));
+    let (mut wrk_rates, mut wrk_costs) = (vec![], vec![]);
+    let (mut rates, mut costs) = (vec![], vec![]);
     let (mut ratios, mut shards_alone) = (vec![], vec![]);
     for _ in 0..ROUNDS {
-        let (wrk, wrk_cpu) = wrk(&couch.base, &script)?;
+        let (wrk_rate, wrk_cpu) = wrk(&couch.base, &script)?;
         let round = scan(&config, paths.len())?;
         let rate = round.shards as f64 / round.took.as_secs_f64();
-        let (cost, wrk_cost) = (round.cpu / round.shards as f64 * 1e6, wrk_cpu * 1e6);
+        let (wrk_cost, cost) = (wrk_cpu * 1e6, round.cpu / round.shards as f64 * 1e6);
         let alone = round.shards as f64 / round.reading;
         say(&format!(
-            "wrk {wrk:.0}/s at {wrk_cost:.0} us of CPU, scan {rate:.0}/s of {} shards, {alone:.0}/s while it reads them, at {cost:.0} us",
+            "wrk {wrk_rate:.0}/s at {wrk_cost:.0} us of CPU, scan {rate:.0}/s of {} shards, {alone:.0}/s while it reads them, at {cost:.0} us",
             round.shards
         ))?;
-        theirs.0.push(wrk);
-        theirs.1.push(wrk_cost);
-        ours.0.push(rate);
-        ours.1.push(cost);
-        ratios.push(rate / wrk);
-        shards_alone.push(alone / wrk);
+        wrk_rates.push(wrk_rate);
+        wrk_costs.push(wrk_cost);
+        rates.push(rate);
+        costs.push(cost);
+        ratios.push(rate / wrk_rate);
+        shards_alone.push(alone / wrk_rate);
     }
     say(&format!(
         "medians: wrk {:.0}/s at {:.0} us of CPU, scan {:.0}/s at {:.0} us, ratio {:.2}, of the shards alone {:.2}",
-        median(theirs.0),
-        median(theirs.1),
-        median(ours.0),
-        median(ours.1),
+        median(wrk_rates),
+        median(wrk_costs),
+        median(rates),
+        median(costs),
         median(ratios),
         median(shards_alone)
     ))

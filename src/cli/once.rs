@@ -93,7 +93,7 @@ pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
     Ok(Connected { settings, client, _task: tasks })
 }
 
-/// Reads the cluster once.
+/// Reads the cluster once. What runs for that ends with it.
 pub(super) async fn look(settings: &Settings, coalescing: Coalescing) -> Result<Look, Failure> {
     let transport = Transport::coalescing(&settings.couchdb, coalescing).map_err(Failure::usage)?;
     let registry = prometheus::Registry::new();

@@ -40,10 +40,10 @@ pub struct Coalescing(Arc<Answers>);
 #[derive(Debug, Default)]
 struct Answers {
     awaited: AtomicUsize,
-    /// Since the thread last had nothing to do.
+    /// How many came since the thread last had nothing to do.
     came: AtomicUsize,
-    /// Nanoseconds; 0 before the first.
-    take: AtomicU64,
+    /// How long one takes, in nanoseconds; 0 before the first.
+    takes: AtomicU64,
 }
 
 /// A request whose answer is awaited, until this is dropped.
@@ -61,13 +61,13 @@ impl Coalescing {
     }
 
     /// How long to sleep before looking for answers again: not at all where several came at once
-    /// the last time, because they then go on to.
+    /// the last time, because what was sent at once mostly comes back so.
     fn pause(&self) -> Duration {
         let alone = self.0.came.swap(0, Relaxed) == 1;
         if !alone || self.0.awaited.load(Relaxed) < FEW {
             return Duration::ZERO;
         }
-        (Duration::from_nanos(self.0.take.load(Relaxed)) / PART).min(LONGEST)
+        (Duration::from_nanos(self.0.takes.load(Relaxed)) / PART).min(LONGEST)
     }
 
     /// Sleeps for as long as answers should be left to come together. For the thread of a
@@ -83,13 +83,13 @@ impl Coalescing {
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        let Answers { awaited, came, take } = self.answers;
+        let Answers { awaited, came, takes } = self.answers;
         awaited.fetch_sub(1, Relaxed);
         came.fetch_add(1, Relaxed);
         let took = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let old = take.load(Relaxed);
+        let old = takes.load(Relaxed);
         let new = if old == 0 { took } else { old - old / WEIGHT + took / WEIGHT };
-        take.store(new, Relaxed);
+        takes.store(new, Relaxed);
     }
 }
 

@@ -20,9 +20,6 @@ const LETTERS: usize = 256;
 /// What a line has beside its labels: the longest of three names, and a number.
 const REST: usize = 56;
 
-/// The families of [`Sizes`].
-const TOP_FAMILIES: usize = 3;
-
 /// Writes the families of single targets.
 ///
 /// With many of them most of the time is spent on waiting for memory: their names are looked up
@@ -32,7 +29,11 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     let mut labels =
         LabelSets::with_room(&f::TARGET_FILE_BYTES, listed.len(), listed.len() * LETTERS);
     let mut sizes = Vec::with_capacity(listed.len());
-    writer.reserve(TOP_FAMILIES * listed.len() * (LETTERS + REST));
+    let others: Rows<&Sizes, Option<u64>, 6, 2> = [
+        (&f::TARGET_ACTIVE_BYTES, |sizes| sizes.active),
+        (&f::TARGET_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
+    ];
+    writer.reserve((1 + others.len()) * listed.len() * (LETTERS + REST));
     // What looks the targets up writes at once, so that others can begin to compress it.
     let mut samples = writer.family(&f::TARGET_FILE_BYTES);
     for target in listed.into_iter().filter_map(|ix| plan.snapshot.target(ix)) {
@@ -42,10 +43,6 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
         }
         sizes.push(size);
     }
-    let others: Rows<&Sizes, Option<u64>, 6, { TOP_FAMILIES - 1 }> = [
-        (&f::TARGET_ACTIVE_BYTES, |sizes| sizes.active),
-        (&f::TARGET_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
-    ];
     for (family, fact) in others {
         let mut samples = writer.family(family);
         for (labels, sizes) in labels.iter().zip(&sizes) {
@@ -67,7 +64,8 @@ pub(super) fn write(writer: &mut Writer, plan: &Plan) {
 /// The targets that show by name, in the order of the tables.
 ///
 /// While a database is deleted and made anew, both instances may count as live. One name is
-/// one series: that of the one with more to free.
+/// one series: that of the one with more to free. Within an instance the tables hold one
+/// target of a node, range and signature, so only names of two instances are looked into.
 fn listed(snapshot: &Snapshot) -> Vec<Ix> {
     let top = snapshot.top();
     let mut listed: Vec<Ix> =
