@@ -13,7 +13,7 @@ use super::{
     ignored::{self, Ignored},
     lint,
 };
-use crate::{channel::Channel, target::Kind};
+use crate::{channel::Channel, takeover, target::Kind};
 use std::collections::BTreeSet;
 
 /// One node's settings, read.
@@ -56,9 +56,13 @@ const LISTS: [(&str, Kind, &[&str]); 3] = [
 ];
 
 /// Reads one node's smoosh settings.
+///
+/// Where a takeover has stopped channels, the values that it noted count, not its zeros:
+/// they are what smoosh does as soon as it is given back.
 pub(super) fn read(node: &NodeConfig) -> Reading {
     let (rules, assumed) = node.rules();
     let mut remarks = Remarks::default();
+    let node = &before_takeover(node, &mut remarks);
     let runs_smoosh = rules.runs_smoosh();
     if assumed {
         remarks.add(
@@ -136,6 +140,24 @@ pub(super) fn read(node: &NodeConfig) -> Reading {
         per_node,
         remarks,
     }
+}
+
+/// The node's settings with the concurrencies that smoosh had before it was taken over.
+fn before_takeover(node: &NodeConfig, remarks: &mut Remarks) -> NodeConfig {
+    let mut node = node.clone();
+    for takeover::Stopped { channel, was } in takeover::undo(&mut node.sections) {
+        let before = was.map_or_else(
+            || "the key was not set then, so its default is used here".to_owned(),
+            |was| format!("the {was:?} from before is used here"),
+        );
+        remarks.add(
+            Severity::Note,
+            &settings::section_of(&channel),
+            "concurrency",
+            format!("is 0 because a recliner has taken the channel over; {before}"),
+        );
+    }
+    node
 }
 
 /// The channels of a kind, in the order smoosh tries them.

@@ -3,7 +3,7 @@
 //! Owns its section, key and form: `[recliner] smoosh.<channel>.concurrency`, with the value
 //! before as JSON.
 
-use super::KEY;
+use super::{KEY, STOPPED, section as section_of};
 use crate::clock::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,6 +45,35 @@ pub(super) fn marks(section: &BTreeMap<String, String>) -> BTreeMap<String, Mark
     section.iter().filter_map(|(key, text)| Some((channel(key)?, read(text)))).collect()
 }
 
+/// A channel that a takeover holds stopped, in settings that were read whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// The channel.
+    pub channel: String,
+    /// Its concurrency before the takeover; none where the key was absent.
+    pub was: Option<String>,
+}
+
+/// Puts the values from before a takeover back into a copy of a node's settings, by the marks
+/// in it, as giving the channels back would on the node. A channel whose value somebody has
+/// changed since stays as it is. Answers the channels whose value was put back.
+pub fn undo(sections: &mut BTreeMap<String, BTreeMap<String, String>>) -> Vec<Stopped> {
+    let marks = sections.get(SECTION).map(marks).unwrap_or_default();
+    let mut undone = Vec::new();
+    for (channel, Mark { was, .. }) in marks {
+        let Some(keys) = sections.get_mut(&section_of(&channel)) else { continue };
+        if keys.get(KEY).map(String::as_str) != Some(STOPPED) {
+            continue;
+        }
+        match &was {
+            Some(value) => keys.insert(KEY.to_owned(), value.clone()),
+            None => keys.remove(KEY),
+        };
+        undone.push(Stopped { channel, was });
+    }
+    undone
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +100,40 @@ mod tests {
                 ("slack_dbs".to_owned(), mark(None)),
             ])
         );
+    }
+
+    #[test]
+    fn undoing_puts_back_what_was_noted_and_leaves_what_somebody_changed() {
+        let stopped = || BTreeMap::from([(KEY.to_owned(), STOPPED.to_owned())]);
+        let changed = BTreeMap::from([(KEY.to_owned(), "3".to_owned())]);
+        let note = |was: Option<&str>| {
+            Mark { was: was.map(str::to_owned), at: Moment::from_unix(1_795_222_434) }.text()
+        };
+        let mut sections = BTreeMap::from([
+            (
+                SECTION.to_owned(),
+                BTreeMap::from([
+                    (key("ratio_dbs"), note(Some("2"))),
+                    (key("slack_dbs"), note(None)),
+                    (key("changed"), note(Some("2"))),
+                    (key("gone"), note(Some("2"))),
+                ]),
+            ),
+            ("smoosh.ratio_dbs".to_owned(), stopped()),
+            ("smoosh.slack_dbs".to_owned(), stopped()),
+            ("smoosh.changed".to_owned(), changed.clone()),
+            ("smoosh.stopped_by_hand".to_owned(), stopped()),
+        ]);
+        assert_eq!(
+            undo(&mut sections),
+            [
+                Stopped { channel: "ratio_dbs".to_owned(), was: Some("2".to_owned()) },
+                Stopped { channel: "slack_dbs".to_owned(), was: None },
+            ]
+        );
+        assert_eq!(sections["smoosh.ratio_dbs"][KEY], "2");
+        assert_eq!(sections["smoosh.slack_dbs"], BTreeMap::new());
+        assert_eq!(sections["smoosh.changed"], changed);
+        assert_eq!(sections["smoosh.stopped_by_hand"], stopped());
     }
 }

@@ -167,3 +167,29 @@ fn ignored_names_become_patterns_that_match_nothing_else() {
     assert!(imported.channels.ignore.matches(name));
     assert!(!imported.channels.ignore.matches("shards/00000000-ffffffff/axb1.1795222434"));
 }
+
+#[test]
+fn a_channel_that_was_taken_over_has_the_concurrency_from_before() {
+    let ini = "[smoosh.ratio_dbs]
+concurrency = 0
+[smoosh.slack_dbs]
+concurrency = 0
+[smoosh.ratio_views]
+concurrency = 0
+[recliner]
+smoosh.ratio_dbs.concurrency = {\"was\": \"4\", \"at\": 1795222434}
+smoosh.slack_dbs.concurrency = {\"was\": null, \"at\": 1795222434}
+";
+    let imported = import_one("3.5.0", ini);
+    let concurrency = |name| channel(&imported, name).concurrency;
+    assert_eq!(concurrency("ratio_dbs"), 4, "as it was noted");
+    assert_eq!(concurrency("slack_dbs"), 1, "the key was absent before");
+    assert_eq!(concurrency("ratio_views"), 0, "nobody took this one over");
+    let said = said("3.5.0", ini);
+    for line in [
+        "note: [smoosh.ratio_dbs] concurrency: is 0 because a recliner has taken the channel over; the \"4\" from before is used here",
+        "note: [smoosh.slack_dbs] concurrency: is 0 because a recliner has taken the channel over; the key was not set then, so its default is used here",
+    ] {
+        assert!(said.iter().any(|finding| finding == line), "{said:#?}");
+    }
+}
