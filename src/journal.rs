@@ -30,7 +30,7 @@ pub use feed::{Anew, FeedPage, FeedQuery, Since, Update};
 pub use handle::{ClaimError, Health, Journal, Kept};
 pub use identity::Identity;
 pub use measured::Measured;
-pub use place::{Directory, InMemory, OpenError, Place};
+pub use place::{Directory, FileId, InMemory, OpenError, Place};
 pub use position::{Position, Reached};
 pub use query::{EventsQuery, HistoryQuery, Page};
 pub use task::{Settings, Task};

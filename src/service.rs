@@ -137,6 +137,7 @@ impl Service {
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
+        orders::outlive_file_size_limit().map_err(StartError::Signals)?;
         let (keep, keep_rx) = latest::channel(settings.journal);
         let (journal_task, journal) = journal::Task::open(place, clock, keep_rx)?;
         let (mut keepers, keepers_stop) = (Tasks::new(), CancellationToken::new());

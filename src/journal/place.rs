@@ -4,6 +4,7 @@ use redb::{Builder, Database, DatabaseError, StorageError, backends::InMemoryBac
 use std::{
     fmt::Debug,
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -78,6 +79,8 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
         "mount it for writing, or name another directory with --storage.path"
     } else if kind == Is::StorageFull || kind == Is::QuotaExceeded {
         "make room on its disk"
+    } else if kind == Is::FileTooLarge {
+        "raise the limit on file sizes for this process (LimitFSIZE of its unit, or ulimit -f)"
     } else if kind == Is::NotFound {
         "put it back, or restart to begin a new one"
     } else {
@@ -101,6 +104,13 @@ impl OpenError {
     }
 }
 
+/// Which file of a file system a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
 /// Somewhere a database can be opened again and again.
 pub trait Place: Debug + Send {
     /// The name in messages.
@@ -114,6 +124,14 @@ pub trait Place: Debug + Send {
 
     /// Bytes it takes, where that is known.
     fn bytes(&self) -> Option<u64>;
+
+    /// The file that is there under its name now; none for what is no file.
+    ///
+    /// # Errors
+    /// What the system said; [`io::ErrorKind::NotFound`] where no file has the name.
+    fn file_id(&self) -> io::Result<Option<FileId>> {
+        Ok(None)
+    }
 }
 
 /// A directory of the file system: `--storage.path`.
@@ -192,6 +210,11 @@ impl Place for Directory {
 
     fn bytes(&self) -> Option<u64> {
         self.file().metadata().ok().map(|it| it.len())
+    }
+
+    fn file_id(&self) -> io::Result<Option<FileId>> {
+        let found = self.file().metadata()?;
+        Ok(Some(FileId { device: found.dev(), inode: found.ino() }))
     }
 }
 

@@ -1,8 +1,8 @@
 //! The task that holds the database.
 
 use super::{
-    ClaimError, Health, Identity, Journal, Kept, Measured, OpenError, Place, Position, Reached,
-    Taken, What,
+    ClaimError, FileId, Health, Identity, Journal, Kept, Measured, OpenError, Place, Position,
+    Reached, Taken, What,
     place::remedy,
     store::{Batch, Store},
 };
@@ -13,6 +13,7 @@ use crate::{
 };
 use redb::{Error, ReadTransaction};
 use std::{
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -42,6 +43,10 @@ const LINGER: Duration = Duration::from_millis(500);
 
 /// From one look at what is too old to the next, where nothing is written meanwhile.
 const TRIM: Duration = Duration::from_secs(600);
+
+/// From one look whether the open file still has its name to the next, where nothing is written
+/// meanwhile.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The first pause before the file is tried again, and the longest.
 const RETRY: Duration = Duration::from_secs(1);
@@ -79,6 +84,8 @@ pub struct Task {
     clock: Clock,
     settings: watch::Receiver<Settings>,
     store: Option<Store>,
+    /// The file that was opened at first; no other one is taken for it.
+    opened: Option<FileId>,
     claimed: bool,
     stuck: Option<Stuck>,
     requests: mpsc::Receiver<Request>,
@@ -101,6 +108,7 @@ impl Task {
         settings: watch::Receiver<Settings>,
     ) -> Result<(Self, Journal), OpenError> {
         let store = Store::open(&place, true)?;
+        let opened = place.file_id().ok().flatten();
         let (requests_tx, requests) = mpsc::channel(REQUESTS);
         let (events_tx, events) = mpsc::channel(EVENTS);
         let health = Health { last_seq: store.last_seq(), trouble: None, bytes: place.bytes() };
@@ -119,6 +127,7 @@ impl Task {
             clock,
             settings,
             store: Some(store),
+            opened,
             claimed: false,
             stuck: None,
             requests,
@@ -135,10 +144,11 @@ impl Task {
     /// still has something to keep has to end before `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut trim_at = Instant::now() + TRIM;
+        let mut look_at = Instant::now() + LOOK;
         let mut write_at = None;
         loop {
             let wake = [self.stuck.as_ref().map(|stuck| stuck.again), write_at, Some(trim_at)];
-            let wake = wake.into_iter().flatten().min().unwrap_or(trim_at);
+            let wake = wake.into_iter().flatten().min().unwrap_or(trim_at).min(look_at);
             // Every arm is cancel-safe, and no arm's body awaits.
             tokio::select! {
                 biased;
@@ -155,6 +165,10 @@ impl Task {
                     let now = Instant::now();
                     if self.stuck.as_ref().is_some_and(|stuck| stuck.again <= now) {
                         self.try_again();
+                    }
+                    if look_at <= now {
+                        self.look_for_file();
+                        look_at = now + LOOK;
                     }
                     if trim_at <= now || write_at.is_some_and(|at| at <= now) {
                         trim_at = now + if self.write(Batch::default()) == Ok(true) {
@@ -257,6 +271,7 @@ impl Task {
     }
 
     fn keep_measured(&mut self, measured: &Measured) -> Result<(), Trouble> {
+        self.look_for_file();
         self.writable()?;
         let Some(store) = &mut self.store else { return Err(self.trouble()) };
         store.keep_measured(measured).map_err(|why| {
@@ -312,6 +327,7 @@ impl Task {
         batch.events.append(&mut self.noted);
         let lost = batch.events.len() as u64;
         batch.hears = self.kept.receiver_count() > 0;
+        self.look_for_file();
         let result = self.writable().and_then(|()| self.commit(&batch));
         if result.is_err() {
             self.dropped.fetch_add(lost, Ordering::Relaxed);
@@ -371,7 +387,41 @@ impl Task {
         self.stuck = Some(Stuck { since, why, again: Instant::now() + pause, pause });
     }
 
+    /// Notices that the open file lost its name: what is written to it would be gone with this
+    /// process.
+    fn look_for_file(&mut self) {
+        if self.stuck.is_none()
+            && let Some(why) = self.misplaced()
+        {
+            tracing::error!(%why, "the journal is in trouble");
+            self.stick(why);
+            self.publish();
+        }
+    }
+
+    /// Why the file that was opened is not the one that has its name now, if it is not.
+    fn misplaced(&self) -> Option<Trouble> {
+        let opened = self.opened?;
+        let (what, remedy) = match self.place.file_id() {
+            Ok(Some(found)) if found != opened => (
+                "another file was put in its place",
+                "restart recliner to use that one, or put the old one back",
+            ),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                ("it was deleted or moved away", "put it back, or restart to begin a new one")
+            }
+            // What the system does not tell for another reason shows when it is written.
+            Ok(_) | Err(_) => return None,
+        };
+        let place = self.place.name();
+        Some(Trouble(format!("{place} is gone: {what} while it was open; {remedy}")))
+    }
+
     fn reopen(&mut self) {
+        if let (Some(why), Some(stuck)) = (self.misplaced(), &mut self.stuck) {
+            stuck.why = why;
+            return;
+        }
         match Store::open(&*self.place, false) {
             Ok(store) => self.store = Some(store),
             Err(why) => {
@@ -385,6 +435,11 @@ impl Task {
 
     /// Looks whether the file can be written again.
     fn try_again(&mut self) {
+        if let Some(why) = self.misplaced() {
+            self.stick(why);
+            self.publish();
+            return;
+        }
         if self.store.is_none() {
             let why = self.trouble();
             self.stick(why);

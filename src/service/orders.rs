@@ -15,6 +15,12 @@ pub(super) fn own_names() -> Vec<String> {
     names
 }
 
+/// Has a write beyond the limit on file sizes fail, as on a full disk, where SIGXFSZ would
+/// end the process. A signal that was listened to once never has its default effect again.
+pub(super) fn outlive_file_size_limit() -> io::Result<()> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
+}
+
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {

@@ -126,3 +126,50 @@ async fn a_file_system_that_is_full_and_has_room_again() {
     assert_eq!(running.history().await.len(), usize::try_from(count + 100).unwrap());
     running.stopped().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_moved_away_is_missed_and_goes_on_when_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, aside) = (dir.path().join("journal.redb"), dir.path().join("aside"));
+    let running = Running::claimed(Directory::new(dir.path())).await;
+    running.keep(vec![ended(1)]).await.unwrap();
+
+    std::fs::rename(&file, &aside).unwrap();
+    // Nobody writes: it is looked for all the same.
+    let why = until(&running, false).await.trouble.unwrap().1;
+    assert!(why.0.contains("it was deleted or moved away while it was open"), "{why}");
+    assert_eq!(running.keep(vec![ended(2)]).await, Err(why));
+    assert_eq!(running.history().await, [outcome(1)], "what is there can still be read");
+    assert!(!file.exists(), "no new one is begun behind its back");
+
+    std::fs::rename(&aside, &file).unwrap();
+    until(&running, true).await;
+    running.keep(vec![ended(2)]).await.unwrap();
+    assert_eq!(running.history().await, [outcome(2), outcome(1)]);
+    running.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_was_replaced_is_not_taken_for_the_one_that_was_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("journal.redb");
+    let running = Running::claimed(Directory::new(dir.path())).await;
+    running.keep(vec![ended(1)]).await.unwrap();
+
+    let other = tempfile::tempdir().unwrap();
+    Running::claimed(Directory::new(other.path())).await.stopped().await;
+    std::fs::copy(other.path().join("journal.redb"), dir.path().join("copy")).unwrap();
+    std::fs::rename(dir.path().join("copy"), &file).unwrap();
+    // A write is refused at once, before anything is said of it.
+    let why = running.keep(vec![ended(2)]).await.unwrap_err();
+    assert!(why.0.contains("another file was put in its place"), "{why}");
+    time::sleep(Duration::from_secs(3600)).await;
+    let trouble = running.journal.health().borrow().trouble.clone();
+    assert_eq!(trouble.map(|(_, why)| why), Some(why));
+    running.stopped().await;
+
+    // The next process takes what it finds.
+    let running = Running::claimed(Directory::new(dir.path())).await;
+    assert_eq!(running.history().await, []);
+    running.stopped().await;
+}

@@ -237,3 +237,37 @@ async fn what_was_measured_shows_after_a_restart_before_anything_is_read() {
     assert_eq!(ready.status().as_u16(), 503, "that is no pass");
     second.stop().await;
 }
+
+/// Limits the size of the files that a process may write, in bytes; without a number, no more.
+fn limit_files(pid: u32, bytes: Option<u64>) {
+    let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+    let set = std::process::Command::new("prlimit")
+        .args([&format!("--pid={pid}"), &format!("--fsize={limit}:unlimited")])
+        .status();
+    assert!(set.expect("prlimit runs; it is part of util-linux").success());
+}
+
+#[tokio::test]
+async fn a_limit_on_file_sizes_is_like_a_full_disk() {
+    let site = Site::open(world()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(&site, dir.path(), &["--web.enable-admin-api"]).await;
+    let base = format!("http://{}", running.address);
+    lean_target(&base).await;
+    let pid = running.process.id().expect("it runs");
+    let suspend = ["suspend", "--why", "a test", "--recliner.url", &base];
+
+    limit_files(pid, Some(1024));
+    let refused = recliner(&suspend, &[]).await;
+    refused.refuses(1, &["journal.redb", "limit on file sizes"]);
+    assert_eq!(running.process.try_wait().expect("it can be asked"), None, "it runs on");
+
+    limit_files(pid, None);
+    let goes_on = async {
+        while recliner(&suspend, &[]).await.code != 0 {
+            time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    time::timeout(PATIENCE, goes_on).await.expect("it goes on by itself");
+    running.stop().await;
+}
