@@ -202,6 +202,12 @@ impl Tracker {
         step
     }
 
+    /// Whether a start of a target has no outcome yet.
+    #[must_use]
+    pub fn has_open(&self, id: &TargetId) -> bool {
+        self.intents.keys().any(|key| key.target == *id)
+    }
+
     /// Starts that were taken up so far.
     #[must_use]
     pub const fn taken(&self) -> u64 {

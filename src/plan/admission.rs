@@ -115,7 +115,7 @@ impl Admission {
             ledger: Ledger::new(snapshot, &conditions.disks, &conditions.jobs, rules),
             strict: strict.collect(),
             allowed: acting_since.and_then(|since| rules.allowed_after(since, now)),
-            factor: factor(rules, conditions),
+            factor: conditions.headroom_factor(rules),
             claimant: None,
             snapshot: Arc::clone(snapshot),
             rules: Arc::clone(rules),
@@ -335,7 +335,18 @@ impl Admission {
         if brief.own == Own::Unchanged && !known.forced {
             return plain(RefusalReason::Futile);
         }
+        self.unspent(known.started, brief)?;
         self.fresh(brief)
+    }
+
+    /// Whether what was measured of a target was not acted on already. A view whose round is
+    /// open goes on whatever was measured.
+    fn unspent(&self, started: Option<Moment>, brief: &Brief) -> Result<(), Refusal> {
+        let spent = started.filter(|at| brief.measured_at <= *at);
+        let in_round = || self.conditions.history.rounds.contains_key(&brief.ix);
+        let Some(at) = spent.filter(|_| !in_round()) else { return Ok(()) };
+        let value = Some(at.age(self.now).as_secs_f64());
+        Err(Refusal { value, since: Some(at), ..Refusal::plain(RefusalReason::Stale) })
     }
 
     fn resharding(&self, brief: &Brief) -> bool {
@@ -485,9 +496,4 @@ impl Admission {
             _ => Ok(()),
         }
     }
-}
-
-fn factor(rules: &Rules, conditions: &Conditions) -> f64 {
-    let learned = conditions.history.headroom_factor.unwrap_or(0.0);
-    rules.headroom.factor.max(learned)
 }

@@ -144,6 +144,10 @@ fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             bytes(limit)
         ),
         RefusalReason::Stale if value.is_none() => "it was never measured".to_owned(),
+        RefusalReason::Stale if limit.is_none() => format!(
+            "it was started {} ago and has not been measured since; it has to be read again first",
+            seconds(value)
+        ),
         RefusalReason::Stale => format!(
             "it was measured {} ago, and facts count for {}; it has to be read again",
             seconds(value),

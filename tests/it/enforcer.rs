@@ -1,6 +1,8 @@
 //! Enforcing, over a simulated cluster on paused time: what is sent is judged from the wire
 //! and from the world's truth.
 
+mod no_wait;
+
 use crate::support::{A, B, C, NODES, Rig, START, nodes};
 use recliner::{
     channel::Mode,

@@ -212,6 +212,11 @@ impl Naive<'_> {
     fn stale(&self, ix: Ix) -> Option<RefusalReason> {
         let fresh_for = self.world.rules.fresh_for;
         let measured = self.target(ix).facts().measured_at;
+        let history = &self.world.conditions.history;
+        let spent = history.started.get(&ix).filter(|at| measured.is_some_and(|it| it.at <= **at));
+        if spent.is_some() && !history.rounds.contains_key(&ix) {
+            return Some(RefusalReason::Stale);
+        }
         let young = measured.is_some_and(|it| it.at.age(self.plan.made_at) <= fresh_for);
         let fresh = young || (measured.is_some() && self.plan.snapshot.is_confirmed(ix));
         (!fresh).then_some(RefusalReason::Stale)
