@@ -380,7 +380,7 @@ impl State {
             let Some(ix) = self.places.of(id) else { continue };
             let Some(target) = tables.target(ix) else { continue };
             let facts = target.facts();
-            if let Some(rest) = remembered.rest(facts.file.get(), facts.update_seq.get(), now) {
+            if let Some(rest) = remembered.rest(target.kind(), &facts, now) {
                 history.rests.insert(ix, rest);
             }
             if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {

@@ -460,7 +460,7 @@ impl Tracked {
             outcome,
             closes: None,
             active_bytes: intents::copied(self.before.active, target),
-            left: intents::left(target, after, self.before.needs_upgrade),
+            left: intents::left(target, after, self.before.update_seq, self.before.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
         })
     }

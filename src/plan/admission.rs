@@ -332,8 +332,9 @@ impl Admission {
         if let Some(refusal) = rest.and_then(|rest| self.rests(rest, brief)) {
             return Err(refusal);
         }
-        if brief.own == Own::Unchanged && !known.forced {
-            return plain(RefusalReason::Futile);
+        if brief.own == Own::Lean && !known.forced {
+            let value = brief.reclaimable().map(|frees| frees as f64);
+            return Err(Refusal { value, ..Refusal::plain(RefusalReason::Futile) });
         }
         self.unspent(known.started, brief)?;
         self.fresh(brief)
@@ -368,7 +369,7 @@ impl Admission {
                 let value = Some(f64::from(failures));
                 (Refusal { value, ..Refusal::plain(RefusalReason::Quarantined) }, since)
             }
-            Rest::Futile { since, file_bytes } => {
+            Rest::Futile { since, file_bytes, .. } => {
                 let value = brief.file.get().map(|file| file as f64);
                 let limit = Some(file_bytes as f64);
                 (Refusal { value, limit, ..Refusal::plain(RefusalReason::Futile) }, since)

@@ -203,7 +203,9 @@ impl Naive<'_> {
             Some(Rest::CoolDown { .. }) | None => {}
         }
         let same = facts.update_seq.get().filter(|seq| *seq > 0) == facts.compacted_seq.get();
-        if target.kind() == Kind::Db && same && facts.compacted_seq.get().is_some() {
+        let frees = target.reclaimable().zip(facts.file.get());
+        let lean = frees.is_some_and(|(frees, file)| frees * 100 <= file);
+        if target.kind() == Kind::Db && same && lean && facts.compacted_seq.get().is_some() {
             return Some(RefusalReason::Futile);
         }
         self.stale(ix)

@@ -373,7 +373,7 @@ impl Spec {
                 0 => Rest::CoolDown { since, until: at(NOW + 60) },
                 1 => Rest::CoolDown { since, until: at_ago(60) },
                 2 => Rest::Quarantined { since, failures: 5 },
-                _ => Rest::Futile { since, file_bytes: MIB },
+                _ => Rest::Futile { since, file_bytes: MIB, would_leave: None, caught_up: false },
             };
             (pick(*which), rest)
         });
