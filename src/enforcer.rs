@@ -72,7 +72,7 @@ pub struct Task {
     plan: Arc<Plan>,
     waiting: VecDeque<Start>,
     deciding: JoinSet<(Place, Decided)>,
-    sending: JoinSet<NodeIx>,
+    sending: JoinSet<(Place, Gone)>,
     busy: BTreeSet<NodeIx>,
     paused: BTreeMap<Place, Instant>,
     /// Starts that the follower took up so far.
@@ -81,6 +81,9 @@ pub struct Task {
 
 /// A target on a node.
 type Place = (Ix, NodeIx);
+
+/// Whether a request went out.
+type Gone = bool;
 
 impl Task {
     /// Makes the task.
@@ -177,15 +180,15 @@ impl Task {
     fn go(&mut self, place: Place, key: IntentKey, order: Order, target: &str) {
         tracing::info!(target_id = target, ?order, "a compaction is started");
         let sends = self.tools.clone().send(key, order);
-        self.sending.spawn(async move {
-            sends.await;
-            place.1
-        });
+        self.sending.spawn(async move { (place, sends.await) });
     }
 
-    fn sent(&mut self, sent: Result<NodeIx, tokio::task::JoinError>) {
-        if let Some(node) = joined(sent) {
-            self.busy.remove(&node);
+    fn sent(&mut self, sent: Result<(Place, Gone), tokio::task::JoinError>) {
+        let Some((place, gone)) = joined(sent) else { return };
+        self.busy.remove(&place.1);
+        if !gone {
+            // What kept it from going out is rarely over in an instant.
+            self.paused.insert(place, Instant::now() + PAUSE);
         }
     }
 }

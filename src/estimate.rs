@@ -23,7 +23,8 @@
 //!
 //! Every term but the headers grows in proportion to the database, so a terabyte is predicted
 //! as a gigabyte of the same make is. A file just compacted has neither rewrites nor slack:
-//! nothing is reclaimable in it.
+//! nothing is reclaimable in it, unless the compaction had to catch up with writes. It copies
+//! those into the same new file, beside what they supersede there, and that is slack again.
 //!
 //! # How well
 //!

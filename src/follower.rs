@@ -8,6 +8,7 @@
 mod counts;
 mod outbox;
 mod places;
+mod rereads;
 mod state;
 
 pub use counts::{Counts, Distribution, Place};
@@ -285,7 +286,8 @@ impl Task {
             }
             Event::Tick => {
                 let follows = self.state.measured(&tables, &settings, now);
-                self.follow(Follows { reread: self.state.unread(&tables), ..follows });
+                self.follow(follows);
+                self.follow(self.state.unread(&tables));
                 self.outbox.push(self.state.lapse(now));
             }
             Event::Written(written) => {

@@ -16,5 +16,5 @@ pub use calibration::Calibration;
 pub use keep::{Change, Fleeting, IntentKey, Keeper, Recovered, Trouble};
 pub use ordered::Ordered;
 pub use outcome::{Ending, Intent, Outcome, Owner};
-pub use rest::{Futile, Left, Remembered, Rest};
+pub use rest::{CaughtUp, Futile, Left, Remembered, Rest};
 pub use suspension::{ParseScopeError, Scope, Suspension, Suspensions};

@@ -12,6 +12,7 @@ mod choose;
 mod claim;
 mod conditions;
 mod counts;
+mod forecast;
 mod freshness;
 mod gates;
 mod ledger;
@@ -29,6 +30,7 @@ mod terms;
 pub use claim::Claim;
 pub use conditions::Conditions;
 pub use counts::Counts;
+pub use forecast::Forecast;
 pub use freshness::Freshness;
 pub use gates::{Gate, Opening};
 pub use ordered::Answer;
@@ -167,6 +169,7 @@ impl Plan {
             channels: &channels,
             placements: &placements,
             orders,
+            rests: &conditions.history.rests,
             now,
             wait: rules.limits.wait,
             rate,

@@ -232,9 +232,11 @@ impl Task {
 
     /// Brings the queues up to the snapshot and plans, under conditions that `change` may alter.
     fn planned(&mut self, change: impl FnOnce(&mut Conditions)) -> Plan {
-        let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
+        // What runs and what is remembered follows from facts. With older facts than those, a job
+        // that ended would be started once more for what it has already done.
         let mut conditions = self.inputs.conditions();
         change(&mut conditions);
+        let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
         // Where the pace makes a sweep longer than the settings reckoned with, facts of the
         // last ones still count: else a large cluster would have no fresh facts at all.
         let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);

@@ -67,7 +67,7 @@ pub struct Target {
     pub predicted_bytes: Option<u64>,
     /// What a compaction would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
-    /// Whether active may be trusted.
+    /// Whether active may be trusted, or its last compaction tells instead.
     pub confidence: &'static str,
     /// File over active.
     pub ratio: Option<f64>,
@@ -242,6 +242,7 @@ impl Target {
         let facts = target.facts();
         let view = target.view();
         let placement = plan.placement(target.ix());
+        let forecast = plan.forecast(target);
         let finite = |number: f64| number.is_finite().then_some(number);
         Self {
             id: target.id().to_string(),
@@ -268,9 +269,9 @@ impl Target {
             file_bytes: target.on_disk(Fact::File),
             active_bytes: target.on_disk(Fact::Active),
             external_bytes: target.on_disk(Fact::External),
-            predicted_bytes: target.predicted(),
-            reclaimable_bytes: target.reclaimable(),
-            confidence: facts.confidence.label(),
+            predicted_bytes: forecast.predicted,
+            reclaimable_bytes: forecast.reclaimable,
+            confidence: forecast.confidence,
             ratio: facts.ratio().and_then(finite),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),

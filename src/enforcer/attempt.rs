@@ -10,6 +10,7 @@ use crate::{
     facts::Facts,
     follower,
     inventory::{Copy, Databases, Lane, Observation, Source, Stage, TaskSeen},
+    job::Sent,
     memory::{Intent, IntentKey},
     plan::{Plan, Start},
     scanner,
@@ -63,11 +64,13 @@ impl Tools {
         }
     }
 
-    /// Sends the request and says what came of it.
-    pub(super) async fn send(self, key: IntentKey, order: Order) {
+    /// Sends the request and says what came of it; answers whether it went out.
+    pub(super) async fn send(self, key: IntentKey, order: Order) -> bool {
         let hands = Arc::clone(&self.hands.borrow());
         let sent = hands.send(order).await;
+        let gone = !matches!(sent, Sent::NotSent(_));
         self.follower.sent(key, sent).await;
+        gone
     }
 
     async fn prepared(

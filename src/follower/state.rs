@@ -1,7 +1,7 @@
 //! What the follower knows, and how it changes. No I/O: what must be kept and read again is
 //! handed back.
 
-use super::{Counts, Settings, places::Places};
+use super::{Counts, Settings, places::Places, rereads::PendingRereads};
 use crate::{
     clock::Moment,
     job::{Ended, History, Jobs, Rules, Running, Sent, StartRefused, Step, Tracker},
@@ -39,6 +39,7 @@ pub(super) struct State {
     /// When something was looked at last.
     looked: Option<Moment>,
     places: Places,
+    rereads: PendingRereads,
     pub(super) counts: Counts,
     /// Starts that are decided and not answered: which node and channel they count for, and
     /// what was ordered.
@@ -78,6 +79,7 @@ impl State {
             acting_since: None,
             looked: None,
             places,
+            rereads: PendingRereads::default(),
             counts: Counts::default(),
             asked: BTreeMap::new(),
         }
@@ -90,6 +92,7 @@ impl State {
         self.looked = Some(now);
         if set {
             self.tracker.clock_set(now);
+            self.rereads.clock_set(now);
             self.acting_since = self.acting_since.map(|since| since.min(now));
         }
     }
@@ -131,9 +134,20 @@ impl State {
         self.follow(step, settings)
     }
 
-    /// What has to be read to learn how jobs ended.
-    pub(super) fn unread(&self, tables: &Snapshot) -> BTreeSet<Ix> {
-        self.tracker.unread(tables)
+    /// What has to be read to learn how jobs ended, and what was started and not measured since;
+    /// databases whose evidence for a cleanup was acted on and is still there.
+    pub(super) fn unread(&self, tables: &Snapshot) -> Follows {
+        let mut follows = Follows { reread: self.tracker.unread(tables), ..Follows::default() };
+        for (id, _) in self.rereads.all().filter(|(id, _)| !self.tracker.has_open(id)) {
+            let Some(ix) = self.places.of(id) else { continue };
+            match id.kind() {
+                Kind::Cleanup => follows.cleaned.push(ix),
+                Kind::Db | Kind::View | Kind::Search => {
+                    follows.reread.insert(ix);
+                }
+            }
+        }
+        follows
     }
 
     /// Takes up a start. It counts from now on, kept or not, and does what was ordered.
@@ -157,6 +171,8 @@ impl State {
         let id = intent.target.clone();
         let ordered = self.remembered.get(&id).and_then(|it| it.ordered.clone());
         self.asked.insert(intent.key(), (intent.clone(), ordered.clone()));
+        self.rereads.started(&id, now);
+        self.places.add(&id);
         let mut changes = vec![Change::Intended(intent)];
         if ordered.is_some() {
             changes.extend(self.order(id, None));
@@ -202,6 +218,13 @@ impl State {
             }
             Some(_) | None => {}
         }
+        match sent {
+            Sent::NotSent(_) | Sent::Refused(_) => self.settle(&key.target),
+            Sent::Unknown(_) if key.target.kind() == Kind::Cleanup => {
+                self.rereads.unsure(&key.target, now);
+            }
+            Sent::Accepted | Sent::Unknown(_) => {}
+        }
         let accepted = sent == Sent::Accepted;
         let step = self.tracker.sent(key, sent, tables, now);
         let mut follows = self.follow(step, settings);
@@ -246,6 +269,10 @@ impl State {
             after.copies_done.clear();
         }
         let id = outcome.target.clone();
+        // Its own file was read to learn how it ended.
+        if outcome.owner == Owner::Recliner && outcome.after_bytes.is_some() {
+            self.settle(&id);
+        }
         if self.calibration.learn(outcome, ended.active_bytes) {
             changes.push(Change::Calibrate(self.calibration));
         }
@@ -259,12 +286,25 @@ impl State {
         }
         if after.is_blank() {
             self.remembered.remove(&id);
-            self.places.remove(&id);
+            self.leave(&id);
             return Some(Change::Remember(id, None));
         }
         self.remembered.insert(id.clone(), after.clone());
         self.places.add(&id);
         Some(Change::Remember(id, Some(after)))
+    }
+
+    /// The start of a target is pending no more.
+    fn settle(&mut self, id: &TargetId) {
+        self.rereads.settle(id);
+        self.leave(id);
+    }
+
+    /// Follows a target's place no more where nothing is remembered of it.
+    fn leave(&mut self, id: &TargetId) {
+        if !self.remembered.contains_key(id) && !self.rereads.has(id) {
+            self.places.remove(id);
+        }
     }
 
     /// Suspends a scope, or lets it go.
@@ -315,6 +355,12 @@ impl State {
         self.spent.retain(|(at, _)| at.age(now) < HOUR);
         // What came to be remembered just now must hold starts back from now on.
         self.places.follow(tables);
+        let places = &self.places;
+        let facts = |id: &TargetId| Some(tables.target(places.of(id)?)?.facts());
+        for id in self.rereads.measured(facts, now) {
+            self.leave(&id);
+        }
+        let started = self.rereads.all().filter_map(|(id, at)| Some((self.places.of(id)?, at)));
         let mut history = History {
             suspensions: self.suspensions.clone(),
             spent: self.spent.clone(),
@@ -323,6 +369,7 @@ impl State {
             headroom_factor: self.calibration.headroom_factor,
             rate: self.calibration.rate,
             journal_trouble: trouble.cloned(),
+            started: started.collect(),
             ..History::default()
         };
         let node = |name: &String| {
@@ -333,7 +380,7 @@ impl State {
             let Some(ix) = self.places.of(id) else { continue };
             let Some(target) = tables.target(ix) else { continue };
             let facts = target.facts();
-            if let Some(rest) = remembered.rest(facts.file.get(), facts.update_seq.get(), now) {
+            if let Some(rest) = remembered.rest(target.kind(), &facts, now) {
                 history.rests.insert(ix, rest);
             }
             if let Some(ordered) = remembered.ordered.as_ref().filter(|it| it.until > now) {

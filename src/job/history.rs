@@ -15,6 +15,9 @@ pub struct History {
     /// Views of which some copies were compacted and others were not yet: the nodes that are
     /// done. They are worth going on with whatever their score says by now.
     pub rounds: BTreeMap<Ix, BTreeSet<NodeIx>>,
+    /// Targets that were started and not measured since, with when they were: what was measured
+    /// before has been acted on.
+    pub started: BTreeMap<Ix, Moment>,
     /// What an operator ordered and did not start yet: before all others, in the order of the
     /// orders.
     pub orders: BTreeMap<Ix, Ordered>,

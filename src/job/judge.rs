@@ -2,12 +2,12 @@
 //!
 //! CouchDB tells nobody: a task is gone, and the file says the rest. A database's header
 //! holds the sequence of its last compaction, which moves with the swap and stays where
-//! nothing was written since the one before.
+//! nothing was written since the one before; there the size of the file says the rest.
 
 use crate::{clock::Moment, facts::Facts, snapshot::TargetRef};
 
-/// A view of which less than this part of the file was slack has nothing to show for a
-/// compaction that worked.
+/// A file of which less than this part was slack has nothing to show for a compaction that
+/// worked.
 const SLACK: f64 = 0.05;
 
 /// From here on a view's compaction that is gone is taken to have ended well.
@@ -36,6 +36,14 @@ impl Before {
             compacted_seq: facts.compacted_seq.get(),
             needs_upgrade: facts.flags.needs_upgrade,
         }
+    }
+
+    /// Whether a compaction that worked would show in the size of the file.
+    fn would_show(&self) -> bool {
+        let left = self.predicted.or(self.active);
+        self.file
+            .zip(left)
+            .is_some_and(|(file, left)| file.saturating_sub(left) as f64 >= file as f64 * SLACK)
     }
 }
 
@@ -86,8 +94,10 @@ pub(super) fn db(before: &Before, gone: Gone, facts: &Facts) -> Option<Verdict> 
             return Some(Verdict::Done);
         }
         let shrunk = before.file.zip(facts.file.get()).is_some_and(|(then, now)| now < then);
-        // Nothing was written since the compaction before: the sequence is set to the same.
-        if shrunk || (begun && before.update_seq == Some(then)) {
+        // Nothing was written since the compaction before: the sequence is set to the same, and
+        // the size tells, where there was something to free.
+        let quiet = before.update_seq == Some(then) && !before.would_show();
+        if shrunk || (begun && quiet) {
             return Some(Verdict::Done);
         }
         if !later {
@@ -190,6 +200,7 @@ mod tests {
         let unsure = Gone { seen: false, accepted: false, ..GONE };
         let bloated = before(900, 100, 50, 10);
         let quiet = before(900, 100, 50, 50);
+        let lean = before(102, 100, 50, 50);
         let cases = [
             (bloated, GONE, after(99, 100, 100, 50, 50), "again", "read before it ended"),
             (bloated, GONE, after(100, 100, 100, 50, 50), "done", "moved"),
@@ -198,9 +209,12 @@ mod tests {
             (bloated, GONE, after(100, 900, 100, 50, 10), "again", "may be read too early"),
             (bloated, GONE, after(101, 900, 100, 60, 10), "failed", "nothing swapped"),
             (bloated, unsure, after(101, 900, 100, 60, 10), "lost", "never ran"),
-            (quiet, GONE, after(100, 900, 100, 50, 50), "done", "nothing written since"),
-            (quiet, unseen, after(100, 900, 100, 50, 50), "done", "the same, too fast"),
-            (quiet, unsure, after(101, 900, 100, 50, 50), "lost", "the same, not sure"),
+            (lean, GONE, after(100, 102, 100, 50, 50), "done", "nothing written since"),
+            (lean, unseen, after(100, 102, 100, 50, 50), "done", "the same, too fast"),
+            (lean, unsure, after(101, 102, 100, 50, 50), "lost", "the same, not sure"),
+            (quiet, GONE, after(100, 900, 100, 50, 50), "again", "may be read too early"),
+            (quiet, GONE, after(101, 900, 100, 50, 50), "failed", "it would have shrunk"),
+            (quiet, unseen, after(100, 100, 100, 50, 50), "done", "and it did"),
             (quiet, unsure, after(100, 100, 100, 50, 50), "done", "the file tells"),
             (Before::default(), GONE, after(101, 9, 9, 9, 9), "lost", "nothing to compare"),
         ];

@@ -202,6 +202,12 @@ impl Tracker {
         step
     }
 
+    /// Whether a start of a target has no outcome yet.
+    #[must_use]
+    pub fn has_open(&self, id: &TargetId) -> bool {
+        self.intents.keys().any(|key| key.target == *id)
+    }
+
     /// Starts that were taken up so far.
     #[must_use]
     pub const fn taken(&self) -> u64 {
@@ -454,7 +460,7 @@ impl Tracked {
             outcome,
             closes: None,
             active_bytes: intents::copied(self.before.active, target),
-            left: intents::left(target, after, self.before.needs_upgrade),
+            left: intents::left(target, after, self.before.update_seq, self.before.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
         })
     }

@@ -1,22 +1,13 @@
 //! Who is left alone for a while, and why.
 
+mod futile;
+
+pub use futile::{CaughtUp, Futile, Left};
+
 use super::{Ending, Ordered, Outcome, Owner};
-use crate::{clock::Moment, settings::limits::Failure};
+use crate::{clock::Moment, facts::Facts, settings::limits::Failure, target::Kind};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
-
-/// Freed less than this part of what was promised, a compaction was futile.
-const FUTILE_BELOW: f64 = 0.2;
-
-/// A futile target is tried again when its file or its sequence grew by this part.
-const CHANGED: f64 = 0.25;
-
-/// A promise of fewer bytes than this, and of a smaller part of the file than [`SMALL_PART`],
-/// says nothing when it is not kept: headers and fragments weigh as much.
-const SMALL: u64 = 1 << 20;
-
-/// See [`SMALL`].
-const SMALL_PART: f64 = 0.05;
 
 /// What is remembered of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +21,7 @@ pub struct Remembered {
     pub rests_until: Option<Moment>,
     /// Since when it waits for an operator, after too many of them.
     pub quarantined_since: Option<Moment>,
-    /// What a compaction that freed far less than promised left.
+    /// What the last compaction left, where another one would leave as much.
     pub futile: Option<Futile>,
     /// Nodes whose copy of a view was compacted since the first of them was: a view is done
     /// when all were.
@@ -38,17 +29,6 @@ pub struct Remembered {
     /// What an operator ordered, while it waits to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<Ordered>,
-}
-
-/// A compaction was of no use; it stays so until enough changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Futile {
-    /// When it ended.
-    pub at: Moment,
-    /// Bytes on disk it left.
-    pub file_bytes: u64,
-    /// The last sequence written then, where known.
-    pub update_seq: Option<u64>,
 }
 
 /// Why a target is left alone, as the planner reads it.
@@ -68,24 +48,17 @@ pub enum Rest {
         /// After how many failures.
         failures: u32,
     },
-    /// Its last compaction was of no use and too little changed since.
+    /// By what its last compaction left, another one would free nothing to speak of.
     Futile {
         /// When that one ended.
         since: Moment,
-        /// Bytes on disk it left.
+        /// Bytes it left of one file.
         file_bytes: u64,
+        /// Bytes that another one would leave of one file now, where that is known.
+        would_leave: Option<u64>,
+        /// Whether it is because of what was written while that one ran.
+        caught_up: bool,
     },
-}
-
-/// What a compaction left behind, as it was measured afterwards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// Bytes of the file.
-    pub file_bytes: Option<u64>,
-    /// The last sequence written.
-    pub update_seq: Option<u64>,
-    /// Whether it asked for an upgrade before and still does: the upgrade did not take.
-    pub not_upgraded: bool,
 }
 
 impl Remembered {
@@ -98,8 +71,9 @@ impl Remembered {
     /// Takes in how a job of the target ended.
     ///
     /// A failure of this program's own makes the target rest, twice as long each time. A
-    /// success, whoever's, forgets all failures and does what was ordered; one of no use makes
-    /// it futile. What got lost says nothing. Failures of others are theirs to judge.
+    /// success, whoever's, forgets all failures and does what was ordered; where another one
+    /// would be of no use, it is futile. What got lost says nothing. Failures of others are
+    /// theirs to judge.
     pub fn ended(&mut self, outcome: &Outcome, left: Left, failure: &Failure) {
         match outcome.ending {
             Ending::Lost => {}
@@ -108,12 +82,7 @@ impl Remembered {
             Ending::Freed | Ending::NothingFreed | Ending::Grew => {
                 let copies_done = std::mem::take(&mut self.copies_done);
                 *self = Self { copies_done, ..Self::default() };
-                if let Some(file_bytes) = left.file_bytes
-                    && (left.not_upgraded || is_futile(outcome))
-                {
-                    let update_seq = left.update_seq;
-                    self.futile = Some(Futile { at: outcome.ended_at, file_bytes, update_seq });
-                }
+                self.futile = Futile::of(outcome, left);
             }
         }
     }
@@ -144,9 +113,9 @@ impl Remembered {
         }
     }
 
-    /// Why it is left alone at `now`, given its file and its last sequence.
+    /// Why it is left alone at `now`, given what is measured of it.
     #[must_use]
-    pub fn rest(&self, file: Option<u64>, seq: Option<u64>, now: Moment) -> Option<Rest> {
+    pub fn rest(&self, kind: Kind, facts: &Facts, now: Moment) -> Option<Rest> {
         if let Some(since) = self.quarantined_since {
             return Some(Rest::Quarantined { since, failures: self.failures });
         }
@@ -158,32 +127,12 @@ impl Remembered {
         if let Some(until) = self.rests_until.filter(rests) {
             return Some(Rest::CoolDown { since: self.failed_at.unwrap_or(now), until });
         }
-        let futile = self.futile.filter(|futile| !futile.is_over(file, seq))?;
-        Some(Rest::Futile { since: futile.at, file_bytes: futile.file_bytes })
+        let futile = self.futile.filter(|futile| !futile.is_over(kind, facts))?;
+        let would_leave = futile.would_leave(facts);
+        let Futile { at, file_bytes, caught_up, .. } = futile;
+        let caught_up = caught_up.is_some();
+        Some(Rest::Futile { since: at, file_bytes, would_leave, caught_up })
     }
-}
-
-impl Futile {
-    /// Whether enough changed since.
-    #[must_use]
-    pub fn is_over(&self, file: Option<u64>, seq: Option<u64>) -> bool {
-        let grew = |now: u64, then: u64| now as f64 >= then as f64 * (1.0 + CHANGED) && now > then;
-        file.is_some_and(|file| grew(file, self.file_bytes))
-            || seq.zip(self.update_seq).is_some_and(|(now, then)| grew(now, then))
-    }
-}
-
-/// Whether a compaction freed far less than it promised.
-fn is_futile(outcome: &Outcome) -> bool {
-    let (Some(before), Some(predicted)) = (outcome.before_bytes, outcome.predicted_bytes) else {
-        return false;
-    };
-    let Some(freed) = outcome.freed_bytes() else { return false };
-    let promised = before.saturating_sub(predicted);
-    if promised == 0 || (promised < SMALL && (promised as f64) < before as f64 * SMALL_PART) {
-        return false;
-    }
-    (freed as f64) < promised as f64 * FUTILE_BELOW
 }
 
 #[cfg(test)]

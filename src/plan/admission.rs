@@ -115,7 +115,7 @@ impl Admission {
             ledger: Ledger::new(snapshot, &conditions.disks, &conditions.jobs, rules),
             strict: strict.collect(),
             allowed: acting_since.and_then(|since| rules.allowed_after(since, now)),
-            factor: factor(rules, conditions),
+            factor: conditions.headroom_factor(rules),
             claimant: None,
             snapshot: Arc::clone(snapshot),
             rules: Arc::clone(rules),
@@ -332,10 +332,22 @@ impl Admission {
         if let Some(refusal) = rest.and_then(|rest| self.rests(rest, brief)) {
             return Err(refusal);
         }
-        if brief.own == Own::Unchanged && !known.forced {
-            return plain(RefusalReason::Futile);
+        if brief.own == Own::Lean && !known.forced {
+            let value = brief.reclaimable().map(|frees| frees as f64);
+            return Err(Refusal { value, ..Refusal::plain(RefusalReason::Futile) });
         }
+        self.unspent(known.started, brief)?;
         self.fresh(brief)
+    }
+
+    /// Whether what was measured of a target was not acted on already. A view whose round is
+    /// open goes on whatever was measured.
+    fn unspent(&self, started: Option<Moment>, brief: &Brief) -> Result<(), Refusal> {
+        let spent = started.filter(|at| brief.measured_at <= *at);
+        let in_round = || self.conditions.history.rounds.contains_key(&brief.ix);
+        let Some(at) = spent.filter(|_| !in_round()) else { return Ok(()) };
+        let value = Some(at.age(self.now).as_secs_f64());
+        Err(Refusal { value, since: Some(at), ..Refusal::plain(RefusalReason::Stale) })
     }
 
     fn resharding(&self, brief: &Brief) -> bool {
@@ -357,7 +369,7 @@ impl Admission {
                 let value = Some(f64::from(failures));
                 (Refusal { value, ..Refusal::plain(RefusalReason::Quarantined) }, since)
             }
-            Rest::Futile { since, file_bytes } => {
+            Rest::Futile { since, file_bytes, .. } => {
                 let value = brief.file.get().map(|file| file as f64);
                 let limit = Some(file_bytes as f64);
                 (Refusal { value, limit, ..Refusal::plain(RefusalReason::Futile) }, since)
@@ -485,9 +497,4 @@ impl Admission {
             _ => Ok(()),
         }
     }
-}
-
-fn factor(rules: &Rules, conditions: &Conditions) -> f64 {
-    let learned = conditions.history.headroom_factor.unwrap_or(0.0);
-    rules.headroom.factor.max(learned)
 }

@@ -40,8 +40,8 @@ pub(super) enum Own {
     Updating,
     /// A view that has many changes to see yet.
     Behind,
-    /// A db that nothing was written to since its last compaction, which left it as it is.
-    Unchanged,
+    /// A db as lean as its last compaction left it, and nothing was written to it since.
+    Lean,
 }
 
 /// What of a waiting target decides, in forty bytes. Sizes are per file.
@@ -106,18 +106,27 @@ fn own(target: TargetRef<'_>, facts: &Facts) -> Own {
         Own::Updating
     } else if target.kind() == Kind::View && behind(facts).is_some() {
         Own::Behind
-    } else if unchanged(target.kind(), facts) {
-        Own::Unchanged
+    } else if is_lean(target.kind(), facts) {
+        Own::Lean
     } else {
         Own::Clear
     }
 }
 
-/// Whether a compaction would write the same file again: what large files keep above active
-/// would else be compacted for its slack as soon as it was for its ratio.
-pub(super) fn unchanged(kind: Kind, facts: &Facts) -> bool {
+/// What a compaction leaves beyond the prediction is a smaller part of the file than this: at
+/// most 0.4 % of files above a megabyte, of 501 compactions of CouchDB 3.5.0.
+const LEAN: f64 = 0.01;
+
+/// Whether nothing was written to a db since its last compaction, and it has no more to free than
+/// what every compaction leaves. That is little of a large file and yet more than slack channels
+/// ask for. The sequences alone do not tell: a compaction that had to catch up with writes leaves
+/// much to free.
+fn is_lean(kind: Kind, facts: &Facts) -> bool {
     let compacted = facts.compacted_seq.get().is_some_and(|seq| seq > 0);
-    kind == Kind::Db && compacted && facts.changes() == Some(0) && !facts.flags.needs_upgrade
+    let unchanged = compacted && facts.changes() == Some(0) && !facts.flags.needs_upgrade;
+    let frees = crate::estimate::reclaimable(kind, facts).zip(facts.file.get());
+    let little = frees.is_some_and(|(frees, file)| frees as f64 <= file as f64 * LEAN);
+    kind == Kind::Db && unchanged && little
 }
 
 fn shape(target: TargetRef<'_>) -> Shape {

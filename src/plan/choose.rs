@@ -12,7 +12,7 @@ use super::{
 use crate::{
     channel::Channels,
     clock::Moment,
-    memory::Ordered,
+    memory::{Ordered, Rest},
     snapshot::{Chunked, Ix, NodeIx, Snapshot},
     target::Kind,
 };
@@ -83,6 +83,7 @@ pub(super) struct Ballot<'a> {
     pub(super) channels: &'a Channels,
     pub(super) placements: &'a Chunked<Placement>,
     pub(super) orders: &'a Orders,
+    pub(super) rests: &'a BTreeMap<Ix, Rest>,
     pub(super) now: Moment,
     /// From one start on a node to the next.
     pub(super) wait: Duration,
@@ -230,5 +231,6 @@ pub(super) fn started(
         knows_space: admission.knows_space(&sites),
         ordered: ballot.orders.get(&brief.ix),
     };
-    Start::of(target, brief, (node, name), (at, channel), shard, expected).ok()
+    let brief = brief.learned(ballot.rests);
+    Start::of(target, &brief, (node, name), (at, channel), shard, expected).ok()
 }

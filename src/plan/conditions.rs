@@ -1,5 +1,6 @@
 //! What beside facts and channels decides: the present of the cluster.
 
+use super::Rules;
 use crate::{
     disk::Disks,
     job::{History, Jobs},
@@ -18,4 +19,12 @@ pub struct Conditions {
     pub disks: Arc<Disks>,
     /// Which nodes are too busy, or in maintenance.
     pub pressures: Arc<Pressures>,
+}
+
+impl Conditions {
+    /// Peak of a db's compaction, as a multiple of its active bytes: as configured, or more
+    /// where more was seen.
+    pub(super) fn headroom_factor(&self, rules: &Rules) -> f64 {
+        rules.headroom.factor.max(self.history.headroom_factor.unwrap_or(0.0))
+    }
 }

@@ -73,6 +73,7 @@ impl Plan {
             channels: &self.channels,
             placements: &self.placements,
             orders: &self.conditions.history.orders,
+            rests: &self.conditions.history.rests,
             now: self.made_at,
             wait: self.rules.limits.wait,
             rate: None,

@@ -25,6 +25,8 @@ pub(super) struct Known {
     pub(super) building: Option<Moment>,
     /// Why it is left alone.
     pub(super) rest: Option<Rest>,
+    /// When it was started, where it was not measured since.
+    pub(super) started: Option<Moment>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
     /// Whether an operator ordered it.
@@ -81,6 +83,9 @@ impl Running {
         let mut running = Self::default();
         for (ix, rest) in &conditions.history.rests {
             running.known_of(*ix).rest = Some(*rest);
+        }
+        for (ix, at) in &conditions.history.started {
+            running.known_of(*ix).started = Some(*at);
         }
         for (ix, ordered) in &conditions.history.orders {
             let known = running.known_of(*ix);

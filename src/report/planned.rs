@@ -131,7 +131,7 @@ pub struct RefusedLine {
     pub channel: String,
     /// Its priority there, per file.
     pub priority: Option<f64>,
-    /// Bytes a compaction would free.
+    /// Bytes a compaction would free, as its last one tells or as predicted.
     pub reclaimable_bytes: Option<u64>,
     /// Why it does not.
     pub refusal: RefusalLine,
@@ -237,7 +237,7 @@ impl StartLine {
             rewrite_bytes: start.rewrite,
             peak_bytes: start.peak,
             duration_seconds: start.duration.map(|span| span.as_secs_f64()),
-            confidence: target.facts().confidence.label(),
+            confidence: plan.forecast(target).confidence,
             caveats: start.caveats.iter().copied().map(Caveat::label).collect(),
         })
     }
@@ -252,7 +252,7 @@ impl RefusedLine {
             node: target.node().to_owned(),
             channel: channel.name.to_string(),
             priority: Some(placed.priority).filter(|it| it.is_finite()),
-            reclaimable_bytes: target.reclaimable(),
+            reclaimable_bytes: plan.forecast(target).reclaimable,
             why: why(plan, target, &refusal),
             refusal: refusal.into(),
         })

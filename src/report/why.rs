@@ -5,7 +5,7 @@ use super::title;
 use crate::{
     channel::Channel,
     clock::Moment,
-    memory::Scope,
+    memory::{Rest, Scope},
     plan::{Claim, Plan, Refusal, RefusalReason},
     size,
     snapshot::TargetRef,
@@ -135,15 +135,16 @@ fn said(plan: &Plan, target: TargetRef<'_>, refusal: &Refusal) -> String {
             "it failed {} times in a row and is left alone until an operator releases it",
             count(value)
         ),
-        RefusalReason::Futile if limit.is_none() => {
-            "nothing was written to it since its last compaction: another one would free nothing"
-                .to_owned()
-        }
-        RefusalReason::Futile => format!(
-            "its last compaction left {} and freed far less than promised; more has to change first",
-            bytes(limit)
+        RefusalReason::Futile if limit.is_none() => format!(
+            "its file is as lean as a compaction leaves it, and nothing was written to it since its last one: another one would free {} at most",
+            bytes(value)
         ),
+        RefusalReason::Futile => futile(plan, target, limit),
         RefusalReason::Stale if value.is_none() => "it was never measured".to_owned(),
+        RefusalReason::Stale if limit.is_none() => format!(
+            "it was started {} ago and has not been measured since; it has to be read again first",
+            seconds(value)
+        ),
         RefusalReason::Stale => format!(
             "it was measured {} ago, and facts count for {}; it has to be read again",
             seconds(value),
@@ -220,6 +221,29 @@ fn headroom(value: Option<f64>, limit: Option<f64>) -> String {
         ),
         _ => "free space falls faster than the jobs explain; starts go on when it does not"
             .to_owned(),
+    }
+}
+
+/// What the last compaction says of another one.
+fn futile(plan: &Plan, target: TargetRef<'_>, left: Option<f64>) -> String {
+    let file = target.facts().file.get();
+    match plan.conditions.history.rests.get(&target.ix()) {
+        Some(Rest::Futile { caught_up: true, .. }) => format!(
+            "its last compaction left {}, because it had to catch up with what was written meanwhile; it is tried again when less is written, or when enough has changed",
+            bytes(left)
+        ),
+        Some(Rest::Futile { would_leave: Some(would_leave), .. }) => format!(
+            "by what its last compaction left, {}, another one would free {} now; more has to change first",
+            bytes(left),
+            file.map_or_else(
+                || "an unknown size".to_owned(),
+                |file| size::shown(file.saturating_sub(*would_leave)).to_string()
+            )
+        ),
+        _ => format!(
+            "its last compaction left {} and freed far less than promised; more has to change first",
+            bytes(left)
+        ),
     }
 }
 

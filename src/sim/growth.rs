@@ -201,15 +201,21 @@ impl Stock {
         file.saturating_add(seq.saturating_sub(from).saturating_mul(self.appended()))
     }
 
-    /// What a compaction leaves that began at `began` and swaps at `held`: the writes in
-    /// between went into the new file one by one.
+    /// What a compaction leaves that began at `began` and swaps at `held`. The writes in between
+    /// were copied in further passes, each into the same new file beside what it superseded
+    /// there: the file is larger than that of a compaction without writes, and its active bytes
+    /// are not.
     pub(super) fn swapped(&self, began: Held, held: Held) -> Swap {
-        let live = self.live(held);
-        let copied = times(self.live(began), self.compacts_to * between(self.copy, 0.97, 1.03));
-        let file = self.grown(copied.max(EMPTY_DB), held.seq, began.seq);
-        let active = times(file, between(mix(self.copy, 7), 0.9, 0.99)).min(file);
+        let copied = self.clean(began).max(EMPTY_DB);
+        let file = self.grown(copied, held.seq, began.seq);
+        let active = times(self.clean(held), between(mix(self.copy, 7), 0.9, 0.99)).min(file);
         let active = if held.docs == 0 && held.deleted == 0 { 0 } else { active };
-        Swap { seq: held.seq, file, active, live }
+        Swap { seq: held.seq, file, active, live: self.live(held) }
+    }
+
+    /// Bytes of the file that a compaction leaves during which nothing is written.
+    pub(super) fn clean(&self, held: Held) -> u64 {
+        times(self.live(held), self.compacts_to * between(self.copy, 0.97, 1.03))
     }
 
     /// The new file's bytes that a compaction of `held` writes.
@@ -296,6 +302,19 @@ mod tests {
         assert!(after.active <= after.file);
         let again = stock.sizes(held, Some(stock.swapped(held, held)));
         assert_eq!(again, after, "compacting twice shrinks no further");
+    }
+
+    #[test]
+    fn a_compaction_that_had_to_catch_up_leaves_a_file_that_another_one_shrinks() {
+        let stock = Stock { new_share: 0.02, delete_share: 0.01, ..stock() };
+        let (began, held) = (stock.held(0), stock.held(900));
+        let swap = stock.swapped(began, held);
+        let (clean, bloated) =
+            (stock.sizes(held, Some(stock.swapped(held, held))), stock.sizes(held, Some(swap)));
+        assert_eq!(swap.seq, held.seq, "its sequence is the last one written all the same");
+        assert_eq!(bloated.active, clean.active);
+        let ratio = bloated.file as f64 / clean.file as f64;
+        assert!((2.0..3.5).contains(&ratio), "{ratio}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Simulated clusters over hours and days: what was compacted and when, as one text, and a
 //! judge. Each is played twice, in advise first, where nothing may be sent.
 
+mod catch_up;
 pub(crate) mod judge;
 mod smoosh;
 mod space;

@@ -314,7 +314,7 @@ impl Open {
         Ended {
             closes,
             active_bytes: copied(intent.active_bytes, target),
-            left: left(target, after, self.needs_upgrade),
+            left: left(target, after, intent.update_seq, self.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
             outcome: Outcome {
                 target: intent.target,
@@ -362,16 +362,26 @@ pub(super) fn copied(before: Option<u64>, target: Option<TargetRef<'_>>) -> Opti
     before.map(|before| before.max(after.unwrap_or_default()))
 }
 
-/// What a job left, where that was measured.
+/// What a job left, where that was measured; `seq` is the last sequence written before it.
 pub(super) fn left(
     target: Option<TargetRef<'_>>,
     after: Option<u64>,
+    seq: Option<u64>,
     needed_upgrade: bool,
 ) -> Left {
     let facts = target.map(TargetRef::facts).unwrap_or_default();
+    let kind = target.map_or(Kind::Db, TargetRef::kind);
+    // A database's header holds the sequence at the swap; what came later it did not copy.
+    let swapped_at = match kind {
+        Kind::Db => facts.compacted_seq.get(),
+        Kind::View | Kind::Cleanup | Kind::Search => facts.update_seq.get(),
+    };
     Left {
         file_bytes: after,
+        active_bytes: facts.active.get(),
+        predicted_bytes: crate::estimate::predicted(kind, &facts),
         update_seq: facts.update_seq.get(),
+        changes: seq.zip(swapped_at).and_then(|(then, now)| now.checked_sub(then)),
         not_upgraded: needed_upgrade && after.is_some() && facts.flags.needs_upgrade,
     }
 }

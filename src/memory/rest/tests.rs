@@ -1,5 +1,6 @@
 use super::*;
 use crate::{
+    facts::{Known, Measured, Source},
     memory::Calibration,
     target::{Kind, TargetId},
 };
@@ -37,6 +38,16 @@ fn outcome(ending: Ending, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
     }
 }
 
+/// Why a target rests of which the file and the last sequence alone are known.
+fn rest_of(remembered: &Remembered, file: Option<u64>, seq: Option<u64>, now: u64) -> Option<Rest> {
+    let facts = Facts { file: file.into(), update_seq: seq.into(), ..Facts::default() };
+    remembered.rest(Kind::Db, &facts, at(now))
+}
+
+const fn futile_rest(file_bytes: u64) -> Rest {
+    Rest::Futile { since: Moment::from_unix(50), file_bytes, would_leave: None, caught_up: false }
+}
+
 fn failed(ended: u64) -> Outcome {
     outcome(Ending::Failed, ended, [None; 3])
 }
@@ -51,7 +62,7 @@ fn each_failure_rests_twice_as_long_until_the_fifth_waits_for_an_operator() {
     }
     assert_eq!(rests, [600, 1_200, 2_400, 3_600, 3_600]);
     let quarantined = Some(Rest::Quarantined { since: at(1_000), failures: 5 });
-    assert_eq!(remembered.rest(None, None, at(999_999)), quarantined);
+    assert_eq!(rest_of(&remembered, None, None, 999_999), quarantined);
     remembered.release();
     assert!(remembered.is_blank());
 }
@@ -61,8 +72,8 @@ fn a_rest_ends_by_itself_and_a_success_of_anyone_forgets_the_failures() {
     let mut remembered = Remembered::default();
     remembered.ended(&failed(1_000), Left::default(), &FAILURE);
     let rest = Some(Rest::CoolDown { since: at(1_000), until: at(1_600) });
-    assert_eq!(remembered.rest(None, None, at(1_599)), rest);
-    assert_eq!(remembered.rest(None, None, at(1_600)), None);
+    assert_eq!(rest_of(&remembered, None, None, 1_599), rest);
+    assert_eq!(rest_of(&remembered, None, None, 1_600), None);
     let lost = outcome(Ending::Lost, 1_700, [None; 3]);
     remembered.ended(&lost, Left::default(), &FAILURE);
     assert_eq!(remembered.failures, 1, "what got lost says nothing");
@@ -79,13 +90,13 @@ fn a_rest_ends_by_itself_and_a_success_of_anyone_forgets_the_failures() {
 fn a_clock_that_is_set_back_prolongs_no_rest_by_more_than_its_length() {
     let mut remembered = Remembered::default();
     remembered.ended(&failed(100_000), Left::default(), &FAILURE);
-    let rests = |now| remembered.rest(None, None, at(now)).is_some();
+    let rests = |now| rest_of(&remembered, None, None, now).is_some();
     assert_eq!([99_400, 99_399, 0].map(rests), [true, false, false]);
 }
 
 #[test]
 fn what_freed_far_less_than_promised_waits_until_enough_changed() {
-    let left = |file| Left { file_bytes: Some(file), update_seq: Some(1_000), not_upgraded: false };
+    let left = |file| Left { file_bytes: Some(file), update_seq: Some(1_000), ..Left::default() };
     // Before, after, predicted, and whether that was of no use.
     for (before, after, predicted, futile) in [
         (100 * MIB, 95 * MIB, 50 * MIB, true),
@@ -99,26 +110,124 @@ fn what_freed_far_less_than_promised_waits_until_enough_changed() {
         let mut remembered = Remembered::default();
         let sizes = [Some(before), Some(after), Some(predicted)];
         remembered.ended(&outcome(Ending::NothingFreed, 50, sizes), left(after), &FAILURE);
-        let rest = remembered.rest(Some(after), Some(1_000), at(99_999));
-        let expected = futile.then_some(Rest::Futile { since: at(50), file_bytes: after });
+        let rest = rest_of(&remembered, Some(after), Some(1_000), 99_999);
+        let expected = futile.then_some(futile_rest(after));
         assert_eq!(rest, expected, "{sizes:?}");
     }
     let mut remembered = Remembered::default();
     let sizes = [Some(100 * MIB), Some(99 * MIB), Some(50 * MIB)];
     remembered.ended(&outcome(Ending::Freed, 50, sizes), left(99 * MIB), &FAILURE);
-    let rests = |file, seq| remembered.rest(file, seq, at(60)).is_some();
+    let rests = |file, seq| rest_of(&remembered, file, seq, 60).is_some();
     assert!(rests(Some(120 * MIB), Some(1_249)));
     assert!(!rests(Some(124 * MIB), Some(1_000)));
     assert!(!rests(Some(99 * MIB), Some(1_250)));
     assert!(rests(None, None), "unknown is no change");
 }
 
+/// What is measured of a shard: its file and active bytes in tenths of a mebibyte, its last
+/// sequence, and when.
+fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
+    Facts {
+        file: Known::new(file * MIB / 10),
+        active: Known::new(active * MIB / 10),
+        update_seq: Known::new(seq),
+        compacted_seq: Known::new(seq),
+        measured_at: Some(Measured { at: at(when), by: Source::Http }),
+        ..Facts::default()
+    }
+}
+
+#[test]
+fn what_a_compaction_left_says_whether_another_one_frees_anything() {
+    // A job of 10 s that ended at 1,000: bytes before, predicted, and what it left, in tenths of
+    // a mebibyte; the last sequence is 5,000. Then what is measured, and whether it rests.
+    let cases = [
+        ("clean and small", [900, 101], [101, 100, 0], [101, 100, 5_000, 1_010], false),
+        (
+            "clean, and yet above the prediction",
+            [900, 101],
+            [130, 100, 0],
+            [130, 100, 5_000, 1_010],
+            true,
+        ),
+        ("the same, hardly written to", [900, 101], [130, 100, 0], [134, 100, 5_040, 1_900], true),
+        ("the same, written to", [900, 101], [130, 100, 0], [140, 100, 5_100, 1_900], false),
+        (
+            "the same, grown by what is new",
+            [900, 101],
+            [130, 100, 0],
+            [260, 200, 9_000, 1_900],
+            true,
+        ),
+        ("the same, emptied", [900, 101], [130, 100, 0], [135, 20, 5_100, 1_900], false),
+        (
+            "it freed much and had to catch up",
+            [900, 101],
+            [300, 100, 4_000],
+            [300, 100, 5_000, 1_001],
+            false,
+        ),
+        (
+            "it freed little and had to catch up",
+            [320, 101],
+            [300, 100, 4_000],
+            [300, 100, 5_000, 1_001],
+            true,
+        ),
+        (
+            "as much is written as then",
+            [320, 101],
+            [300, 100, 4_000],
+            [302, 100, 9_000, 1_010],
+            true,
+        ),
+        ("no more is written", [320, 101], [300, 100, 4_000], [300, 100, 5_000, 1_010], false),
+        (
+            "it freed little for no reason",
+            [320, 101],
+            [300, 100, 0],
+            [300, 100, 5_000, 9_999],
+            true,
+        ),
+        ("the same, after growth", [320, 101], [300, 100, 0], [360, 100, 6_000, 9_999], false),
+    ];
+    for (why, [before, predicted], [file, active, changes], now, rests) in cases {
+        let tenths = |count: u64| Some(count * MIB / 10);
+        let sizes = [tenths(before), tenths(file), tenths(predicted)];
+        let left = measured([file, active, 5_000, 1_000]);
+        let left = Left {
+            file_bytes: left.file.get(),
+            active_bytes: left.active.get(),
+            predicted_bytes: crate::estimate::predicted(Kind::Db, &left),
+            update_seq: left.update_seq.get(),
+            changes: Some(changes),
+            not_upgraded: false,
+        };
+        let mut remembered = Remembered::default();
+        remembered.ended(&outcome(Ending::Freed, 1_000, sizes), left, &FAILURE);
+        let rest = remembered.rest(Kind::Db, &measured(now), at(10_000));
+        assert_eq!(rest.is_some(), rests, "{why}: {rest:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_no_reason_to_rest() {
+    let left = Left { file_bytes: Some(30 * MIB), changes: Some(0), ..Left::default() };
+    let mut remembered = Remembered::default();
+    remembered.ended(
+        &outcome(Ending::NothingFreed, 50, [None, Some(30 * MIB), None]),
+        left,
+        &FAILURE,
+    );
+    assert!(remembered.is_blank());
+}
+
 #[test]
 fn an_upgrade_that_did_not_take_is_not_tried_again_at_once() {
     let mut remembered = Remembered::default();
-    let left = Left { file_bytes: Some(5), update_seq: None, not_upgraded: true };
+    let left = Left { file_bytes: Some(5), not_upgraded: true, ..Left::default() };
     remembered.ended(&outcome(Ending::Freed, 50, [Some(9), Some(5), Some(5)]), left, &FAILURE);
-    assert!(remembered.rest(Some(5), None, at(60)).is_some());
+    assert!(rest_of(&remembered, Some(5), None, 60).is_some());
 }
 
 #[test]

@@ -203,7 +203,9 @@ impl Naive<'_> {
             Some(Rest::CoolDown { .. }) | None => {}
         }
         let same = facts.update_seq.get().filter(|seq| *seq > 0) == facts.compacted_seq.get();
-        if target.kind() == Kind::Db && same && facts.compacted_seq.get().is_some() {
+        let frees = target.reclaimable().zip(facts.file.get());
+        let lean = frees.is_some_and(|(frees, file)| frees * 100 <= file);
+        if target.kind() == Kind::Db && same && lean && facts.compacted_seq.get().is_some() {
             return Some(RefusalReason::Futile);
         }
         self.stale(ix)
@@ -212,6 +214,11 @@ impl Naive<'_> {
     fn stale(&self, ix: Ix) -> Option<RefusalReason> {
         let fresh_for = self.world.rules.fresh_for;
         let measured = self.target(ix).facts().measured_at;
+        let history = &self.world.conditions.history;
+        let spent = history.started.get(&ix).filter(|at| measured.is_some_and(|it| it.at <= **at));
+        if spent.is_some() && !history.rounds.contains_key(&ix) {
+            return Some(RefusalReason::Stale);
+        }
         let young = measured.is_some_and(|it| it.at.age(self.plan.made_at) <= fresh_for);
         let fresh = young || (measured.is_some() && self.plan.snapshot.is_confirmed(ix));
         (!fresh).then_some(RefusalReason::Stale)

@@ -86,7 +86,7 @@ fn only_force_starts_what_no_channel_takes_or_what_rests() {
     for rest in [
         Rest::CoolDown { since: at(NOW - 5), until: at(NOW + 5) },
         Rest::Quarantined { since: at(NOW - 5), failures: 5 },
-        Rest::Futile { since: at(NOW - 5), file_bytes: MIB },
+        Rest::Futile { since: at(NOW - 5), file_bytes: MIB, would_leave: None, caught_up: false },
     ] {
         let resting = |force| History { rests: [(ids[0], rest)].into(), ..ordered(ids[0], force) };
         let plan = of(&mut draft, resting(false), enforcing(), |_| {});

@@ -50,6 +50,8 @@ pub(super) struct Spec {
     polled: u8,
     rests: Vec<(usize, u8)>,
     rounds: Vec<(usize, u8)>,
+    /// Target, seconds ago.
+    started: Vec<(usize, u64)>,
     /// Target, seconds ago, forced.
     orders: Vec<(usize, u64, bool)>,
     pub(super) suspended: Vec<u8>,
@@ -99,6 +101,7 @@ prop_compose! {
         polled in any::<u8>(),
         rests in proptest::collection::vec((0..20_usize, 0..4_u8), 0..3),
         rounds in proptest::collection::vec((0..20_usize, 0..8_u8), 0..3),
+        started in proptest::collection::vec((0..20_usize, 0..40_u64), 0..2),
         orders in proptest::collection::vec((0..20_usize, 0..90_u64, any::<bool>()), 0..3),
         suspended in proptest::collection::vec(0..40_u8, 0..2),
         (pressed, maintained) in (prop_oneof![3 => Just(0), 1 => 0..8_u8], prop_oneof![3 => Just(0), 1 => 0..8_u8]),
@@ -109,7 +112,7 @@ prop_compose! {
         journal_trouble in rarely(),
     ) -> Spec {
         Spec {
-            jobs, polled, rests, rounds, orders, suspended, pressed, maintained, last_starts, acting, spent,
+            jobs, polled, rests, rounds, started, orders, suspended, pressed, maintained, last_starts, acting, spent,
             rate, journal_trouble,
             nodes: 1, dbs: Vec::new(), channels: Vec::new(), strict: false, enforce: true,
             limits: (0, 0, 0, 0, true), blind: 0, keep_free: 0, views: EnforceViews::All,
@@ -181,6 +184,7 @@ pub(super) fn any_calm_spec() -> impl Strategy<Value = Spec> {
             maintained: 0,
             polled: u8::MAX,
             journal_trouble: false,
+            started: Vec::new(),
             ..spec
         }
     })
@@ -369,7 +373,7 @@ impl Spec {
                 0 => Rest::CoolDown { since, until: at(NOW + 60) },
                 1 => Rest::CoolDown { since, until: at_ago(60) },
                 2 => Rest::Quarantined { since, failures: 5 },
-                _ => Rest::Futile { since, file_bytes: MIB },
+                _ => Rest::Futile { since, file_bytes: MIB, would_leave: None, caught_up: false },
             };
             (pick(*which), rest)
         });
@@ -386,6 +390,7 @@ impl Spec {
             };
             (scope, Suspension { since: at_ago(7), why: None })
         });
+        let started = self.started.iter().map(|(which, ago)| (pick(*which), at_ago(*ago)));
         let last_starts = self.last_starts.iter().map(|(at, ago)| (node_ix(*at), at_ago(*ago)));
         let orders = self.orders.iter().map(|(which, ago, force)| {
             let (at, until) = (at_ago(*ago), at(NOW + 60));
@@ -395,6 +400,7 @@ impl Spec {
             orders: orders.collect(),
             rests: rests.collect(),
             rounds: rounds.collect(),
+            started: started.collect(),
             suspensions: Suspensions(suspended.collect()),
             spent: self.spent.iter().map(|(ago, size)| (at_ago(*ago), size * MIB)).collect(),
             last_start: last_starts.collect(),

@@ -72,6 +72,8 @@ pub struct End {
     pub at: Duration,
     /// Bytes of the file after.
     pub after: u64,
+    /// Bytes that a compaction of the same content leaves during which nothing is written.
+    pub clean: u64,
     /// Whether the new file took the old one's place; not after a full disk or a restart.
     pub swapped: bool,
 }

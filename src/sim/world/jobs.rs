@@ -290,7 +290,12 @@ impl World {
 
     fn note_end(&mut self, key: JobKey, swapped: bool) {
         let after = self.bytes_of(key);
-        self.chronicle.ended(key, End { at: self.now, after, swapped });
+        let clean = match key.what {
+            What::Shard => self.stock(key.file).zip(self.held_at(key.file, self.now)),
+            What::Index(_) | What::Build(_) | What::Search(..) => None,
+        };
+        let clean = clean.map_or(after, |(stock, held)| stock.clean(held).min(after));
+        self.chronicle.ended(key, End { at: self.now, after, clean, swapped });
     }
 
     /// Bytes of the file a job works on.

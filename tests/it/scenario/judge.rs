@@ -13,8 +13,9 @@ use crate::support::notebook::Entry;
 use percent_encoding::percent_decode_str;
 use recliner::{
     clock::Moment,
+    facts::Fact,
     plan::Plan,
-    report::{Planned, Wanted},
+    report::{Planned, RefusedLine, Wanted},
     settings::Settings,
     sim::{Compaction, Exchange},
 };
@@ -230,5 +231,15 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
             broken.push(format!("{all} are counted where {waiting} wait: {counts:?}"));
         }
     }
+    broken.extend(shown.refused.iter().filter_map(|line| contradiction(plan, line)));
     broken
+}
+
+/// Whether one answer both promises much and says that nothing would come of it.
+fn contradiction(plan: &Plan, line: &RefusedLine) -> Option<String> {
+    let target = plan.snapshot.targets().find(|target| target.id().to_string() == line.id)?;
+    let (file, forecast) = (target.on_disk(Fact::File)?, plan.forecast(target));
+    let promises = forecast.confidence == "high" && forecast.reclaimable? > file / 100;
+    (line.refusal.reason == "futile" && promises)
+        .then(|| format!("{} is futile and promises {forecast:?}", line.id))
 }

@@ -136,7 +136,20 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
         }
     }
     broken.extend(told_twice(record));
+    broken.extend(sent_at_once_again(record));
     broken
+}
+
+/// Starts of the same thing within a second: a start is spent once it was sent, until something
+/// was read anew.
+fn sent_at_once_again(record: &Record) -> Vec<String> {
+    let mut last: BTreeMap<&str, Duration> = BTreeMap::new();
+    let again = record.starts().filter_map(|(_, order, _)| {
+        let before = last.insert(&order.path, order.at)?;
+        let soon = order.at - before < Duration::from_secs(1);
+        soon.then(|| format!("{} was sent again within a second, at {:?}", order.path, order.at))
+    });
+    again.collect()
 }
 
 /// Files with more outcomes than compactions.

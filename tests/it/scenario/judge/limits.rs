@@ -10,8 +10,8 @@ use std::time::Duration;
 const HOUR: Duration = Duration::from_secs(3_600);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A file that grew by less than this part since its last compaction gives no cause for
-/// another.
+/// A file that is larger by less than this part than what a compaction leaves of the same gives
+/// no cause for another.
 const GREW: f64 = 1.25;
 
 /// A compaction that a request of recliner's started.
@@ -144,7 +144,8 @@ fn without_cause(record: &Record, start: &Start<'_>) -> Option<String> {
     let last = record.compactions.iter().filter(same).max_by_key(|it| it.began)?;
     let end = last.end?;
     if end.swapped {
-        let needless = (one.before as f64) < end.after as f64 * GREW;
+        // One that had to catch up with writes leaves much to free.
+        let needless = (one.before as f64) < end.clean as f64 * GREW;
         return needless.then(|| format!("it was compacted at {:?} and hardly grew", end.at));
     }
     let between = |at: &Duration| *at > end.at && *at <= one.began;

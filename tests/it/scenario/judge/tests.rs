@@ -87,7 +87,7 @@ fn compaction(began: u64, node: &str, shard: &str) -> Compaction {
         promised: 0,
         amiss: vec![],
         before: 400 * MB,
-        end: Some(End { at: seconds(began + 10), after: 100 * MB, swapped: true }),
+        end: Some(End { at: seconds(began + 10), after: 100 * MB, clean: 100 * MB, swapped: true }),
     }
 }
 
@@ -193,7 +193,7 @@ fn a_target_that_is_started_again_without_cause_is_found() {
     assert_eq!(grown, "");
     let fails = |again: u64, released: bool| {
         judged(|record| {
-            let end = End { at: seconds(210), after: 400 * MB, swapped: false };
+            let end = End { at: seconds(210), after: 400 * MB, clean: 100 * MB, swapped: false };
             record.compactions[1].end = Some(end);
             let last = intent(200, B, SHARD);
             record.kept[3].change = ended(&last, Ending::Failed);

@@ -1,0 +1,151 @@
+//! Without a pause between starts: a start is spent once it was sent, whatever it is of and
+//! whatever CouchDB answers.
+
+use super::*;
+use proptest::{prelude::*, test_runner::TestRunner};
+use tokio::runtime::Builder;
+
+/// One way in which CouchDB may answer what starts work.
+#[derive(Clone, Debug)]
+enum Answers {
+    Well,
+    /// Nobody knows whether the first so many requests arrived.
+    HalfABody(u64),
+    /// The first so many cleanups are refused. In the simulator a compaction that is refused runs
+    /// all the same.
+    RefusesCleanups(u64),
+    Late(Duration),
+}
+
+/// What is there to start, and how it is answered.
+#[derive(Clone, Debug)]
+struct Case {
+    db: bool,
+    /// Ranges of the database with a view to compact.
+    view: Option<u32>,
+    cleanup: bool,
+    lagging: bool,
+    answers: Answers,
+    poll: u64,
+    sweep: u64,
+}
+
+prop_compose! {
+    fn any_case()(
+        (db, cleanup, lagging) in any::<(bool, bool, bool)>(),
+        view in prop_oneof![Just(None), Just(Some(1)), Just(Some(2))],
+        answers in prop_oneof![
+            Just(Answers::Well),
+            (1..3_u64).prop_map(Answers::HalfABody),
+            (1..3_u64).prop_map(Answers::RefusesCleanups),
+            (1..20_000_u64).prop_map(|it| Answers::Late(Duration::from_millis(it))),
+        ],
+        poll in 1..12_u64,
+        sweep in prop_oneof![Just(30_u64), Just(600)],
+    ) -> Case {
+        // The evidence of a cleanup takes a sweep in any case.
+        Case { db, view, cleanup: cleanup || !db, lagging, answers, poll, sweep }
+    }
+}
+
+impl Case {
+    fn world(&self) -> Config {
+        let mut world = nodes();
+        if self.db {
+            world = world.with(Database { q: 1, n: 2, docs: 8_000, ..bloated("orders") });
+        }
+        let design = |name: &str| Design { bytes_per_doc: 1_000, ..Design::new(name) };
+        if let Some(q) = self.view {
+            let designs = vec![Design { bloat: 8.0, ..design("by_date") }];
+            let lean = Database { q, n: 2, bloat: 1.0, ..bloated("users") };
+            world = world.with(Database { docs: 8_000, designs, ..lean });
+        }
+        if self.cleanup {
+            let lean = Database { q: 1, n: 2, docs: 1_000, ..lean("mail") };
+            world = world.with(Database { designs: vec![design("v")], ..lean });
+        }
+        if self.lagging {
+            let behind = Design { built: 0.2, ..design("late") };
+            let lean = Database { q: 1, n: 1, docs: 8_000, ..lean("logs") };
+            world = world.with(Database { designs: vec![behind], ..lean });
+        }
+        slow(world)
+    }
+
+    fn yaml(&self) -> String {
+        let Self { poll, sweep, .. } = self;
+        format!(
+            "poll: {poll}s\nscan: {{interval: {sweep}s}}\nlimits: {{wait: 0s}}\n\
+             views: {{enforce: all}}\nwarmer: {{enabled: true, delay: 0s}}\n\
+             failure: {{cool_down: 2m}}\n"
+        )
+    }
+
+    fn rig(&self) -> Rig {
+        let rig = Rig::in_mode(Mode::Enforce, START, self.world(), &self.yaml());
+        let post = |effect| Fault {
+            method: Some(http::Method::POST),
+            ..Fault::everywhere(effect).at("/_compact")
+        };
+        let cleanup = |effect| Fault { path: "/_view_cleanup".into(), ..post(effect) };
+        let (effect, times) = match self.answers {
+            Answers::Well => return rig,
+            Answers::HalfABody(times) => (Effect::HalfBody, Some(times)),
+            Answers::RefusesCleanups(times) => (Effect::Status(500), Some(times)),
+            Answers::Late(by) => (Effect::Delay(by), None),
+        };
+        rig.cluster.faults().plan(Fault { times, ..cleanup(effect.clone()) });
+        if !matches!(self.answers, Answers::RefusesCleanups(_)) {
+            rig.cluster.faults().plan(Fault { times, ..post(effect) });
+        }
+        rig
+    }
+
+    /// What may be sent at most of one thing: once, and once more after each request that came
+    /// to nothing.
+    const fn most(&self) -> usize {
+        match self.answers {
+            Answers::Well | Answers::Late(_) => 1,
+            Answers::HalfABody(times) | Answers::RefusesCleanups(times) => 1 + times as usize,
+        }
+    }
+
+    async fn check(&self) -> Result<(), TestCaseError> {
+        let mut rig = self.rig();
+        // The sweep that sees the design document, and one that sees it changed.
+        rig.wait(40).await;
+        let other = Design { views: vec!["other".to_owned()], ..Design::new("v") };
+        rig.cluster.world(|world| world.put_design("mail", other));
+        rig.wait(1_500).await;
+        let mut posts = rig.posts();
+        // Builds are asked for by GET.
+        posts.retain(|path, _| !path.contains("update=lazy"));
+        for (path, count) in &posts {
+            prop_assert!(*count <= self.most(), "{count} times {path}");
+        }
+        let sent = |part: &str| posts.keys().any(|path| path.contains(part));
+        prop_assert_eq!(sent("orders"), self.db);
+        prop_assert_eq!(sent("users"), self.view.is_some());
+        prop_assert_eq!(sent("/mail/_view_cleanup"), self.cleanup);
+        let builds = rig.asked("/logs/_design/late/_view").len();
+        prop_assert_eq!(builds, usize::from(self.lagging));
+        let kept = rig.notebook.kept();
+        prop_assert_eq!(kept.intents.len(), 0, "every start has its outcome");
+        let ours = kept.recent.iter().filter(|it| it.owner == Owner::Recliner).count();
+        prop_assert_eq!(ours, posts.values().sum::<usize>(), "one for each request");
+        Ok(())
+    }
+}
+
+#[test]
+fn without_a_pause_each_start_is_sent_once_until_its_outcome_is_known() {
+    let mut runner = TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(24)
+    });
+    let run = |case: Case| {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.expect("it starts").block_on(case.check())
+    };
+    runner.run(&any_case(), run).unwrap_or_else(|why| panic!("{why}"));
+}

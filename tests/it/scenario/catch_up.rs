@@ -1,0 +1,106 @@
+//! Compactions that had to catch up with writes: what they leave another one frees, though no
+//! sequence says so.
+
+use super::*;
+use recliner::{
+    facts::Facts,
+    memory::{Ending, Owner, Scope},
+    sim::Compaction,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Twenty megabytes live, compacted in twenty seconds, written over and over.
+fn world(bloat: f64) -> Config {
+    let hot = Database { bloat, new_share: 0.02, delete_share: 0.01, ..bloated("hot", 20) };
+    Config { compaction_rate: 1_000_000, ..alone(Node::new(A)).with(on(A, hot)) }
+}
+
+fn compactions(rig: &Rig) -> Vec<Compaction> {
+    rig.cluster.world(|world| world.compactions())
+}
+
+/// Writes for as long as the first compaction runs, and no longer.
+async fn write_until_the_first_ends(rig: &mut Rig) {
+    for _ in 0..600 {
+        rig.pass(SECOND).await;
+        match compactions(rig).first() {
+            Some(one) if one.end.is_some() => return,
+            Some(_) => rig.cluster.world(|world| world.write("hot", 400)),
+            None => {}
+        }
+    }
+    panic!("it ends");
+}
+
+/// What is known of the one shard.
+fn facts(plan: &recliner::plan::Plan) -> Facts {
+    let mut shards = plan.snapshot.targets().filter(|it| it.db_name().db == "hot");
+    shards.next().expect("it is there").facts()
+}
+
+/// The second compaction, after which there is nothing more to free.
+async fn freed_by_another(rig: &mut Rig) -> Compaction {
+    rig.pass(10 * MINUTE).await;
+    let all = compactions(rig);
+    let [_, again] = all.as_slice() else { panic!("two compactions, and not {all:#?}") };
+    let end = again.end.expect("it ended");
+    assert!(end.swapped && end.after <= end.clean * 11 / 10, "{again:?}");
+    assert!(again.before > end.after * 2, "{again:?}");
+    again.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_compaction_left_that_had_to_catch_up_is_freed_by_another() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
+    write_until_the_first_ends(&mut rig).await;
+    let first = compactions(&rig)[0].clone();
+    let left = first.end.expect("it ended");
+    assert!(left.after > left.clean * 2, "it had to catch up: {first:?}");
+
+    let known = |plan: &recliner::plan::Plan| facts(plan).file.get() == Some(left.after);
+    let plan = rig.plan_where(known).await;
+    let facts = facts(&plan);
+    assert_eq!(facts.update_seq, facts.compacted_seq, "the sequences say nothing of it");
+    freed_by_another(&mut rig).await;
+    let endings: Vec<_> = rig.notebook.kept().recent.iter().map(|it| it.ending).collect();
+    assert_eq!(endings, [Ending::Freed; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_of_one_that_somebody_else_started() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
+    rig.watch.follower.suspend(Scope::All, None).await.expect("it is kept");
+    rig.pass(MINUTE).await;
+    let file = rig.cluster.world(|world| {
+        let files = world.files(A).expect("the node is there");
+        files.into_iter().find(|file| file.contains("/hot.")).expect("and the shard")
+    });
+    assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Ok(true));
+    write_until_the_first_ends(&mut rig).await;
+    rig.pass(MINUTE).await;
+    rig.watch.follower.resume(Scope::All).await.expect("it is kept");
+    freed_by_another(&mut rig).await;
+    let owners: Vec<_> = rig.notebook.kept().recent.iter().map(|it| it.owner).collect();
+    assert_eq!(owners, [Owner::Other, Owner::Recliner]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_freed_little_because_of_writes_is_tried_again_when_they_are_over() {
+    let mut rig = Rig::in_mode(Mode::Enforce, START, world(4.0), &roomy());
+    // As bloated before as it is after: nothing of what was promised comes.
+    write_until_the_first_ends(&mut rig).await;
+    let first = compactions(&rig)[0].clone();
+    let left = first.end.expect("it ended");
+    assert!(left.after + 12_000_000 > first.before, "it freed little: {first:?}");
+    let known = |plan: &recliner::plan::Plan| facts(plan).file.get() == Some(left.after);
+    let plan = rig.plan_where(known).await;
+    let target = plan.snapshot.targets().find(|it| it.db_name().db == "hot").expect("it is there");
+    let Decision::Refused(refusal) = plan.decision(target) else { panic!("it rests") };
+    assert_eq!(refusal.reason.label(), "futile");
+    let said = why(&plan, target, &refusal);
+    assert!(said.contains("had to catch up with what was written meanwhile"), "{said}");
+    assert_eq!(plan.forecast(target).confidence, "learned");
+    assert_eq!(plan.forecast(target).reclaimable, Some(0));
+    freed_by_another(&mut rig).await;
+}
