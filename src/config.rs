@@ -9,6 +9,7 @@
 mod changes;
 mod flags;
 mod problem;
+mod reach;
 mod read;
 mod section;
 mod tree;

@@ -99,7 +99,8 @@
 //!    over an `await`.
 //! 9. **A configuration takes effect as a whole or not at all**, at start and at reload.
 //! 10. **Credentials are never shown**: not in logs, errors, `/api/v1/config`, metrics or
-//!     `Debug`.
+//!     `Debug`. They go only to addresses that were given, or to the host in a node's name where
+//!     TLS proved it under the operator's own authorities, or the operator trusts it by name.
 //! 11. **Nothing panics on what comes from outside**, and a panic in a task is a bug that ends
 //!     the process rather than going on with half a state.
 //!
@@ -114,7 +115,7 @@
 //! | the login may not read a route | what needs it is unread and the rest goes on; without the shard map, databases are asked one by one | reason `forbidden`; `missing_rights` in `/api/v1/status` and on the page; `scan` exits 2 |
 //! | an answer is garbage, too large, or a redirect | that read is unread, its old facts stay | reasons `garbage`, `too_large`, `redirect`; `recliner_couchdb_requests_total` by `code` |
 //! | a target is deleted between list and read | nothing; the next sweep takes it out | nowhere |
-//! | a node's own address is not known | its smoosh is not asked; all else goes through another node | `recliner_smoosh_up` absent; `own_address` false in `/api/v1/status` |
+//! | a node's own address is not known | its smoosh is not asked; all else goes through another node | `recliner_smoosh_up` absent; `own_address` false and `findings` in `/api/v1/status` |
 //! | a feed breaks, goes back in time, stalls or vanishes | it is opened again ever more seldom; until it is followed anew each sweep reads everything, as without feeds | `recliner_feed_connected` 0; `feeds` in `/api/v1/status` |
 //! | a sweep takes longer than its interval | the next begins when it ended | `recliner_scan_duration_seconds` |
 //! | a configuration is bad at start | every problem is said, with its place; nothing is sent | exit 64 |

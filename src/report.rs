@@ -18,6 +18,7 @@ pub use why::why;
 
 use crate::{
     clock::Moment,
+    couch::OwnAddress,
     facts::{Fact, Facts},
     plan::{Decision, Freshness, Plan, Refusal},
     score::Miss,
@@ -179,6 +180,8 @@ pub struct NodeLine {
     pub version: Option<String>,
     /// Whether it is asked at its own address.
     pub own_address: bool,
+    /// What an operator could do about it, in sentences.
+    pub findings: Vec<&'static str>,
     /// When a pass over its targets last ended with none unread.
     pub last_success: Option<String>,
     /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
@@ -349,7 +352,8 @@ impl NodeLine {
             member: node.member,
             served: node.served,
             version: node.version.map(|version| version.to_string()),
-            own_address: node.own_address.is_some(),
+            own_address: node.own_address.found().is_some(),
+            findings: findings(node),
             last_success: node.last_success.map(Moment::rfc3339),
             smoosh: match node.smoosh {
                 SmooshSeen::Unasked => "unasked",
@@ -361,6 +365,12 @@ impl NodeLine {
             source_disagreements: node.disagreements,
         }
     }
+}
+
+/// What an operator could do about a node.
+fn findings(node: &Node) -> Vec<&'static str> {
+    let ungiven = node.served && matches!(node.own_address, OwnAddress::Ungiven);
+    ungiven.then_some("no direct address: list it under couchdb.nodes").into_iter().collect()
 }
 
 /// The nodes of a plan, without the pseudo node.

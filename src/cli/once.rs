@@ -3,7 +3,7 @@
 use super::{
     Failure,
     args::{LogArgs, SourceArgs},
-    printable,
+    complain, printable,
 };
 use crate::{
     clock::Clock,
@@ -11,6 +11,7 @@ use crate::{
     couch::{Client, Coalescing, Metrics, Transport},
     log,
     plan::Plan,
+    report,
     scanner::{Progress, Status},
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
@@ -159,6 +160,15 @@ fn show(bar: &ProgressBar, progress: Option<Progress>) {
         bar.set_style(style);
     }
     bar.set_position(progress.map_or(0, |progress| progress.done as u64));
+}
+
+/// Says on standard error what an operator could do about nodes.
+pub(super) fn warn_of_nodes(plan: &Plan) {
+    for line in report::nodes(plan) {
+        for finding in &line.findings {
+            complain(&printable(&format!("{}: {finding}", line.node)));
+        }
+    }
 }
 
 /// Says on standard error what could not be seen.

@@ -54,6 +54,7 @@ pub(super) async fn run(args: ScanArgs, coalescing: Coalescing) -> Result<Exit, 
             })?;
         }
     }
+    once::warn_of_nodes(plan);
     once::warn_of(&look.status);
     let unseen = !look.status.errors.is_empty();
     Ok(if unseen { Exit::Unseen } else { Exit::Done })

@@ -110,6 +110,7 @@ impl Table {
         compare!(self, couch::Settings, old, new;
             NextSweep "couchdb.urls" urls,
             NextSweep "couchdb.nodes" nodes,
+            NextSweep "couchdb.trust_node_hosts" trust_node_hosts,
             NextSweep "couchdb.username, couchdb.password_file" login,
             NextSweep "couchdb.tls" tls,
             NextSweep "couchdb.timeout" timeout,

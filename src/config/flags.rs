@@ -2,6 +2,7 @@
 
 use super::{
     problem::{Place, Problem, quoted},
+    reach,
     read::FromFile,
     section::Report,
     value,
@@ -171,6 +172,9 @@ impl Flags {
         {
             log.format = format;
         }
+        let in_file = file.names_nodes.filter(|_| nodes.is_empty());
+        let places = reach::Places { nodes: in_file, trusts_hosts: file.trusts_hosts };
+        reach::look(&settings, places, report);
         settings
     }
 

@@ -29,6 +29,10 @@ pub(super) struct FromFile {
     pub(super) username: Option<Spanned<String>>,
     pub(super) password_file: Option<Spanned<PathBuf>>,
     pub(super) mode: Option<Spanned<Mode>>,
+    /// Where nodes are named, if they are.
+    pub(super) names_nodes: Option<Spanned<()>>,
+    /// Where hosts are trusted that nodes' names name, if any are.
+    pub(super) trusts_hosts: Option<Spanned<()>>,
 }
 
 impl Default for FromFile {
@@ -38,6 +42,8 @@ impl Default for FromFile {
             username: None,
             password_file: None,
             mode: None,
+            names_nodes: None,
+            trusts_hosts: None,
         }
     }
 }
@@ -47,10 +53,12 @@ pub(super) fn document(report: &mut Report, node: &Node) -> FromFile {
     let mut found = FromFile::default();
     let (mut root, is_mapping) = Section::open(report, node, "");
     root.section("couchdb", |section| couchdb::read(section, &mut found));
-    let FromFile { settings, mode, .. } = &mut found;
+    let FromFile { settings, mode, names_nodes: named_at, .. } = &mut found;
     let names_nodes = root.key_at("nodes");
     if let Some(nodes) = nodes(&mut root) {
         settings.nodes = nodes;
+        let path = "nodes".to_owned();
+        *named_at = names_nodes.map(|at| Spanned { value: (), at, path });
     }
     if let Some(peers) = root.values("peers", value::url("a sidecar", "http://couch-a:10984")) {
         settings.peers = peers.into_iter().map(|peer| peer.value).collect();

@@ -2,7 +2,7 @@
 
 use super::problem::{alternatives, quoted, suggestion};
 use crate::{
-    couch::{Address, ParseAddressError},
+    couch::{Address, HostPattern, ParseAddressError},
     pattern::Patterns,
     size,
 };
@@ -195,6 +195,11 @@ pub(super) fn url(what: &'static str, example: &'static str) -> impl Fn(&str) ->
             ),
         })
     }
+}
+
+/// A host, or every host below a domain.
+pub(super) fn host_pattern(text: &str) -> Read<HostPattern> {
+    text.parse().map_err(|why| format!("found {}, but {why}", quoted(text)))
 }
 
 /// The name of a node, `couchdb@host`.

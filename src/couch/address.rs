@@ -86,6 +86,13 @@ impl Address {
         self.origin().split_once("//").map_or("", |(_, authority)| authority)
     }
 
+    /// The host alone, an IPv6 address in brackets.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let authority = self.authority();
+        authority.rsplit_once(':').map_or(authority, |(host, _)| host)
+    }
+
     /// The host of a node's name (`couchdb@host`) with this address's scheme and port.
     ///
     /// `None` when the name has no host, or one that no URL can carry.

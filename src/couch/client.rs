@@ -22,7 +22,10 @@ use super::{
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::{sync::OnceCell, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -50,11 +53,34 @@ pub enum ConnectError {
     Transport(#[from] TransportError),
 }
 
+/// What is known of a node's own address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum OwnAddress {
+    /// It was not found yet, or was not looked for.
+    #[default]
+    Unknown,
+    /// Nobody gave one, and the host in the node's name may not be given the login.
+    Ungiven,
+    /// The server there said the node's name.
+    Found(Address),
+}
+
+impl OwnAddress {
+    /// The address, where it was found.
+    #[must_use]
+    pub const fn found(&self) -> Option<&Address> {
+        match self {
+            Self::Found(address) => Some(address),
+            Self::Unknown | Self::Ungiven => None,
+        }
+    }
+}
+
 /// How a node can be reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeAccess {
-    /// Its own address, proved by the name the server there gives.
-    pub own: Option<Address>,
+    /// Its own address.
+    pub own: OwnAddress,
     /// Whether requests about it are held back because the last ones came to nothing.
     pub resting: bool,
 }
@@ -124,7 +150,11 @@ impl Client {
         let own = node.own.load();
         let own_rests = own.as_ref().is_none_or(|own| own.breaker.resting());
         NodeAccess {
-            own: own.as_ref().map(|own| own.address.clone()),
+            own: match own.as_ref() {
+                Some(own) => OwnAddress::Found(own.address.clone()),
+                None if node.ungiven.load(Ordering::Relaxed) => OwnAddress::Ungiven,
+                None => OwnAddress::Unknown,
+            },
             resting: own_rests && node.breaker.resting(),
         }
     }

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -28,6 +28,8 @@ pub(super) struct Server {
     pub(super) in_flight: Semaphore,
     pub(super) breaker: Breaker,
     pub(super) door: Door,
+    /// Whether it ever said which node it is.
+    pub(super) named: AtomicBool,
 }
 
 /// One node of the cluster.
@@ -45,6 +47,8 @@ pub(super) struct Node {
     pub(super) own: ArcSwapOption<Server>,
     /// Set once its own address has been looked for.
     pub(super) sought: OnceCell<()>,
+    /// Whether nobody gave an address for it, and none may be guessed.
+    pub(super) ungiven: AtomicBool,
 }
 
 impl Node {
@@ -159,6 +163,7 @@ impl Directory {
             in_flight: Semaphore::new(self.in_flight),
             breaker: Breaker::new(self.timeout),
             door: Door::new(),
+            named: AtomicBool::new(false),
         });
         self.servers.rcu(|servers| {
             let mut servers = HashMap::clone(servers);
@@ -181,6 +186,7 @@ impl Directory {
             pace: Pace::new(self.cold),
             own: ArcSwapOption::empty(),
             sought: OnceCell::new(),
+            ungiven: AtomicBool::new(false),
         });
         self.nodes.rcu(|nodes| {
             let mut nodes = HashMap::clone(nodes);

@@ -2,7 +2,7 @@
 
 mod same;
 
-use super::Address;
+use super::{Address, HostPattern};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -13,6 +13,8 @@ pub struct Settings {
     pub urls: Vec<Address>,
     /// Nodes' own addresses; each is used once the server there says that name.
     pub nodes: BTreeMap<String, Address>,
+    /// Hosts that are given the login although only a node's name names them.
+    pub trust_node_hosts: Vec<HostPattern>,
     /// The login.
     pub login: Login,
     /// Trust and client certificate.
@@ -32,6 +34,7 @@ impl Settings {
         Self {
             urls,
             nodes: BTreeMap::new(),
+            trust_node_hosts: Vec::new(),
             login: Login::None,
             tls: Tls::default(),
             timeout: Duration::from_secs(30),
@@ -41,7 +44,45 @@ impl Settings {
     }
 }
 
+/// Where a node may listen itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) address: Address,
+    /// Whether only the node's name says so.
+    pub(super) guessed: bool,
+}
+
 impl Settings {
+    /// Where to look for `node` itself: the address that is given for it, then the host in its
+    /// name with the first URL's port, where a login may be shown there.
+    ///
+    /// A name comes from the cluster, and who answers for its host from the network. So a guess
+    /// counts where it is an address that was given after all, where its host is trusted, or
+    /// where TLS `proves` the host under authorities of the operator's own.
+    pub(super) fn candidates(&self, node: &str, proves: bool) -> Vec<Candidate> {
+        let given = self.nodes.get(node).cloned();
+        let guess = self.urls.first().and_then(|first| first.of_node(node));
+        let guess = guess.filter(|guess| given.as_ref() != Some(guess)).and_then(|address| {
+            let listed = self.urls.iter().chain(self.nodes.values()).any(|it| *it == address);
+            let trusted = || self.trust_node_hosts.iter().any(|it| it.takes(address.host()));
+            let proved = || proves && address.is_https();
+            let counts = listed || trusted() || proved();
+            counts.then_some(Candidate { address, guessed: !listed })
+        });
+        given
+            .map(|address| Candidate { address, guessed: false })
+            .into_iter()
+            .chain(guess)
+            .collect()
+    }
+
+    /// Whether `node` is looked for at any address of its own. Where TLS would prove its host,
+    /// the authorities in the file are taken for the operator's.
+    #[must_use]
+    pub fn has_address_for(&self, node: &str) -> bool {
+        !self.candidates(node, self.tls.ca_file.is_some()).is_empty()
+    }
+
     /// Whether any server is reached over TLS; what is derived from these addresses has
     /// their scheme.
     pub(super) fn uses_tls(&self) -> bool {

@@ -1,5 +1,7 @@
 //! How bytes reach a server: over the network, or in this process.
 
+#[cfg(test)]
+pub(super) mod authority;
 mod gzip;
 mod network;
 mod tls;
@@ -128,6 +130,15 @@ pub(super) enum Failure {
 }
 
 impl Transport {
+    /// Whether TLS proves that a host is the one that was meant, under authorities of the
+    /// operator's own: public ones prove a host to anybody who has a domain.
+    pub(super) const fn proves_hosts(&self) -> bool {
+        match self {
+            Self::Http(network) => network.proves_hosts(),
+            Self::InProcess(_) => false,
+        }
+    }
+
     /// Sends one request and reads the whole body that comes back.
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
         match self {

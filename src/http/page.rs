@@ -152,6 +152,13 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
                 }
             }
         } }
+        @if lines.iter().any(|line| !line.findings.is_empty()) {
+            ul {
+                @for line in &lines {
+                    @for finding in &line.findings { li { (line.node) ": " (finding) } }
+                }
+            }
+        }
         p.quiet { "Shards and their bytes are those of databases." }
         @if views > 0 {
             p {

@@ -27,7 +27,7 @@ pub(super) async fn discovery(extract::State(state): extract::State<State>) -> R
         .nodes()
         .iter()
         .filter(|node| node.member)
-        .filter_map(|node| Some(group(node, node.own_address.as_ref()?)))
+        .filter_map(|node| Some(group(node, node.own_address.found()?)))
         .collect();
     Json(groups).into_response()
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     channel::{Channels, Mode},
     clock::Moment,
-    couch,
+    couch::{self, OwnAddress},
     facts::{Facts, Flags, Known, Measured, Source},
     plan::{Conditions, Queues},
     scanner::{Progress, Status},
@@ -58,7 +58,7 @@ fn snapshot() -> Arc<Snapshot> {
         node.up = Some(true);
         node.member = true;
         node.version = Some(Version::new(3, 5, 0));
-        node.own_address = "http://couch-a:5984/db".parse().ok();
+        node.own_address = OwnAddress::Found("http://couch-a:5984/db".parse().unwrap());
         node.last_success = Some(NOW);
         node.oldest_fact = Some(Moment::from_unix(1_795_222_434));
         node.smoosh = SmooshSeen::Channels(vec![SmooshChannel {

@@ -3,7 +3,7 @@
 use super::{MapEntry, Reshard};
 use crate::{
     clock::Moment,
-    couch::{Address, wire::Names},
+    couch::{OwnAddress, wire::Names},
     couchfile::Reported,
     datadir::{Problem, Sums, Volume},
     facts::Facts,
@@ -225,8 +225,8 @@ pub struct NodeSeen {
     pub up: Result<(), Unread>,
     /// Its version, where its own address is known.
     pub version: Option<Version>,
-    /// Where it listens itself, as far as a server there said its name.
-    pub own_address: Option<Address>,
+    /// Where it listens itself.
+    pub own_address: OwnAddress,
     /// What its own daemon says.
     pub smoosh: SmooshSeen,
 }

@@ -3,6 +3,7 @@
 //! No I/O; `now` comes with each observation. The task beside it does the reading. Sweeps
 //! go through fixed stages, each built from what the one before found.
 
+mod addresses;
 mod disk;
 mod ending;
 mod followed;
@@ -398,7 +399,7 @@ impl Tables {
         self.draft.change_node(at, |node| {
             node.up = Some(up);
             node.version = seen.version.or(node.version);
-            node.own_address = seen.own_address;
+            addresses::note(node, seen.own_address);
             node.smoosh = seen.smoosh;
         });
         if let Err(unread) = seen.up {

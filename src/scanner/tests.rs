@@ -140,7 +140,7 @@ impl Cluster {
                         node: node.into(),
                         up: up(node),
                         version: None,
-                        own_address: None,
+                        own_address: Default::default(),
                         smoosh: SmooshSeen::Unasked,
                     })
                 });

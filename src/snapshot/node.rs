@@ -1,6 +1,6 @@
 //! Nodes, as far as they were seen.
 
-use crate::{clock::Moment, couch::Address, datadir::Volume, version::Version};
+use crate::{clock::Moment, couch::OwnAddress, datadir::Volume, version::Version};
 use std::sync::Arc;
 
 /// A node's place in the snapshot's list.
@@ -41,7 +41,7 @@ pub struct Node {
     /// Its CouchDB version, where its own address is known.
     pub version: Option<Version>,
     /// Where it listens itself; it is asked there rather than through another node.
-    pub own_address: Option<Address>,
+    pub own_address: OwnAddress,
     /// When a pass over its targets last ended with none of them unread.
     pub last_success: Option<Moment>,
     /// When the oldest of its targets' facts was measured, as of the last sweep's end.

@@ -206,7 +206,7 @@ async fn each_nodes_own_version_decides_what_it_is_asked() {
             seen.up,
             seen.member,
             seen.version.unwrap().to_string(),
-            seen.own_address.is_some(),
+            seen.own_address.found().is_some(),
             smoosh,
         )
     };

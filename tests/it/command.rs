@@ -8,6 +8,7 @@ mod inspect;
 mod killed;
 mod orders;
 pub(crate) mod service;
+mod strangers;
 
 use base64::Engine as _;
 use recliner::{

@@ -177,7 +177,7 @@ async fn every_node_of_the_cluster_answers() {
         let seen = node(&plan, &name);
         assert_eq!((seen.up, seen.member), (Some(true), true), "{name}");
         assert_eq!(seen.version.map(|seen| seen.to_string()), Some(version.clone()), "{name}");
-        if seen.own_address.is_some() {
+        if seen.own_address.found().is_some() {
             assert_ne!(seen.smoosh, SmooshSeen::Failed, "{name}");
         } else {
             assert_eq!(seen.smoosh, SmooshSeen::Unasked, "{name}");

@@ -3,10 +3,11 @@
 use super::{FromFile, path, set};
 use crate::{
     config::{
-        section::{Section, scalar},
+        problem::FindingKind,
+        section::{Section, Spanned, scalar},
         value,
     },
-    couch::Tls,
+    couch::{HostPattern, Tls},
 };
 use std::time::Duration;
 
@@ -36,6 +37,26 @@ pub(super) fn read(section: &mut Section<'_, '_>, found: &mut FromFile) {
         Some((name.ok()?, address?))
     });
     set(&mut couchdb.nodes, nodes.map(|nodes| nodes.into_iter().collect()));
+    found.trusts_hosts = trust_node_hosts(section, &mut couchdb.trust_node_hosts);
+}
+
+/// Reads the hosts that are trusted by name; where they are written, if there are any.
+fn trust_node_hosts(
+    section: &mut Section<'_, '_>,
+    hosts: &mut Vec<HostPattern>,
+) -> Option<Spanned<()>> {
+    let path = section.path_of("trust_node_hosts");
+    let at = section.key_at("trust_node_hosts")?;
+    let found = section.values("trust_node_hosts", value::host_pattern)?;
+    for wide in found.iter().filter(|found| found.value.is_wide()) {
+        let says = format!(
+            "{} trusts every host below a domain of one word, and mostly nobody watches who answers for those",
+            wide.value
+        );
+        section.report.note(wide.at, &wide.path, FindingKind::Doubtful, says);
+    }
+    *hosts = found.into_iter().map(|found| found.value).collect();
+    (!hosts.is_empty()).then_some(Spanned { value: (), at, path })
 }
 
 fn pace(text: &str) -> value::Read<u32> {

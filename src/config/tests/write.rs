@@ -85,8 +85,9 @@ fn the_whole_example_says_what_has_no_effect() {
 
 #[test]
 fn what_is_written_reads_as_the_same_settings() {
-    for found in [full().settings, settings(""), settings("couchdb: {cold_reads_per_second: off}")]
-    {
+    let trusts = "couchdb: {trust_node_hosts: ['*.Couchdb.svc.cluster.local', couch-b]}";
+    let unpaced = "couchdb: {cold_reads_per_second: off}";
+    for found in [full().settings, settings(""), settings(unpaced), settings(trusts)] {
         let text = to_yaml(&found);
         let again =
             load_text(&Flags::default(), &text).unwrap_or_else(|why| panic!("{why}\n{text}"));
@@ -172,6 +173,7 @@ fn a_reload_names_what_changed_and_from_when() {
     new.web.listen_address = "127.0.0.1:1".parse().unwrap();
     new.storage_path = PathBuf::from("elsewhere");
     new.poll = Duration::from_secs(9);
+    new.couchdb.trust_node_hosts = vec!["couch-b".parse().unwrap()];
     new.log.level = crate::log::Level::Debug;
     let named: Vec<_> =
         changes(&old, &new).into_iter().map(|change| (change.key, change.when.label())).collect();
@@ -180,6 +182,7 @@ fn a_reload_names_what_changed_and_from_when() {
         [
             ("couchdb.urls", "next_sweep"),
             ("couchdb.nodes", "next_sweep"),
+            ("couchdb.trust_node_hosts", "next_sweep"),
             ("couchdb.username, couchdb.password_file", "next_sweep"),
             ("couchdb.tls", "next_sweep"),
             ("poll", "live"),

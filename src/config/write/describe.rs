@@ -77,6 +77,7 @@ fn couchdb(settings: &couch::Settings) -> Out {
     let couch::Settings {
         urls,
         nodes,
+        trust_node_hosts,
         login,
         tls: Tls { ca_file, cert_file, key_file },
         timeout,
@@ -107,6 +108,8 @@ fn couchdb(settings: &couch::Settings) -> Out {
     };
     entries.push(("cold_reads_per_second", pace));
     entries.push(("nodes", Out::Map(nodes)));
+    let trusted: Vec<String> = trust_node_hosts.iter().map(ToString::to_string).collect();
+    entries.push(("trust_node_hosts", Out::texts(&trusted)));
     map(entries)
 }
 

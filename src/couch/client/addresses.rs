@@ -1,14 +1,24 @@
 //! Finding each node's own address: an address is a node's own once the server there
 //! gives that name.
+//!
+//! That name wants a login, and a login is shown only where the settings allow it
+//! ([`Settings::candidates`](crate::couch::Settings)): nothing at all is sent to a host that
+//! merely stands in a node's name. Where such a host may be asked, it is first asked without
+//! the login whether it is a CouchDB.
 
 use super::{Client, Way};
 use crate::couch::{
-    Address, Error, Route,
+    Error, Route,
     directory::{Node, Server},
+    greeting::Greeting,
+    settings::Candidate,
     wire,
 };
 use futures::{StreamExt as _, future::join_all, stream};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::time;
 
 /// How often names are asked again: addresses move, servers come back.
@@ -51,24 +61,29 @@ impl Client {
     async fn name_entries(&self) {
         let named = self.shared.directory.entries.iter().map(async |entry| {
             if let Ok(name) = self.name_at(entry).await {
+                entry.named.store(true, Ordering::Relaxed);
                 self.adopt(&self.shared.directory.node(&name), entry);
             }
         });
         join_all(named).await;
     }
 
-    /// Tries the address that the settings give, then the host in the node's name with
-    /// the first URL's port.
+    /// Tries the addresses at which the settings let the node be looked for.
     async fn try_candidates(&self, node: &Arc<Node>) {
-        let settings = &self.shared.settings;
-        let given = settings.nodes.get(&*node.name).cloned();
-        let derived = settings.urls.first().and_then(|first| first.of_node(&node.name));
-        let mut tried: Option<Address> = None;
-        for address in given.into_iter().chain(derived) {
-            if tried.as_ref() == Some(&address) {
+        let shared = &self.shared;
+        let proves = shared.sender.transport.proves_hosts();
+        let candidates = shared.settings.candidates(&node.name, proves);
+        // An entry that has not said its name yet may be this node.
+        let entries = &shared.directory.entries;
+        let all_named = || entries.iter().all(|entry| entry.named.load(Ordering::Relaxed));
+        if candidates.is_empty() && all_named() {
+            node.ungiven.store(true, Ordering::Relaxed);
+        }
+        for Candidate { address, guessed } in candidates {
+            let server = shared.directory.server(&address);
+            if guessed && !self.greets(node, &server).await {
                 continue;
             }
-            let server = self.shared.directory.server(&address);
             match self.name_at(&server).await {
                 Ok(name) if *name == *node.name => return self.adopt(node, &server),
                 Ok(name) => {
@@ -76,8 +91,24 @@ impl Client {
                 }
                 Err(error) => tracing::debug!(node = %node.name, %error, "no own address yet"),
             }
-            tried = Some(address);
         }
+    }
+
+    /// Whether a CouchDB answers where `node`'s name says; asked without the login.
+    async fn greets(&self, node: &Node, server: &Arc<Server>) -> bool {
+        let limit = NAME_WITHIN.min(self.shared.settings.timeout);
+        let greeting = time::timeout(limit, self.shared.sender.greeting(server)).await;
+        match greeting {
+            Ok(Ok(Greeting::CouchDb | Greeting::WantsLogin)) => return true,
+            Ok(Ok(Greeting::Other(found))) => {
+                tracing::debug!(node = %node.name, address = %server.address, found, "no CouchDB answers there");
+            }
+            Ok(Err(error)) => tracing::debug!(node = %node.name, %error, "no own address yet"),
+            Err(_) => {
+                tracing::debug!(node = %node.name, address = %server.address, "no answer there");
+            }
+        }
+        false
     }
 
     fn adopt(&self, node: &Node, server: &Arc<Server>) {

@@ -6,4 +6,5 @@ mod limits;
 mod login;
 mod network;
 mod session;
+mod strangers;
 mod ways;

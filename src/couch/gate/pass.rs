@@ -50,6 +50,11 @@ impl Pass {
         pass
     }
 
+    /// Without a login, for what is asked before one is shown. No door knows its generation.
+    pub(in crate::couch) fn none() -> Self {
+        Self { generation: 0, ..Self::new(None, None) }
+    }
+
     /// Whether there is a login at all.
     pub(in crate::couch) const fn is_login(&self) -> bool {
         self.basic.is_some()

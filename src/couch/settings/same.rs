@@ -5,10 +5,19 @@ use secrecy::ExposeSecret as _;
 
 impl PartialEq for Settings {
     fn eq(&self, other: &Self) -> bool {
-        let Self { urls, nodes, login, tls, timeout, requests_in_flight, cold_reads_per_second } =
-            self;
+        let Self {
+            urls,
+            nodes,
+            trust_node_hosts,
+            login,
+            tls,
+            timeout,
+            requests_in_flight,
+            cold_reads_per_second,
+        } = self;
         *urls == other.urls
             && *nodes == other.nodes
+            && *trust_node_hosts == other.trust_node_hosts
             && *login == other.login
             && *tls == other.tls
             && *timeout == other.timeout

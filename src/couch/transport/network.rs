@@ -26,6 +26,7 @@ const IDLE: Duration = Duration::from_secs(60);
 pub struct Network {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     coalescing: Coalescing,
+    own_authorities: bool,
 }
 
 impl Network {
@@ -35,7 +36,7 @@ impl Network {
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(settings.timeout.min(CONNECT)));
-        let tls = tls::client_config(&settings.tls, settings.uses_tls())?;
+        let (tls, own_authorities) = tls::client_config(&settings.tls, settings.uses_tls())?;
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -46,7 +47,11 @@ impl Network {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
             .build(connector);
-        Ok(Self { client, coalescing })
+        Ok(Self { client, coalescing, own_authorities })
+    }
+
+    pub(super) const fn proves_hosts(&self) -> bool {
+        self.own_authorities
     }
 
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {

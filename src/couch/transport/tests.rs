@@ -1,74 +1,6 @@
-use super::*;
+use super::{authority::Authority, *};
 use crate::couch::Tls;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
-use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-};
-use tokio_rustls::TlsAcceptor;
-use tokio_util::task::AbortOnDropHandle;
-
-/// An authority, and what it has signed.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-struct Signed {
-    cert: rcgen::Certificate,
-    key: KeyPair,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        Self { issuer: CertifiedIssuer::self_signed(params, key).unwrap() }
-    }
-
-    fn sign(&self, name: &str) -> Signed {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        Signed { cert: params.signed_by(&key, &self.issuer).unwrap(), key }
-    }
-
-    /// A server that wants a client's certificate of this authority where `mutual`.
-    #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
-    async fn serve(&self, mutual: bool) -> (SocketAddr, AbortOnDropHandle<()>) {
-        let Signed { cert, key } = self.sign("127.0.0.1");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .unwrap();
-        let builder = if mutual {
-            let mut roots = RootCertStore::empty();
-            roots.add(self.issuer.der().clone()).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-            builder.with_client_cert_verifier(verifier.build().unwrap())
-        } else {
-            builder.with_no_client_auth()
-        };
-        let key = key.serialize_der().try_into().unwrap();
-        let config = builder.with_single_cert(vec![cert.der().clone()], key).unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let at = listener.local_addr().unwrap();
-        let serving = async move {
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                let Ok(mut stream) = acceptor.accept(socket).await else { continue };
-                let mut request = [0; 4096];
-                let _read = stream.read(&mut request).await;
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-                let _written = stream.write_all(answer).await;
-                let _closed = stream.shutdown().await;
-            }
-        };
-        (at, AbortOnDropHandle::new(tokio::spawn(serving)))
-    }
-}
+use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {
     let address: Address = format!("https://{at}").parse().unwrap();
@@ -104,8 +36,8 @@ async fn only_the_given_authority_is_trusted() {
     let (ours, other) = (Authority::new(), Authority::new());
     let (at, _server) = ours.serve(false).await;
     let with = |ca_file| Tls { ca_file, ..Tls::default() };
-    let ours = write(&dir, "ours.pem", &ours.issuer.pem());
-    let other = write(&dir, "other.pem", &other.issuer.pem());
+    let ours = write(&dir, "ours.pem", &ours.pem());
+    let other = write(&dir, "other.pem", &other.pem());
     assert_eq!(get(at, with(ours)).await.unwrap(), 200);
     for tls in [with(other), with(None)] {
         let failure = get(at, tls).await.unwrap_err();
@@ -122,7 +54,7 @@ async fn a_clients_certificate_is_shown() {
     let authority = Authority::new();
     let (at, _server) = authority.serve(true).await;
     let client = authority.sign("recliner");
-    let ca_file = write(&dir, "ca.pem", &authority.issuer.pem());
+    let ca_file = write(&dir, "ca.pem", &authority.pem());
     let nobody = Tls { ca_file: ca_file.clone(), ..Tls::default() };
     let somebody = Tls {
         ca_file,

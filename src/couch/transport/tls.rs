@@ -67,19 +67,33 @@ fn roots(tls: &Tls, used: bool) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// The client's side of TLS. The provider is named here, so that none has to be
+/// Whether these are an operator's own authorities: public ones certify the hosts of everybody,
+/// and a file that holds one of those trusts as the system does.
+fn are_own(roots: &RootCertStore) -> bool {
+    let public = |key: &[u8]| {
+        let mut all = webpki_roots::TLS_SERVER_ROOTS.iter();
+        all.any(|root| root.subject_public_key_info.as_ref() == key)
+    };
+    let mut roots = roots.roots.iter();
+    !roots.any(|root| public(root.subject_public_key_info.as_ref()))
+}
+
+/// The client's side of TLS, and whether it trusts an operator's own authorities and no
+/// others. The provider is named here, so that none has to be
 /// installed for the process.
 ///
 /// Where TLS is not `used`, the system's authorities are not read: that takes longer than
 /// all else at the start.
-pub(super) fn client_config(tls: &Tls, used: bool) -> Result<ClientConfig, TlsError> {
+pub(super) fn client_config(tls: &Tls, used: bool) -> Result<(ClientConfig, bool), TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = roots(tls, used)?;
+    let own = tls.ca_file.is_some() && are_own(&roots);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Refused)?
-        .with_root_certificates(roots(tls, used)?);
-    match (&tls.cert_file, &tls.key_file) {
-        (None, None) => Ok(builder.with_no_client_auth()),
+        .with_root_certificates(roots);
+    let config = match (&tls.cert_file, &tls.key_file) {
+        (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
             let chain = certificates("couchdb.tls.cert_file", cert)?;
             let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
@@ -87,8 +101,25 @@ pub(super) fn client_config(tls: &Tls, used: bool) -> Result<ClientConfig, TlsEr
                 path: key.clone(),
                 reason: error.to_string(),
             })?;
-            builder.with_client_auth_cert(chain, key).map_err(TlsError::Refused)
+            builder.with_client_auth_cert(chain, key).map_err(TlsError::Refused)?
         }
-        _ => Err(TlsError::Half),
+        _ => return Err(TlsError::Half),
+    };
+    Ok((config, own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::couch::transport::authority::Authority;
+
+    #[test]
+    fn a_file_with_a_public_authority_in_it_holds_not_ones_own() {
+        let mut roots = RootCertStore::empty();
+        let pem = Authority::new().pem();
+        roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+        assert!(are_own(&roots));
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().take(1).cloned());
+        assert!(!are_own(&roots));
     }
 }

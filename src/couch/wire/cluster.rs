@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Welcome {
+    /// A greeting, by which a CouchDB is known; not told of another node.
+    #[serde(deserialize_with = "loose::loose")]
+    pub couchdb: Option<String>,
     /// The version, `3.5.0`.
     #[serde(deserialize_with = "loose::loose")]
     pub version: Option<String>,

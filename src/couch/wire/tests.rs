@@ -217,6 +217,7 @@ fn what_real_servers_say_of_themselves_is_read_whole() {
         assert_eq!(
             body::<Welcome>(version, "root"),
             Welcome {
+                couchdb: Some("Welcome".to_owned()),
                 version: some(version),
                 uuid: some("fake_uuid_for_dev"),
                 features: Some(features),

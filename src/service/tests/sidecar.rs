@@ -67,7 +67,7 @@ impl Source for Owner {
                     node: node(),
                     up: Ok(()),
                     version: None,
-                    own_address: None,
+                    own_address: Default::default(),
                     smoosh: SmooshSeen::Unasked,
                 }),
             ],

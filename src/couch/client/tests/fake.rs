@@ -124,6 +124,9 @@ impl Cluster {
     }
 
     fn answer_as_couchdb(&self, seen: &Seen) -> Response {
+        if seen.path == "/" && seen.password.is_none() {
+            return json(200, r#"{"couchdb":"Welcome","version":"3.5.0"}"#);
+        }
         let here = format!("couchdb@{}", seen.host);
         let known = match self.login(&here, seen) {
             Ok(known) => known,
@@ -228,6 +231,7 @@ pub(super) fn settings(urls: &[&str]) -> Settings {
     let mut settings = Settings::new(urls.iter().map(|url| address(url)).collect());
     settings.login = Login::password("adm", "right").unwrap();
     settings.cold_reads_per_second = 0;
+    settings.trust_node_hosts = ["a", "b", "c"].map(|host| host.parse().unwrap()).into();
     settings
 }
 

@@ -29,7 +29,8 @@ fn logins(log: &[Seen]) -> Vec<&str> {
 
 /// Requests other than logins that carried the password itself.
 fn with_password(log: &[Seen]) -> usize {
-    log.iter().filter(|seen| seen.secret.is_none() && !seen.login).count()
+    let sent = |seen: &&Seen| seen.password.is_some() && seen.secret.is_none() && !seen.login;
+    log.iter().filter(sent).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,7 +45,7 @@ async fn each_server_is_logged_in_at_once_and_everything_else_carries_its_cookie
     hosts.sort_unstable();
     assert_eq!((hosts, with_password(&log)), (vec!["a", "b", "c"], 0));
     let own = [("a", "x"), ("b", "y"), ("c", "z")];
-    for seen in log.iter().filter(|seen| !seen.login) {
+    for seen in log.iter().filter(|seen| !seen.login && seen.path != "/") {
         assert!(own.contains(&(&seen.host, seen.secret.as_deref().unwrap())), "{seen:?}");
     }
 }

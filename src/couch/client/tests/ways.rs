@@ -1,5 +1,5 @@
 use super::fake::{Cluster, NODES, address, connect, drain, endless, json, paths, settings, timed};
-use crate::couch::{Kind, NodeAccess};
+use crate::couch::{Kind, NodeAccess, OwnAddress};
 use axum::response::Response;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -12,7 +12,7 @@ fn nobody() -> Response {
 }
 
 fn own(text: &str) -> NodeAccess {
-    NodeAccess { own: Some(address(text)), resting: false }
+    NodeAccess { own: OwnAddress::Found(address(text)), resting: false }
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,18 +78,18 @@ async fn an_address_is_found_later_and_let_go_when_another_node_answers_there() 
         (seen.host == "b").then(|| match says.as_str() {
             "" => nobody(),
             name if seen.path == "/_node/_local" => json(200, &format!(r#"{{"name":"{name}"}}"#)),
-            _ => json(200, r#"{"userCtx":{"name":"adm"},"sizes":{"file":1}}"#),
+            _ => json(200, r#"{"couchdb":"Welcome","userCtx":{"name":"adm"},"sizes":{"file":1}}"#),
         })
     });
     let client = connect(&cluster, settings(&[A]));
     client.shard_info("couchdb@b", "shard", false).await.unwrap();
-    assert_eq!(client.access("couchdb@b").own, None);
+    assert_eq!(client.access("couchdb@b").own, OwnAddress::Unknown);
     name.store(std::sync::Arc::new("couchdb@b".to_owned()));
     sleep(Duration::from_secs(70)).await;
     assert_eq!(client.access("couchdb@b"), own(B));
     name.store(std::sync::Arc::new("couchdb@z".to_owned()));
     sleep(Duration::from_secs(70)).await;
-    assert_eq!(client.access("couchdb@b").own, None);
+    assert_eq!(client.access("couchdb@b").own, OwnAddress::Unknown);
 }
 
 #[tokio::test(start_paused = true)]

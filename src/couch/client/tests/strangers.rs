@@ -1,0 +1,198 @@
+//! What is sent to a host that only a node's name names: nothing, or no login before it has
+//! proved something.
+
+use super::fake::{Cluster, Seen, address, connect, drain, json, run, settings};
+use crate::couch::{Kind, OwnAddress, Settings, Transport, transport::authority::Authority};
+use axum::{http::StatusCode, response::IntoResponse as _};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{net::TcpListener, sync::mpsc, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+const EVIL: &str = "couchdb@evil.example";
+
+fn stranger(url: &str) -> Settings {
+    let mut settings = settings(&[url]);
+    settings.trust_node_hosts = vec![];
+    settings
+}
+
+fn at<'a>(log: &'a [Seen], host: &str) -> Vec<&'a Seen> {
+    log.iter().filter(|seen| seen.host == host).collect()
+}
+
+fn words(log: &[&Seen]) -> Vec<(String, Option<String>)> {
+    log.iter().map(|seen| (seen.path.clone(), seen.password.clone())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_only_a_name_names_is_asked_nothing_and_that_is_said() {
+    for url in ["http://a:5984", "https://a:6984"] {
+        let (cluster, mut seen) = Cluster::new(|_| None);
+        let client = connect(&cluster, stranger(url));
+        client.shard_info(EVIL, "shard", false).await.unwrap();
+        client.shard_info("couchdb@a", "shard", false).await.unwrap();
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(client.smoosh_status(EVIL).await.unwrap_err().kind(), Kind::NoOwnAddress);
+        assert_eq!(client.access(EVIL).own, OwnAddress::Ungiven, "{url}");
+        assert_eq!(client.access("couchdb@a").own, OwnAddress::Found(address(url)));
+        let log = drain(&mut seen);
+        assert_eq!(at(&log, "evil.example"), [] as [&Seen; 0], "{url}");
+        assert_eq!(at(&log, "a").len(), log.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trusted_host_shows_that_it_is_a_couchdb_before_the_login_goes_there() {
+    let (cluster, mut seen) = Cluster::new(|seen| {
+        (seen.path == "/_node/_local" && seen.host == "evil.example")
+            .then(|| json(200, &format!(r#"{{"name":"{EVIL}"}}"#)))
+    });
+    let mut settings = stranger("http://a:5984");
+    settings.trust_node_hosts = vec!["*.example".parse().unwrap()];
+    let client = connect(&cluster, settings);
+    client.shard_info(EVIL, "shard", false).await.unwrap();
+    assert_eq!(client.access(EVIL).own, OwnAddress::Found(address("http://evil.example:5984")));
+    let log = drain(&mut seen);
+    let there = at(&log, "evil.example");
+    assert_eq!(words(&there)[0], ("/".to_owned(), None), "{there:?}");
+    assert!(there[1].login, "{there:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trusted_host_that_is_no_couchdb_never_sees_the_login() {
+    let html = || ([("content-type", "text/html")], "<h1>It works</h1>").into_response();
+    let moved = || (StatusCode::FOUND, [("location", "http://b:5984/")], "").into_response();
+    let other = || json(200, r#"{"version":"1"}"#);
+    let missing = || json(404, r#"{"error":"not_found","reason":"missing"}"#);
+    let broken = || json(500, r#"{"error":"internal"}"#);
+    for answer in [html, moved, other, missing, broken] as [fn() -> axum::response::Response; 5] {
+        let (cluster, mut seen) =
+            Cluster::new(move |seen| (seen.host == "evil.example").then(answer));
+        let mut settings = stranger("http://a:5984");
+        settings.trust_node_hosts = vec!["*.example".parse().unwrap()];
+        let client = connect(&cluster, settings);
+        client.shard_info(EVIL, "shard", false).await.unwrap();
+        sleep(Duration::from_secs(130)).await;
+        assert_eq!(client.access(EVIL).own, OwnAddress::Unknown);
+        let log = drain(&mut seen);
+        let there = words(&at(&log, "evil.example"));
+        assert!(there.len() >= 2, "it is asked again: {there:?}");
+        assert!(there.iter().all(|it| *it == ("/".to_owned(), None)), "{there:?}");
+        assert!(at(&log, "b").is_empty(), "{log:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_was_given_for_anything_is_no_guess() {
+    let (cluster, mut seen) = Cluster::new(|_| None);
+    let mut settings = stranger("http://a:5984");
+    settings.nodes.insert("couchdb@x".to_owned(), address("http://b:5984"));
+    let client = connect(&cluster, settings);
+    client.shard_info("couchdb@b", "shard", false).await.unwrap();
+    assert_eq!(client.access("couchdb@b").own, OwnAddress::Found(address("http://b:5984")));
+    assert!(at(&drain(&mut seen), "b").iter().all(|seen| seen.path != "/"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_may_still_be_an_entry_that_has_not_said_its_name() {
+    let (cluster, _seen) = Cluster::new(|seen| (seen.host == "b").then(|| json(503, "{}")));
+    let mut settings = stranger("http://a:5984");
+    settings.urls.push(address("http://b:5984"));
+    let client = connect(&cluster, settings);
+    client.shard_info("couchdb@10.0.0.2", "shard", false).await.unwrap();
+    assert_eq!(client.access("couchdb@10.0.0.2").own, OwnAddress::Unknown);
+}
+
+/// Counts connections, and answers none.
+#[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
+async fn counting(at: SocketAddr) -> (Arc<AtomicUsize>, AbortOnDropHandle<()>) {
+    let listener = TcpListener::bind(at).await.unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let serving = async move {
+        loop {
+            let _closed = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    (count, AbortOnDropHandle::new(tokio::spawn(serving)))
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
+async fn a_listener_at_a_guessed_address_gets_no_connection_over_http() {
+    let (cluster, _seen) = Cluster::new(|_| None);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let entry = listener.local_addr().unwrap();
+    let router = cluster.router();
+    let _entry = AbortOnDropHandle::new(tokio::spawn(async move {
+        axum::serve(listener, router).await.unwrap();
+    }));
+    let (count, _listener) = counting(SocketAddr::from(([127, 0, 0, 2], entry.port()))).await;
+    let settings = stranger(&format!("http://{entry}"));
+    let client = run(settings.clone(), Transport::http(&settings).unwrap());
+    client.shard_info("couchdb@127.0.0.2", "shard", false).await.unwrap();
+    assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Ungiven);
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+/// An entry over TLS, and a second server at the address that a node's name leads to.
+struct OverTls {
+    ours: Authority,
+    _dir: tempfile::TempDir,
+    settings: Settings,
+    stranger: String,
+    _entry: AbortOnDropHandle<()>,
+    _seen: mpsc::Receiver<Seen>,
+}
+
+async fn over_tls() -> OverTls {
+    let ours = Authority::new();
+    let (cluster, seen) = second();
+    let (entry, handle) = ours.serve_router("127.0.0.1:0", "127.0.0.1", cluster.router()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut settings = stranger(&format!("https://{entry}"));
+    settings.tls.ca_file = Some(dir.path().join("ca.pem"));
+    std::fs::write(dir.path().join("ca.pem"), ours.pem()).unwrap();
+    let stranger = format!("127.0.0.2:{}", entry.port());
+    OverTls { ours, _dir: dir, settings, stranger, _entry: handle, _seen: seen }
+}
+
+fn second() -> (Cluster, mpsc::Receiver<Seen>) {
+    Cluster::new(|_| None)
+}
+
+#[tokio::test]
+async fn tls_proves_a_host_under_the_operators_own_authority() {
+    let site = over_tls().await;
+    let (cluster, mut seen) = second();
+    let (at, _server) = site.ours.serve_router(&site.stranger, "127.0.0.2", cluster.router()).await;
+    let client = run(site.settings.clone(), Transport::http(&site.settings).unwrap());
+    client.shard_info("couchdb@127.0.0.2", "shard", false).await.unwrap();
+    let own = address(&format!("https://{at}"));
+    assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Found(own));
+    let log = drain(&mut seen);
+    assert_eq!((log[0].path.as_str(), &log[0].password), ("/", &None), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_host_with_a_certificate_of_another_authority_or_name_gets_no_request() {
+    let site = over_tls().await;
+    for (authority, name) in [(&Authority::new(), "127.0.0.2"), (&site.ours, "couch-b.example")] {
+        let (cluster, mut seen) = second();
+        let (_, server) = authority.serve_router(&site.stranger, name, cluster.router()).await;
+        let client = run(site.settings.clone(), Transport::http(&site.settings).unwrap());
+        client.shard_info("couchdb@127.0.0.2", "shard", false).await.unwrap();
+        assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Unknown);
+        assert_eq!(drain(&mut seen), [], "{name}");
+        drop(server);
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,55 @@
+//! Whether a CouchDB answers at an address, asked without a login.
+
+use super::{
+    Error, Route,
+    credential::Credential,
+    directory::{Server, Way},
+    gate::Pass,
+    metrics,
+    sender::{Answer, Sender},
+    wire,
+};
+use std::sync::Arc;
+
+/// What a server said to `GET /`, which CouchDB answers to anybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// It is a CouchDB.
+    CouchDb,
+    /// It wants a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
+    /// proxy may.
+    WantsLogin,
+    /// It is something else; in words, what was found.
+    Other(String),
+}
+
+impl Sender {
+    /// Asks `server` what it is. No login, cookie or password goes with it.
+    ///
+    /// # Errors
+    /// Where no answer tells: no connection, no trust, no time, a redirect, a server's fault.
+    pub(super) async fn greeting(&self, server: &Arc<Server>) -> Result<Greeting, Error> {
+        let route = Route::Welcome;
+        let path = route.path()?;
+        let way = Way::direct(Arc::clone(server));
+        let answer = self.send(route, &path, &way, &Pass::none(), &Credential::Basic).await;
+        let found = match answer {
+            Ok(Answer::Whole { body, status, took, .. }) => {
+                self.metrics.count(route.label(), metrics::code(status), took);
+                match wire::read::<wire::Welcome>(&body) {
+                    Ok(welcome) if welcome.couchdb.is_some() => return Ok(Greeting::CouchDb),
+                    Ok(_) => "its answer to GET / does not say couchdb".to_owned(),
+                    Err(_) => "its answer to GET / is not CouchDB's JSON".to_owned(),
+                }
+            }
+            Ok(Answer::Refused { .. } | Answer::Coming(_)) => return Ok(Greeting::WantsLogin),
+            Err(Error::NotFound { .. }) => "it answers GET / with HTTP 404".to_owned(),
+            Err(Error::Status { status: status @ 400..=499, .. }) => {
+                format!("it answers GET / with HTTP {status}")
+            }
+            Err(Error::TooLarge { .. }) => "its answer to GET / is large".to_owned(),
+            Err(error) => return Err(error),
+        };
+        Ok(Greeting::Other(found))
+    }
+}

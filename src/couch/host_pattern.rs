@@ -1,0 +1,138 @@
+//! Hosts that an operator trusts with the login although only a node's name names them.
+
+use std::{fmt, net::IpAddr, str::FromStr};
+
+/// One host, or with `*.` before it every host below a domain. Letters' case does not matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern {
+    /// In small letters, as it was written.
+    text: String,
+}
+
+impl HostPattern {
+    /// Whether it takes `host`. Below a domain there are names alone: an IP address is taken
+    /// only whole.
+    #[must_use]
+    pub fn takes(&self, host: &str) -> bool {
+        let host = host.trim_start_matches('[').trim_end_matches([']', '.']).to_ascii_lowercase();
+        match self.text.strip_prefix('*') {
+            None => host == self.text,
+            Some(domain) => {
+                let below = host.strip_suffix(domain).is_some_and(|name| !name.is_empty());
+                below && host.parse::<IpAddr>().is_err()
+            }
+        }
+    }
+
+    /// Whether it takes every host below a domain of one word, such as `*.local`: mostly nobody
+    /// watches who answers for those.
+    #[must_use]
+    pub fn is_wide(&self) -> bool {
+        self.text.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'))
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+/// Why a text is no pattern of hosts.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "a host belongs here, or *. and a domain for every host below it, such as *.couchdb.svc.cluster.local"
+)]
+pub struct ParseHostPatternError;
+
+impl FromStr for HostPattern {
+    type Err = ParseHostPatternError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim_end_matches('.').to_ascii_lowercase();
+        let domain = text.strip_prefix("*.").unwrap_or(&text);
+        let word = |word: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            !word.is_empty() && word.bytes().all(plain)
+        };
+        let is_name = domain.split('.').all(word);
+        // A part of an IP address stands for no network.
+        let last = domain.rsplit('.').next().unwrap_or_default();
+        let number = last.bytes().all(|byte| byte.is_ascii_digit());
+        let is_address = domain.parse::<IpAddr>().is_ok() && domain.len() == text.len();
+        if is_address || (is_name && !number) {
+            Ok(Self { text })
+        } else {
+            Err(ParseHostPatternError)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_pattern_takes_one_host_or_all_below_a_domain() {
+        let cluster = "*.couchdb.svc.cluster.local";
+        for (pattern, host, takes) in [
+            (cluster, "couchdb-0.couchdb.svc.cluster.local", true),
+            (cluster, "CouchDB-0.couchdb.svc.cluster.local.", true),
+            (cluster, "a.b.couchdb.svc.cluster.local", true),
+            (cluster, "couchdb.svc.cluster.local", false),
+            (cluster, ".couchdb.svc.cluster.local", false),
+            (cluster, "evilcouchdb.svc.cluster.local", false),
+            (cluster, "couchdb-0.couchdb.svc.cluster.local.evil.example", false),
+            ("*.Example.org.", "b.example.org", true),
+            ("couch-b", "couch-b", true),
+            ("couch-b", "couch-b.evil.example", false),
+            ("couch-b", "x.couch-b", false),
+            ("10.0.0.7", "10.0.0.7", true),
+            ("10.0.0.7", "10.0.0.70", false),
+            ("fe80::1", "[fe80::1]", true),
+            ("*.example", "10.0.0.7", false),
+        ] {
+            let found: HostPattern = pattern.parse().unwrap();
+            assert_eq!(found.takes(host), takes, "{pattern} {host}");
+        }
+    }
+
+    #[test]
+    fn what_would_trust_anybody_is_no_pattern() {
+        for text in [
+            "",
+            "*",
+            "*.",
+            "**.a",
+            "*a.example",
+            "a.*.example",
+            "*.0.0.7",
+            "*.10",
+            "a b",
+            "http://a",
+            "a:5984",
+            "couchdb@a",
+            "a..b",
+            ".a",
+            "*.*",
+            "*.[::1]",
+            "*.::1",
+            "10.0.0.0/8",
+        ] {
+            assert_eq!(text.parse::<HostPattern>(), Err(ParseHostPatternError), "{text}");
+        }
+        for (text, wide) in [("*.local", true), ("*.a.b", false), ("local", false)] {
+            assert_eq!(text.parse::<HostPattern>().unwrap().is_wide(), wide, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_reads_again_as_it_is_shown(text in "(\\*\\.)?[a-zA-Z0-9_-]{1,9}(\\.[a-zA-Z0-9-]{1,9}){0,3}\\.?") {
+            if let Ok(pattern) = text.parse::<HostPattern>() {
+                prop_assert_eq!(pattern.to_string().parse::<HostPattern>(), Ok(pattern));
+            }
+        }
+    }
+}
