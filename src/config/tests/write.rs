@@ -172,6 +172,7 @@ fn a_reload_names_what_changed_and_from_when() {
     let mut new = full().settings;
     new.web.listen_address = "127.0.0.1:1".parse().unwrap();
     new.storage_path = PathBuf::from("elsewhere");
+    new.web.admin_socket = None;
     new.poll = Duration::from_secs(9);
     new.couchdb.trust_node_hosts = vec!["couch-b".parse().unwrap()];
     new.log.level = crate::log::Level::Debug;
@@ -193,6 +194,7 @@ fn a_reload_names_what_changed_and_from_when() {
             ("headroom.volumes", "live"),
             ("--storage.path", "restart"),
             ("--web.listen-address", "restart"),
+            ("--web.admin-socket", "restart"),
             ("--log.level", "live"),
         ]
     );
