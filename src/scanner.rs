@@ -84,7 +84,7 @@ pub struct Settings {
     pub views: bool,
     /// Whether it reads the parts of views that it can see in files.
     pub parts: bool,
-    /// How many targets of each kind are exported by name.
+    /// How many databases are exported by name, each whole.
     pub top: usize,
 }
 

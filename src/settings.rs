@@ -152,7 +152,7 @@ pub struct Scan {
     pub fresh_for: Duration,
     /// Whether views are read.
     pub views: ScanViews,
-    /// How many targets of each kind are exported by name.
+    /// How many databases are exported by name, each whole.
     pub top: usize,
 }
 

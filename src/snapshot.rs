@@ -1,7 +1,7 @@
 //! The snapshot: every target of the cluster with its facts at one moment.
 //!
-//! Owns the compact tables in which a million targets live, their totals and the top of
-//! them by reclaimable bytes. Never asks CouchDB and never scores. One task, the scanner,
+//! Owns the compact tables in which a million targets live, their totals, and the choice of the
+//! databases that are exported by name. Never asks CouchDB and never scores. One task, the scanner,
 //! holds the [`Draft`] and publishes [`Snapshot`]s; planner, metrics and API read those.
 //!
 //! Why ids and chunks: rows of owned strings take six times the memory, and a clone of
@@ -28,7 +28,7 @@ pub use mark::{Mark, Marked};
 pub use names::DbName;
 pub use node::{Node, NodeIx, OnDisk, OnVolume, SmooshChannel, SmooshSeen, WaitingPriority};
 pub use target_ref::TargetRef;
-pub use top::Top;
+pub use top::{DbSums, FileSums, TARGETS_FOR_EACH, Top, TopDb};
 pub use totals::{Sum, Sums, Totals};
 pub use view::{PartSums, Query, Search, View};
 
@@ -201,7 +201,7 @@ impl Snapshot {
         &self.totals
     }
 
-    /// The targets with most to reclaim.
+    /// The databases with most to reclaim, which are exported by name.
     #[must_use]
     pub fn top(&self) -> &Top {
         &self.top

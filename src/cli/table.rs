@@ -53,34 +53,33 @@ pub(super) fn nodes(plan: &Plan, width: u16) -> String {
             line.smoosh.replace('_', " "),
         ]);
     }
-    let count = |node| totals.of(node, Kind::View).states.iter().sum::<u64>();
     let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-    let views = match (count(NodeIx::CLUSTER), nodes.map(count).sum::<u64>()) {
+    let parts: Vec<Sums> = nodes.map(|node| totals.of(node, Kind::View)).collect();
+    let of_cluster = totals.of(NodeIx::CLUSTER, Kind::View);
+    let count = |sums: &Sums| sums.states.iter().sum::<u64>();
+    let views = match (count(&of_cluster), parts.iter().map(count).sum::<u64>()) {
         (0, 0) => None,
         // Files alone: each shard's index by itself.
-        (0, 1) => Some("1 view index".to_owned()),
-        (0, parts) => Some(format!("{parts} view indexes")),
-        (views, _) => Some(format!("{views} views, all copies")),
+        (0, 1) => Some(("1 view index".to_owned(), parts)),
+        (0, more) => Some((format!("{more} view indexes"), parts)),
+        (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
+        (views, _) => Some((format!("{views} views, all copies"), vec![of_cluster])),
     };
-    if let Some(views) = views {
+    if let Some((views, sums)) = views {
+        let of_all = |bytes: fn(&Sums) -> Option<f64>| {
+            sum(sums.iter().map(bytes).try_fold(0.0, |all, bytes| Some(all + bytes?)))
+        };
         table.add_row([
             views,
             String::new(),
             String::new(),
             String::new(),
-            sum(of_all(plan, |sums| sums.file.get())),
-            sum(of_all(plan, |sums| sums.reclaimable.get())),
+            of_all(|sums| sums.file.get()),
+            of_all(|sums| sums.reclaimable.get()),
             String::new(),
         ]);
     }
     lines(&table)
-}
-
-/// A sum over the views and, where their parts are targets of their own, those.
-fn of_all(plan: &Plan, sum: impl Fn(Sums) -> Option<f64>) -> Option<f64> {
-    let nodes = (0..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize);
-    let sums = nodes.map(|node| plan.snapshot.totals().of(node, Kind::View));
-    sums.map(sum).try_fold(0.0, |all, sum| Some(all + sum?))
 }
 
 /// What lies in nodes' directories beside targets; nothing where none are read.
@@ -170,11 +169,14 @@ fn priority(kind: crate::channel::Priority, value: f64) -> String {
 
 /// The targets with most to free, and what stands odd to the shard map.
 pub(super) fn targets(plan: &Plan, width: u16) -> String {
-    let mut best: Vec<TargetRef<'_>> = Kind::ALL
-        .iter()
-        .flat_map(|kind| plan.snapshot.top().of(*kind))
-        .filter_map(|ix| plan.snapshot.target(*ix))
-        .collect();
+    // Parts are the copies of views once more; they count where no view of the cluster is known.
+    let has_views = plan.snapshot.totals().of(NodeIx::CLUSTER, Kind::View) != Sums::default();
+    let targets = plan.snapshot.targets().filter(|target| {
+        let queued = matches!(target.state(), State::Ok | State::Resharding);
+        queued && target.reclaimable().is_some_and(|bytes| bytes > 0)
+    });
+    let mut best: Vec<TargetRef<'_>> =
+        targets.filter(|target| !has_views || !target.is_part()).collect();
     best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable()));
     let head = ["most to free", "where", "on disk", "ratio", "frees", "channel"];
     let row = |target: &TargetRef<'_>| {
@@ -480,3 +482,6 @@ fn sum(sum: Option<f64>) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     bytes(sum.map(|sum| sum as u64))
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,7 @@ families! {
     TARGETS: Gauge None "recliner_targets" ["node", "kind", "state"]
         "Targets known on the node, by kind and by how they stand to the shard map.";
     FILE_BYTES: Gauge Bytes "recliner_file_bytes" ["node", "kind"]
-        "Size of the targets' files, summed over those whose size is known, in bytes.";
+        "Size of the targets' files in bytes, summed where known; a view counts all its copies.";
     ACTIVE_BYTES: Gauge Bytes "recliner_active_bytes" ["node", "kind"]
         "Bytes of the targets' files that CouchDB counts as live data, summed where known.";
     EXTERNAL_BYTES: Gauge Bytes "recliner_external_bytes" ["node", "kind"]
@@ -71,17 +71,40 @@ families! {
     RECLAIMABLE_BYTES: Gauge Bytes "recliner_reclaimable_bytes" ["node", "kind"]
         "Bytes that compacting the targets is predicted to free, summed where known.";
 
+    NODE_VIEW_FILES: Gauge None "recliner_node_view_files" ["node", "state"]
+        "View index files on the node, where its directories are read: ok, or an orphan if unused.";
+    NODE_VIEW_FILE_BYTES: Gauge Bytes "recliner_node_view_file_bytes" ["node"]
+        "Bytes of the view index files in use on the node, where its directories are read.";
+    NODE_VIEW_ACTIVE_BYTES: Gauge Bytes "recliner_node_view_active_bytes" ["node"]
+        "Bytes of live data in the view index files in use on the node, summed where known.";
+    NODE_VIEW_RECLAIMABLE_BYTES: Gauge Bytes "recliner_node_view_reclaimable_bytes" ["node"]
+        "Bytes that compacting the view index files in use on the node is predicted to free.";
+
+    DATABASE_COPIES: Gauge None "recliner_database_copies" ["db", "kind"]
+        "Files of the database: copies of its shards, or of its view indexes, on all nodes.";
+    DATABASE_FILE_BYTES: Gauge Bytes "recliner_database_file_bytes" ["db", "kind"]
+        "Bytes of the database's files on all nodes, for the databases with most to reclaim.";
+    DATABASE_ACTIVE_BYTES: Gauge Bytes "recliner_database_active_bytes" ["db", "kind"]
+        "Bytes of live data in the database's files, for the databases with most to reclaim.";
+    DATABASE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_database_reclaimable_bytes" ["db", "kind"]
+        "Bytes that compacting all of the database is predicted to free, for those with most.";
+    DATABASES_NOT_EXPORTED: Gauge None "recliner_databases_not_exported" []
+        "Databases that are not exported whole: their targets have no series of their own.";
     TARGET_FILE_BYTES: Gauge Bytes "recliner_target_file_bytes"
         ["node", "kind", "db", "range", "ddoc", "signature"]
-        "Size of the target's file in bytes, for the targets with most to free.";
+        "Size of the target's file in bytes, for every target of the exported databases.";
     TARGET_ACTIVE_BYTES: Gauge Bytes "recliner_target_active_bytes"
         ["node", "kind", "db", "range", "ddoc", "signature"]
-        "Bytes of live data in the target's file, for the targets with most to free.";
+        "Bytes of live data in the target's file, for every target of the exported databases.";
     TARGET_RECLAIMABLE_BYTES: Gauge Bytes "recliner_target_reclaimable_bytes"
         ["node", "kind", "db", "range", "ddoc", "signature"]
-        "Bytes that compacting the target is predicted to free, for the targets with most to free.";
-    TARGETS_NOT_EXPORTED: Gauge None "recliner_targets_not_exported" ["kind"]
-        "Targets in state ok that have no series of their own because others have more to free.";
+        "Bytes that compacting the target is predicted to free, for the exported databases.";
+    VIEW_PART_FILE_BYTES: Gauge Bytes "recliner_view_part_file_bytes"
+        ["node", "db", "range", "ddoc", "signature"]
+        "Bytes of one file of a view index, one for each shard copy, where directories are read.";
+    VIEW_PART_RECLAIMABLE_BYTES: Gauge Bytes "recliner_view_part_reclaimable_bytes"
+        ["node", "db", "range", "ddoc", "signature"]
+        "Bytes that compacting one file of a view index is predicted to free.";
 
     QUEUE_SIZE: Gauge None "recliner_queue_size" ["node", "channel"]
         "Targets that wait in the channel's queue on the node.";

@@ -120,24 +120,11 @@ fn bytes(bytes: Option<f64>) -> String {
     bytes.map_or_else(|| "?".to_owned(), |bytes| size::shown(bytes as u64).to_string())
 }
 
-/// Both, where both are known, else the one that is.
-fn plus(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one + other),
-        (one, other) => one.or(other),
-    }
-}
-
 fn nodes(plan: &crate::plan::Plan) -> Markup {
     let lines: Vec<_> = report::nodes(plan).collect();
     let totals = plan.snapshot.totals();
-    let views = totals.of(NodeIx::CLUSTER, Kind::View).states.iter().sum::<u64>();
-    // Of a view whose parts are known the parts count, each on its node.
-    let places = (0..=lines.len()).filter_map(NodeIx::from_usize);
-    let (file, reclaimable) = places.fold((None, None), |(file, reclaimable), node| {
-        let sums = totals.of(node, Kind::View);
-        (plus(file, sums.file.get()), plus(reclaimable, sums.reclaimable.get()))
-    });
+    let views = totals.of(NodeIx::CLUSTER, Kind::View);
+    let count: u64 = views.states.iter().sum();
     html! {
         h2 { "Nodes" }
         div.wide { table {
@@ -169,10 +156,10 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
             }
         }
         p.quiet { "Shards and their bytes are those of databases." }
-        @if views > 0 {
+        @if count > 0 {
             p {
-                (views) " views of the whole cluster: " (bytes(file)) " on disk, "
-                (bytes(reclaimable)) " reclaimable."
+                (count) " views of the whole cluster, with all their copies: " (bytes(views.file.get()))
+                " on disk, " (bytes(views.reclaimable.get())) " reclaimable."
             }
         }
     }

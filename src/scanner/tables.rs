@@ -363,8 +363,9 @@ impl Tables {
         }
     }
 
-    /// Says which nodes' targets this process serves.
+    /// Says which nodes' targets this process serves, and how much of them it exports.
     fn serve(&mut self, settings: &Settings) {
+        self.draft.set_top(settings.top);
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
             self.draft.change_node(at, |node| {

@@ -1,6 +1,7 @@
 //! The service from start to end, over the simulated cluster.
 
 mod sidecar;
+mod views;
 
 use super::*;
 use crate::{

@@ -4,7 +4,7 @@ mod views;
 
 use super::{
     Bits, Chunked, DbMap, DbName, Node, NodeIx, Packed, PartSums, Row, Snapshot, TargetRef, View,
-    top::Keeper, totals::Totals,
+    top::TopDatabases,
 };
 use crate::{
     clock::Moment,
@@ -74,14 +74,14 @@ pub struct Draft {
     free_rows: Vec<u32>,
     free_dbs: Vec<u32>,
     free_views: Vec<u32>,
-    keeper: Keeper,
+    top: TopDatabases,
     changed: Vec<Ix>,
     /// Places that are among the changed already.
     marked: Bits,
 }
 
 impl Draft {
-    /// An empty draft whose snapshots show the `top` targets of each kind.
+    /// An empty draft whose snapshots export the `top` databases with most to reclaim.
     #[must_use]
     pub fn new(top: usize) -> Self {
         let mut draft = Self {
@@ -95,7 +95,7 @@ impl Draft {
             free_rows: Vec::new(),
             free_dbs: Vec::new(),
             free_views: Vec::new(),
-            keeper: Keeper::new(top),
+            top: TopDatabases::new(top),
             changed: Vec::new(),
             marked: Bits::default(),
         };
@@ -131,6 +131,11 @@ impl Draft {
         if let Some(node) = self.now.nodes.get_mut(ix.as_usize()) {
             change(Arc::make_mut(node));
         }
+    }
+
+    /// Exports so many databases from the next snapshot on.
+    pub fn set_top(&mut self, top: usize) {
+        self.top.set_limit(top);
     }
 
     /// Says how long the last sweep took.
@@ -295,6 +300,7 @@ impl Draft {
         self.uncount(ix);
         if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
             row.state = state;
+            self.top.target_changed(DbIx(row.db));
         }
         self.count(ix);
         self.mark(ix);
@@ -326,19 +332,13 @@ impl Draft {
         self.trust(ix);
         self.set_problem(ix, None);
         self.mark(ix);
+        self.top.target_changed(DbIx(row.db));
         self.release(row.db);
     }
 
     /// Shares the tables as they stand.
     pub fn publish(&mut self, now: Moment) -> Arc<Snapshot> {
-        if self.keeper.wants_filling() {
-            self.keeper.clear();
-            for target in self.now.targets().filter(|target| target.state() == State::Ok) {
-                self.keeper.insert(target.kind(), target.reclaimable(), target.ix());
-            }
-        }
-        let top = self.keeper.top();
-        if *self.now.top != top {
+        if let Some(top) = self.top.choose(&self.now, now) {
             self.now.top = Arc::new(top);
         }
         self.now.version += 1;
@@ -396,30 +396,22 @@ impl Draft {
         let ix = Ix(at);
         self.count(ix);
         self.mark(ix);
+        self.top.target_changed(DbIx(db));
         ix
     }
 
     fn count(&mut self, ix: Ix) {
-        self.recount(ix, Totals::add, Keeper::insert);
+        let Some(target) = self.now.target(ix) else { return };
+        let (db, contribution) = (target.db(), target.contribution());
+        self.top.add(db, &contribution);
+        Arc::make_mut(&mut self.now.totals).add(&contribution);
     }
 
     fn uncount(&mut self, ix: Ix) {
-        self.recount(ix, Totals::remove, Keeper::remove);
-    }
-
-    fn recount(
-        &mut self,
-        ix: Ix,
-        totals: impl Fn(&mut Totals, &super::totals::Contribution),
-        keeper: impl Fn(&mut Keeper, Kind, Option<u64>, Ix),
-    ) {
         let Some(target) = self.now.target(ix) else { return };
-        let contribution = target.contribution();
-        let (state, reclaimable) = (target.state(), target.reclaimable());
-        if state == State::Ok {
-            keeper(&mut self.keeper, contribution.kind, reclaimable, ix);
-        }
-        totals(Arc::make_mut(&mut self.now.totals), &contribution);
+        let (db, contribution) = (target.db(), target.contribution());
+        self.top.remove(db, &contribution);
+        Arc::make_mut(&mut self.now.totals).remove(&contribution);
     }
 
     fn mark(&mut self, ix: Ix) {
@@ -441,6 +433,7 @@ impl Draft {
         {
             entry.remove();
             self.free_dbs.push(db);
+            self.top.forget(DbIx(db));
         }
     }
 }

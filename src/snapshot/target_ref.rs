@@ -226,8 +226,11 @@ impl<'a> TargetRef<'a> {
             node: self.row.node,
             kind: self.kind,
             state: self.row.state,
-            facts: self.facts(),
-            copies: self.copies().saturating_sub(self.parts().count),
+            copies: self.copies(),
+            file: self.on_disk(Fact::File),
+            active: self.on_disk(Fact::Active),
+            external: self.on_disk(Fact::External),
+            reclaimable: self.reclaimable(),
         }
     }
 }

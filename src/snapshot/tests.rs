@@ -143,10 +143,11 @@ proptest! {
                 Step::Publish => drop(draft.publish(Moment::default())),
             }
         }
-        let snapshot = draft.publish(Moment::default());
+        // So much later that nothing counts but what is there now.
+        let snapshot = draft.publish(Moment::from_unix(86_400));
         prop_assert_eq!(snapshot.targets().count(), model.len());
         let mut fresh = Totals::default();
-        let mut best = Vec::new();
+        let mut dbs: BTreeMap<DbIx, (u64, DbSums, Vec<Ix>)> = BTreeMap::new();
         for ((db, node), (ix, facts, state)) in &model {
             let target = snapshot.target(*ix).unwrap();
             prop_assert_eq!(target.facts(), *facts);
@@ -155,15 +156,38 @@ proptest! {
             prop_assert_eq!(target.db_name(), name(&text));
             prop_assert_eq!(target.node(), format!("n{node}"));
             fresh.add(&target.contribution());
-            if *state == State::Ok && target.reclaimable().is_some_and(|bytes| bytes > 0) {
-                best.push((target.reclaimable(), *ix));
+            if !matches!(*state, State::Missing | State::Orphan) {
+                let (rank, DbSums { shards, .. }, targets) = dbs.entry(target.db()).or_default();
+                *rank += target.reclaimable().unwrap_or_default();
+                shards.copies += 1;
+                shards.file.add(facts.file.get());
+                shards.active.add(facts.active.get());
+                shards.reclaimable.add(target.reclaimable());
+                targets.push(*ix);
             }
         }
         for node in snapshot.nodes().iter().enumerate().map(|(at, _)| NodeIx(u16::try_from(at).unwrap())) {
             prop_assert_eq!(fresh.of(node, Kind::Db), snapshot.totals().of(node, Kind::Db));
         }
-        best.sort_unstable_by(|a, b| b.cmp(a));
-        best.truncate(3);
-        prop_assert_eq!(snapshot.top().of(Kind::Db), best.iter().map(|(_, ix)| *ix).collect::<Vec<_>>());
+        let top = snapshot.top();
+        let chosen: BTreeMap<DbIx, TopDb> = top.databases.iter().map(|it| (it.db, *it)).collect();
+        prop_assert_eq!(chosen.len(), dbs.len().min(6));
+        let whole: Vec<&TopDb> = top.databases.iter().filter(|it| it.whole).collect();
+        prop_assert_eq!((whole.len(), top.not_whole), (dbs.len().min(3), dbs.len() - whole.len()));
+        let mut targets: Vec<Ix> = whole.iter().flat_map(|it| dbs[&it.db].2.clone()).collect();
+        targets.sort_unstable();
+        prop_assert_eq!(&top.targets, &targets, "each target of the whole ones, and no other");
+        let rank = |db: &DbIx| dbs[db].0;
+        let weakest = chosen.keys().map(rank).min().unwrap_or_default();
+        let weakest_whole = whole.iter().map(|it| rank(&it.db)).min().unwrap_or_default();
+        for (db, (rank, sums, _)) in &dbs {
+            match chosen.get(db) {
+                Some(it) => {
+                    prop_assert_eq!(it.sums, *sums);
+                    prop_assert!(it.whole || *rank <= weakest_whole + weakest_whole / 4);
+                }
+                None => prop_assert!(*rank <= weakest + weakest / 4),
+            }
+        }
     }
 }

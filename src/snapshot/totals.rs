@@ -1,11 +1,7 @@
 //! Totals, kept up with every change rather than summed at scrape.
 
 use super::NodeIx;
-use crate::{
-    estimate,
-    facts::{Facts, Known},
-    target::{Kind, State},
-};
+use crate::target::{Kind, State};
 
 /// A sum of which every summand is known, and how many were.
 ///
@@ -18,20 +14,20 @@ pub struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, value: Known, times: u64) {
-        match value.get() {
+    pub(super) fn add(&mut self, value: Option<u64>) {
+        match value {
             Some(value) => {
-                self.total = self.total.saturating_add(u128::from(value) * u128::from(times));
+                self.total = self.total.saturating_add(u128::from(value));
                 self.known += 1;
             }
             None => self.unknown += 1,
         }
     }
 
-    fn remove(&mut self, value: Known, times: u64) {
-        match value.get() {
+    pub(super) fn remove(&mut self, value: Option<u64>) {
+        match value {
             Some(value) => {
-                self.total = self.total.saturating_sub(u128::from(value) * u128::from(times));
+                self.total = self.total.saturating_sub(u128::from(value));
                 self.known = self.known.saturating_sub(1);
             }
             None => self.unknown = self.unknown.saturating_sub(1),
@@ -45,8 +41,11 @@ impl Sum {
     }
 }
 
-/// Sums over the targets of one node and kind, in bytes on disk: a view over HTTP counts
-/// all its copies.
+/// Sums over the targets of one node and kind, in bytes on disk.
+///
+/// A view of the cluster counts all its copies, wherever their sizes come from; so those of the
+/// pseudo node are whole, and the parts of views on the other nodes are the same files again,
+/// node by node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// How many targets, by state in the order of [`State::ALL`].
@@ -61,15 +60,25 @@ pub struct Sums {
     pub reclaimable: Sum,
 }
 
-/// What one target contributes.
+/// What one target contributes, in bytes on disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contribution {
     pub(super) node: NodeIx,
     pub(super) kind: Kind,
     pub(super) state: State,
-    pub(super) facts: Facts,
-    /// Files that no other target counts: parts of a view are targets of their own.
+    /// Its files.
     pub(super) copies: u32,
+    pub(super) file: Option<u64>,
+    pub(super) active: Option<u64>,
+    pub(super) external: Option<u64>,
+    pub(super) reclaimable: Option<u64>,
+}
+
+impl Contribution {
+    /// Whether it is the part of a view.
+    pub(super) fn is_part(&self) -> bool {
+        self.kind == Kind::View && self.node != NodeIx::CLUSTER
+    }
 }
 
 /// Counts and bytes by node and kind.
@@ -96,7 +105,7 @@ impl Totals {
     fn change(
         &mut self,
         target: &Contribution,
-        sum: impl Fn(&mut Sum, Known, u64),
+        sum: impl Fn(&mut Sum, Option<u64>),
         count: impl Fn(&mut u64),
     ) {
         let at = target.node.as_usize();
@@ -105,18 +114,15 @@ impl Totals {
         }
         let sums = &mut self.nodes[at][target.kind as usize];
         count(&mut sums.states[target.state as usize]);
-        // What is not on disk has no bytes, known or unknown; a cleanup is no file.
-        if target.state == State::Missing || target.kind == Kind::Cleanup {
+        // What is not on disk has no bytes, known or unknown; a cleanup is no file. Parts of
+        // views that nothing uses count as stale index files.
+        let stale = target.is_part() && target.state == State::Orphan;
+        if target.state == State::Missing || target.kind == Kind::Cleanup || stale {
             return;
         }
-        let copies = u64::from(target.copies);
-        sum(&mut sums.file, target.facts.file, copies);
-        sum(&mut sums.active, target.facts.active, copies);
-        sum(&mut sums.external, target.facts.external, copies);
-        sum(
-            &mut sums.reclaimable,
-            Known::from(estimate::reclaimable(target.kind, &target.facts)),
-            copies,
-        );
+        sum(&mut sums.file, target.file);
+        sum(&mut sums.active, target.active);
+        sum(&mut sums.external, target.external);
+        sum(&mut sums.reclaimable, target.reclaimable);
     }
 }

@@ -1,7 +1,7 @@
 //! The present, read at scrape: nodes, sizes, queues, smoosh, configuration.
 //!
 //! Absent where unknown, zero where known to be zero. Nothing is summed here: totals and
-//! the top targets come with the snapshot.
+//! the top databases come with the snapshot.
 
 use super::{Rows, State, places, plan, top};
 use crate::{
@@ -121,17 +121,13 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
 
 fn sizes(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
-    // Databases live on nodes, and where their directories are read parts of views; views and
-    // cleanups on the pseudo node. Where nothing was
-    // found and no pass ever ended, nothing is known to be zero.
+    // Databases are on nodes; views with all their copies, cleanups and search indexes are on the
+    // pseudo node. Where nothing was found and no pass ever ended, nothing is known to be zero.
     let combinations: Vec<(&str, Kind, Sums)> = places(plan)
         .flat_map(|(at, node)| {
             Kind::ALL
                 .into_iter()
-                .filter(move |kind| {
-                    let part = *kind == Kind::View && node.disk.is_some();
-                    part || (*kind == Kind::Db) != (at == NodeIx::CLUSTER)
-                })
+                .filter(move |kind| (*kind == Kind::Db) != (at == NodeIx::CLUSTER))
                 .map(move |kind| (node, kind, totals.of(at, kind)))
         })
         .filter(|(node, _, sums)| {

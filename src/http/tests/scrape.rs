@@ -3,7 +3,7 @@
 use super::*;
 use crate::exposition::{duplicate_series, families};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
     process::{Command, Stdio},
 };
@@ -110,6 +110,12 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
         families::DISK_SIZE_BYTES.name,
         families::DISK_AVAILABLE_BYTES.name,
         families::DISK_RESERVED_BYTES.name,
+        families::NODE_VIEW_FILES.name,
+        families::NODE_VIEW_FILE_BYTES.name,
+        families::NODE_VIEW_ACTIVE_BYTES.name,
+        families::NODE_VIEW_RECLAIMABLE_BYTES.name,
+        families::VIEW_PART_FILE_BYTES.name,
+        families::VIEW_PART_RECLAIMABLE_BYTES.name,
         families::STALE_INDEX_BYTES.name,
         families::LEFTOVER_BYTES.name,
         families::TRASH_BYTES.name,
@@ -246,9 +252,83 @@ async fn of_two_live_instances_of_one_name_the_larger_shows() {
         ]
     );
     for kind in ["db", "view"] {
-        let line = format!("recliner_targets_not_exported{{kind=\"{kind}\"}} 2");
+        let line =
+            format!("recliner_database_file_bytes{{db=\"orders\",kind=\"{kind}\"}} {}", 90 * MIB);
         assert!(text.text().lines().any(|it| it == line), "{line}");
     }
+}
+
+/// The values of a family, summed by the labels of these names.
+fn summed(text: &str, family: &str, by: &[&str]) -> BTreeMap<Vec<String>, u64> {
+    let mut sums = BTreeMap::new();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(family)?.strip_prefix('{'));
+    for (labels, value) in lines.filter_map(|line| line.split_once("} ")) {
+        let of = |name: &&str| {
+            let named = format!("{name}=\"");
+            let mut found = labels.split("\",").filter_map(|pair| pair.strip_prefix(&*named));
+            found.next().unwrap_or_default().trim_end_matches('"').to_owned()
+        };
+        *sums.entry(by.iter().map(of).collect()).or_default() += value.parse::<u64>().unwrap();
+    }
+    sums
+}
+
+#[tokio::test]
+async fn sums_over_targets_are_those_of_their_databases_and_parts_of_views_are_apart() {
+    let surface = Surface::new();
+    let mut draft = Draft::new(2);
+    let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
+    for node in [a, b] {
+        draft.change_node(node, |node| {
+            node.member = true;
+            node.disk = Some(crate::snapshot::OnDisk::default());
+        });
+    }
+    // More databases than are exported whole, of some of which there are sums.
+    for at in 1..=5_u64 {
+        let db = draft.db(DbName { db: &format!("db-{at}"), suffix: ".17" });
+        for node in [a, b] {
+            let shard = draft.db_target(node, db, Some(RANGE));
+            draft.set_facts(shard, facts(at * 10 * MIB, MIB));
+            let part = draft.part(node, db, Some(RANGE), Signature([1; 16]));
+            draft.set_facts(part, facts(at * 5 * MIB, MIB));
+        }
+        let view = View { signature: Signature([1; 16]), ..View::default() };
+        let view = draft.add_view(db, view);
+        draft.set_map(db, DbMap { copies: 2, ranges: 1 }, &[view]);
+        draft.set_facts(view, facts(at * 5 * MIB, MIB));
+    }
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let answer = surface.get("/metrics").await;
+    let text = answer.text();
+    for what in ["file", "active", "reclaimable"] {
+        let databases = summed(text, &format!("recliner_database_{what}_bytes"), &["db", "kind"]);
+        let targets = summed(text, &format!("recliner_target_{what}_bytes"), &["db", "kind"]);
+        let dbs: BTreeSet<&str> = databases.keys().map(|labels| labels[0].as_str()).collect();
+        assert_eq!(dbs, BTreeSet::from(["db-2", "db-3", "db-4", "db-5"]));
+        let whole: BTreeSet<&str> = targets.keys().map(|labels| labels[0].as_str()).collect();
+        assert_eq!(whole, BTreeSet::from(["db-4", "db-5"]));
+        for (labels, sum) in &targets {
+            assert_eq!(databases[labels], *sum, "{what} of {labels:?}");
+        }
+    }
+    // The same files once more, by what was read of them.
+    let parts = summed(text, "recliner_view_part_file_bytes", &["db"]);
+    assert_eq!(parts[&vec!["db-5".to_owned()]], 50 * MIB);
+    let kinds = summed(text, "recliner_file_bytes", &["node", "kind"]);
+    let of = |node: &str, kind: &str| kinds.get(&vec![node.to_owned(), kind.to_owned()]).copied();
+    assert_eq!(of("_cluster", "view"), Some((1..=5).map(|at| at * 10 * MIB).sum()));
+    assert_eq!(of("couchdb@a", "view"), None, "a copy of a view is in no sum beside the view");
+    let nodes = summed(text, "recliner_node_view_file_bytes", &[]);
+    assert_eq!(nodes[&Vec::new()], of("_cluster", "view").unwrap());
+    assert!(text.contains("\nrecliner_databases_not_exported 3\n"));
+
+    // Who serves some nodes alone knows no sum over all of them.
+    draft.change_node(b, |node| node.served = false);
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let answer = surface.get("/metrics").await;
+    let kinds = summed(answer.text(), "recliner_database_file_bytes", &["kind"]);
+    assert_eq!(kinds.into_keys().collect::<Vec<_>>(), [["view".to_owned()]]);
 }
 
 #[tokio::test]

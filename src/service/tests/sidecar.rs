@@ -136,7 +136,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let text = client.get(format!("{url}/metrics")).send().await.unwrap().text().await.unwrap();
     let has = |line: &str| text.lines().any(|it| it == line);
     let file = real("view_multi.view").len();
-    assert!(has(&format!("recliner_file_bytes{{node=\"{NODE}\",kind=\"view\"}} {file}")), "{text}");
+    assert!(has(&format!("recliner_node_view_file_bytes{{node=\"{NODE}\"}} {file}")), "{text}");
     assert!(has(&format!("recliner_trash_bytes{{node=\"{NODE}\"}} 1000")), "{text}");
     assert!(has(&format!("recliner_leftover_bytes{{node=\"{NODE}\"}} 0")), "{text}");
     // What only CouchDB could say is absent, not zero.

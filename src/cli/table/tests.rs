@@ -1,0 +1,85 @@
+//! What a scan prints.
+
+use super::*;
+use crate::{
+    channel::Channels,
+    facts::{Facts, Known},
+    plan::{Conditions, Queues},
+    snapshot::{DbMap, DbName, Draft, OnDisk, PartSums, View},
+    target::Signature,
+};
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+const RANGE: Range = Range { from: 0, to: u32::MAX };
+
+fn facts(file: u64) -> Facts {
+    Facts { file: Known::new(file), active: Known::new(MIB), ..Facts::default() }
+}
+
+/// One database of two copies with a view; its index files are read where `parts` says so, and
+/// nothing is known of the view but those where no cluster is asked.
+fn plan(parts: bool, asks_cluster: bool) -> Plan {
+    let mut draft = Draft::new(5);
+    let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
+    let db = draft.db(DbName { db: "orders", suffix: ".17" });
+    let view = asks_cluster.then(|| {
+        let designs = ["_design/by_day".into()].into();
+        let view = View { signature: Signature([1; 16]), designs, ..View::default() };
+        draft.add_view(db, view)
+    });
+    draft.set_map(db, DbMap { copies: 2, ranges: 1 }, view.as_slice());
+    for node in [a, b] {
+        draft.change_node(node, |node| {
+            node.member = true;
+            node.disk = parts.then(OnDisk::default);
+        });
+        let shard = draft.db_target(node, db, Some(RANGE));
+        draft.set_facts(shard, facts(40 * MIB));
+        if parts {
+            let part = draft.part(node, db, Some(RANGE), Signature([1; 16]));
+            draft.set_facts(part, facts(30 * MIB));
+        }
+    }
+    if let Some(view) = view {
+        draft.set_facts(view, facts(30 * MIB));
+        if parts {
+            let sums = PartSums {
+                count: 2,
+                file: 60 * MIB,
+                active: 2 * MIB,
+                reclaimable: 58 * MIB,
+                ..PartSums::default()
+            };
+            draft.set_parts(view, sums);
+        }
+    }
+    let snapshot = draft.publish(Moment::from_unix(7));
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.follow(&snapshot, Moment::from_unix(7));
+    queues.publish(&snapshot, &Conditions::default(), &Arc::default(), Moment::from_unix(7))
+}
+
+#[test]
+fn views_are_counted_once_with_all_their_copies_whoever_read_them() {
+    for (parts, asks_cluster, row, views_listed) in [
+        (false, true, "1 view, all copies", 1),
+        (true, true, "1 view, all copies", 1),
+        // Nobody knows the view: its files count by themselves.
+        (true, false, "2 view indexes", 2),
+    ] {
+        let plan = plan(parts, asks_cluster);
+        let shown = nodes(&plan, 200);
+        let line = shown.lines().find(|line| line.starts_with(row));
+        let line = line.unwrap_or_else(|| panic!("{parts} {asks_cluster}: {shown}"));
+        assert!(line.contains("60.0 MiB"), "{line}");
+        let listed = targets(&plan, 200);
+        let views = listed.lines().filter(|line| line.starts_with("orders/"));
+        assert_eq!(views.count(), views_listed, "{listed}");
+        assert_eq!(
+            listed.lines().filter(|line| line.starts_with("orders ")).count(),
+            2,
+            "{listed}"
+        );
+    }
+}

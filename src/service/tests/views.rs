@@ -1,0 +1,133 @@
+//! What is said of the cluster's views, by whoever says it, with directories read and without.
+
+use super::*;
+use crate::sim::{Config, Database, Design, Directories};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const NODES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
+
+/// Two databases with views, to which nothing is written; one has index files of no use.
+fn world() -> Config {
+    let database = |name: &str, q| Database {
+        q,
+        docs: 400_000,
+        bloat: 3.0,
+        designs: vec![
+            Design { bloat: 4.0, ..Design::new("by_day") },
+            Design { views: vec!["names".to_owned()], ..Design::new("by_name") },
+        ],
+        ..Database::new(name)
+    };
+    let stale = Database { stale_index_bytes: 90_000_000, ..database("orders", 4) };
+    Config::new(&NODES).with(stale).with(database("people", 2))
+}
+
+/// The values of a family of metrics by the labels of interest, where they say nothing of the node
+/// but whether it is one.
+fn metric(text: &str, name: &str, labels: &[&str]) -> BTreeMap<Vec<String>, u64> {
+    let mut sums = BTreeMap::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')) {
+        let (pairs, value) = line.split_once("} ").unwrap();
+        let pairs: BTreeMap<&str, &str> =
+            pairs.split("\",").filter_map(|pair| pair.split_once("=\"")).collect();
+        let key = labels.iter().map(|label| pairs[label].trim_end_matches('"').to_owned());
+        *sums.entry(key.collect()).or_default() += value.parse::<u64>().unwrap();
+    }
+    sums
+}
+
+struct Said {
+    metrics: String,
+    page: String,
+    targets: Vec<Value>,
+}
+
+async fn said(directories: bool) -> Said {
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let cluster = Cluster::new(world(), 1, Clock::System).unwrap();
+    let read: Arc<dyn crate::inventory::Directories> = Arc::new(Directories(cluster.clone()));
+    let machine = Machine {
+        meter: Arc::new(Disks(cluster.clone())),
+        directories: directories.then_some(read),
+    };
+    let about = About { version: "0.1.0", revision: "unknown", simulated: true };
+    let transport = Transport::InProcess(cluster.by_host());
+    let settings = loaded(&flags(), FILE).unwrap().settings;
+    let place = journal::InMemory;
+    let service =
+        Service::start(settings, transport, about, Clock::System, place, machine).await.unwrap();
+    let url = format!("http://{}", service.address());
+    let (mut status, mut plan) =
+        (service.watch().scanner.status.clone(), service.watch().planner.plan.clone());
+    let snapshots = service.watch().scanner.snapshots.clone();
+    let stop = service.stopper();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(service.run(Box::new(|| Err("no reload".to_owned()))));
+    let swept = status.wait_for(|status| status.sweeps > 0);
+    drop(time::timeout(PATIENCE, swept).await.expect("the sweep ends").unwrap());
+    let version = snapshots.borrow().version();
+    let planned = plan.wait_for(|plan| plan.snapshot.version() >= version);
+    drop(time::timeout(PATIENCE, planned).await.expect("a plan follows").unwrap());
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+    let get = async |path: &str| {
+        let answer = client.get(format!("{url}{path}")).send().await.unwrap();
+        answer.text().await.unwrap()
+    };
+    let (metrics, page) = (get("/metrics").await, get("/").await);
+    let mut answer: Value = serde_json::from_str(&get("/api/v1/targets?limit=1000").await).unwrap();
+    let Value::Array(targets) = answer["data"]["targets"].take() else { panic!("{answer}") };
+    stop.cancel();
+    let ended = time::timeout(PATIENCE, tasks.join_next()).await;
+    assert_eq!(ended.unwrap().unwrap().unwrap().unwrap(), Ended::Told);
+    Said { metrics, page, targets }
+}
+
+#[tokio::test]
+async fn the_clusters_views_mean_all_copies_everywhere_whether_directories_are_read_or_not() {
+    let mut sums = Vec::new();
+    for directories in [false, true] {
+        let Said { metrics, page, targets } = said(directories).await;
+        for (family, field) in [
+            ("file_bytes", "file_bytes"),
+            ("active_bytes", "active_bytes"),
+            ("reclaimable_bytes", "reclaimable_bytes"),
+        ] {
+            let views =
+                targets.iter().filter(|it| it["kind"] == "view" && it["node"] == "_cluster");
+            let of_json: u64 = views.map(|view| view[field].as_u64().unwrap()).sum();
+            let total = metric(&metrics, &format!("recliner_{family}"), &["node", "kind"]);
+            let views: Vec<_> = total.iter().filter(|(labels, _)| labels[1] == "view").collect();
+            let expected = vec!["_cluster".to_owned(), "view".to_owned()];
+            assert_eq!(views, [(&expected, &of_json)], "no copy of them is in that sum again");
+            for name in ["target", "database"] {
+                let kinds = metric(&metrics, &format!("recliner_{name}_{family}"), &["kind"]);
+                assert_eq!(kinds[&vec!["view".to_owned()]], of_json, "{name} {family}");
+                let dbs = total.iter().filter(|(labels, _)| labels[1] == "db");
+                let dbs: u64 = dbs.map(|(_, bytes)| bytes).sum();
+                // Node-local databases are among them.
+                assert_eq!(kinds[&vec!["db".to_owned()]], dbs, "{name} {family}");
+            }
+            if family == "file_bytes" {
+                let shown = format!("all their copies: {} on disk", crate::size::shown(of_json));
+                assert!(page.contains(&shown), "{shown}: {page}");
+                sums.push(of_json);
+            }
+        }
+        // Where directories are read, the same files once more, node by node and one by one.
+        let on_nodes = metric(&metrics, "recliner_node_view_file_bytes", &[]);
+        let parts = metric(&metrics, "recliner_view_part_file_bytes", &[]);
+        let of_cluster = directories.then(|| *sums.last().unwrap());
+        assert_eq!(
+            (on_nodes.get(&vec![]), parts.get(&vec![])),
+            (of_cluster.as_ref(), of_cluster.as_ref())
+        );
+        let states = metric(&metrics, "recliner_node_view_files", &["state"]);
+        let count = |state: &str| states.get(&vec![state.to_owned()]).copied();
+        // Two views over 12 and 6 files; stale ones are no part of any view.
+        assert_eq!(count("ok"), directories.then_some(36));
+        assert_eq!(count("orphan").is_some_and(|orphans| orphans > 0), directories);
+    }
+    let [estimated, exact] = sums[..] else { panic!("{sums:?}") };
+    assert!(estimated.abs_diff(exact) < exact / 5, "{estimated} is not near {exact}");
+}
