@@ -10,7 +10,7 @@ mod planned;
 mod volume;
 mod why;
 
-pub use find::{Found, find};
+pub use find::{Found, find, no_match, selector};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use volume::VolumeLine;

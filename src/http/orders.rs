@@ -6,7 +6,12 @@
 //! that is dropped tells the client that recliner is stopping.
 
 use crate::{
-    clock::Moment, memory::Scope, plan::Refusal, report::MissLine, snapshot::Ix, target::TargetId,
+    clock::Moment,
+    memory::Scope,
+    plan::Refusal,
+    report::MissLine,
+    snapshot::Ix,
+    target::{Selector, TargetId},
 };
 use tokio::sync::oneshot;
 
@@ -183,8 +188,13 @@ pub struct Flushed {
 /// Take targets out of quarantine, and forget their failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// One; [`Denied::Unknown`] where it is in no quarantine.
-    One(TargetId),
+    /// Those of these that are in quarantine; [`Denied::Unknown`] where none is.
+    Named {
+        /// Which.
+        selector: Selector,
+        /// What the operator typed.
+        text: String,
+    },
     /// All there are.
     All,
 }

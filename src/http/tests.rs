@@ -11,7 +11,7 @@ mod updates;
 use super::*;
 use crate::{
     channel::{Channels, Mode},
-    clock::Moment,
+    clock::{Clock, Moment},
     couch,
     facts::{Facts, Flags, Known, Measured, Source},
     plan::{Conditions, Queues},
@@ -155,6 +155,7 @@ impl Surface {
             status: status_rx,
             counts: watch::channel(Arc::default()).1,
             about: Arc::new(about),
+            clock: Clock::anchored(NOW),
             config: config_rx,
             changes: watch::channel(Arc::default()).1,
             takeovers: watch::channel(Arc::default()).1,

@@ -5,6 +5,7 @@ use super::title;
 use crate::{
     channel::Channel,
     clock::Moment,
+    duration,
     memory::Scope,
     plan::{Claim, Plan, Refusal, RefusalReason},
     size,
@@ -273,9 +274,6 @@ fn bytes(number: Option<f64>) -> String {
 }
 
 fn seconds(number: Option<f64>) -> String {
-    let span = number.and_then(|seconds| Duration::try_from_secs_f64(seconds.round()).ok());
-    span.map_or_else(
-        || "an unknown time".to_owned(),
-        |span| humantime::format_duration(span).to_string(),
-    )
+    let span = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.map_or_else(|| "an unknown time".to_owned(), duration::shown)
 }
