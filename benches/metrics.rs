@@ -10,7 +10,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use http_body_util::BodyExt as _;
 use recliner::{
     channel::Channels,
-    clock::Moment,
+    clock::{Clock, Moment},
     couch,
     facts::{Facts, Known, Measured, Source},
     http::{self, About, Allow, ConfigStatus, State, Web},
@@ -84,6 +84,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         plan: plan_rx,
         status: status_rx,
         about: Arc::new(About::default()),
+        clock: Clock::System,
         config: config_rx,
         counts: watch::channel(Arc::default()).1,
         changes: watch::channel(Arc::default()).1,

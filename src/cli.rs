@@ -13,6 +13,7 @@ mod inspect;
 mod journal;
 mod once;
 mod orders;
+mod output;
 mod plan;
 mod restore_smoosh;
 mod scan;
@@ -23,13 +24,9 @@ mod table;
 use crate::couch::Coalescing;
 use args::{Args, Command};
 use clap::Parser;
-use serde::Serialize;
+use output::{complain, note, print, print_json, printable};
 use serde_json::Value;
-use std::{
-    ffi::OsString,
-    io::{self, BufWriter, StdoutLock, Write},
-    process::ExitCode,
-};
+use std::{ffi::OsString, process::ExitCode};
 use tokio::runtime::Builder;
 
 /// Threads of a service for requests, answers and timers; the tables and all rendering have
@@ -145,48 +142,5 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             complain(&failure.why);
             failure.exit
         }
-    }
-}
-
-/// Says on standard error why a command ends; nothing can be done when that is closed too.
-fn complain(why: &str) {
-    let lines: Vec<String> = why.lines().map(printable).collect();
-    let _closed = writeln!(io::stderr(), "recliner: {}", lines.join("\n"));
-}
-
-/// A name or a sentence from outside as one line can carry it: what would tear the line or
-/// steer the terminal is written out.
-fn printable(text: &str) -> String {
-    let torn = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
-    let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if torn(letter) { line.extend(letter.escape_default()) } else { line.push(letter) }
-    }
-    line
-}
-
-/// Prints an answer; a reader that has gone away (`| head`) ends the command quietly.
-fn print(text: &str) -> Result<(), Failure> {
-    printed(|out| out.write_all(text.as_bytes())).map(drop)
-}
-
-/// Prints an answer as JSON, piece by piece: that of a large cluster fills memory otherwise.
-fn print_json(answer: &impl Serialize) -> Result<(), Failure> {
-    printed(|out| {
-        let mut out = BufWriter::new(out);
-        serde_json::to_writer(&mut out, answer)?;
-        out.write_all(b"\n")?;
-        out.flush()
-    })
-    .map(drop)
-}
-
-/// Prints; answers whether anybody still reads.
-fn printed(write: impl FnOnce(&mut StdoutLock<'_>) -> io::Result<()>) -> Result<bool, Failure> {
-    let mut out = io::stdout().lock();
-    match write(&mut out).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(why) => Err(Failure::failed(format!("cannot print the answer: {why}"))),
     }
 }

@@ -30,8 +30,8 @@ pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
 use crate::{
-    changes, feed::Feed, follower, journal::Journal, plan::Plan, scanner, spawned::joined,
-    takeover::Takeovers, warmer::Builds,
+    changes, clock::Clock, feed::Feed, follower, journal::Journal, plan::Plan, scanner,
+    spawned::joined, takeover::Takeovers, warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -104,6 +104,8 @@ pub struct State {
     pub counts: watch::Receiver<Arc<follower::Counts>>,
     /// The program.
     pub about: Arc<About>,
+    /// What times in questions count back from.
+    pub clock: Clock,
     /// The configuration in force.
     pub config: watch::Receiver<Arc<ConfigStatus>>,
     /// What is heard of databases.

@@ -72,8 +72,9 @@
 //!  queue     inventory    memory
 //!  settings  score        snapshot
 //!  channel   exposition   estimate    datadir
-//!  facts     pattern      window      couch     couchfile
-//!  clock     log          size        target     version     fetch     spawned
+//!  facts     pattern      window      couch     couchfile    log
+//!  clock     duration     escape      size       target      version   fetch
+//!  spawned
 //! ```
 //!
 //! # Invariants
@@ -135,7 +136,9 @@ pub mod couch;
 pub mod couchfile;
 pub mod datadir;
 pub mod disk;
+pub mod duration;
 pub mod enforcer;
+pub mod escape;
 pub mod estimate;
 pub mod exposition;
 pub mod facts;

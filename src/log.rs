@@ -3,17 +3,23 @@
 //! Owns the choice of level and format and the one subscriber. Never formats a message;
 //! everyone else uses `tracing`. Called once, by `main`'s command, before anything runs.
 //!
+//! A line says what happened and not in which module: that is added from `debug` on, where
+//! whoever changes the program reads. Hidden letters of names are escaped on the way out.
+//!
 //! Secrets stay out by design rather than by care: other crates' events are shown at
 //! `warn` at most and no environment variable changes that, because HTTP and TLS
 //! libraries write headers and bodies at their finer levels; and passwords are held in
 //! types that do not print.
 
+use crate::escape;
+use std::io::{self, Write};
 use tracing::Subscriber;
 use tracing_subscriber::{
     Layer,
     filter::{LevelFilter, Targets},
     fmt::MakeWriter,
     layer::SubscriberExt,
+    registry::LookupSpan,
 };
 
 /// How important a line of the log is.
@@ -96,36 +102,92 @@ pub enum LogError {
 /// # Errors
 /// When the process has a subscriber already.
 pub fn init(level: Level, format: Format) -> Result<(), LogError> {
-    tracing::subscriber::set_global_default(subscriber(level, format, std::io::stderr))
+    tracing::subscriber::set_global_default(subscriber(level, format, io::stderr))
         .map_err(LogError::Twice)
 }
 
 /// The subscriber, writing anywhere.
 fn subscriber<W>(level: Level, format: Format, writer: W) -> impl Subscriber + Send + Sync
 where
+    W: for<'w> MakeWriter<'w> + Clone + Send + Sync + 'static,
+{
+    // Whose a line of another crate is says its module alone.
+    let own = layer(format, level >= Level::Debug, Escaping { inner: writer.clone(), format });
+    let others = layer(format, true, Escaping { inner: writer, format });
+    let of_own = Targets::new().with_target("recliner", level.filter());
+    // The lesser of two filters is the one that shows less.
+    let of_others = Targets::new()
+        .with_target("recliner", LevelFilter::OFF)
+        .with_default(level.filter().min(LevelFilter::WARN));
+    tracing_subscriber::registry().with(own.with_filter(of_own)).with(others.with_filter(of_others))
+}
+
+/// One of the two forms, with or without the module that a line comes from.
+fn layer<S, W>(format: Format, modules: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let layer = match format {
-        Format::Logfmt => tracing_logfmt::builder().layer().with_writer(writer).boxed(),
-        Format::Json => {
-            tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(writer).boxed()
+    match format {
+        Format::Logfmt => {
+            tracing_logfmt::builder().with_target(modules).layer().with_writer(writer).boxed()
         }
-    };
-    // The lesser of two filters is the one that shows less.
-    let others = level.filter().min(LevelFilter::WARN);
-    let shown = Targets::new().with_target("recliner", level.filter()).with_default(others);
-    tracing_subscriber::registry().with(layer.with_filter(shown))
+        Format::Json => tracing_subscriber::fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_target(modules)
+            .with_writer(writer)
+            .boxed(),
+    }
+}
+
+/// Makes writers that escape what a terminal would obey or not show.
+#[derive(Clone, Debug)]
+struct Escaping<M> {
+    inner: M,
+    format: Format,
+}
+
+impl<'w, M: MakeWriter<'w>> MakeWriter<'w> for Escaping<M> {
+    type Writer = EscapingWriter<M::Writer>;
+
+    fn make_writer(&'w self) -> Self::Writer {
+        EscapingWriter { inner: self.inner.make_writer(), format: self.format }
+    }
+}
+
+/// Escapes each line of the log, which is written at once.
+#[derive(Debug)]
+struct EscapingWriter<W> {
+    inner: W,
+    format: Format,
+}
+
+impl<W: Write> Write for EscapingWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let line = match self.format {
+            Format::Logfmt => escape::lines(&text),
+            Format::Json => escape::json_line(&text),
+        };
+        self.inner.write_all(line.as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{io, sync::mpsc};
+    use std::sync::mpsc;
 
     /// A writer whose lines a test can read.
     struct Lines(mpsc::Sender<Vec<u8>>);
 
-    impl io::Write for Lines {
+    impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.send(bytes.to_owned()).map_err(io::Error::other)?;
             Ok(bytes.len())
@@ -180,7 +242,37 @@ mod tests {
         assert_eq!(text.lines().count(), 1, "{text}");
         let quoted = r#""_design/a\nlevel=error b=\"c\"""#;
         assert!(text.contains(&format!("ddoc={quoted} other={quoted}")), "{text}");
-        assert!(text.contains(" level=info target=recliner "), "{text}");
+        assert!(text.contains(" level=info "), "{text}");
+    }
+
+    #[test]
+    fn modules_are_named_where_the_program_is_looked_into_and_for_other_crates() {
+        for format in [Format::Logfmt, Format::Json] {
+            let modules = |level| {
+                let text = logged(level, format, events);
+                ["recliner::couch", "rustls::conn"].map(|module| text.contains(module))
+            };
+            assert_eq!(modules(Level::Info), [false, true], "{format:?}");
+            assert_eq!(modules(Level::Debug), [true, true], "{format:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_or_hide_is_written_out() {
+        let name = "a\u{202e}b\u{200b}c\u{9b}d\u{1b}e\u{7f}";
+        for format in [Format::Logfmt, Format::Json] {
+            let text = logged(Level::Info, format, || {
+                tracing::info!(target: "recliner", node = name, other = %name, why = ?name, "x\u{202e}");
+            });
+            assert_eq!(text.lines().count(), 1, "{text}");
+            let line = text.strip_suffix('\n').unwrap();
+            assert!(!line.contains(escape::is_hidden), "{line:?}");
+        }
+        let text = logged(Level::Info, Format::Json, || {
+            tracing::info!(target: "recliner", node = name, "x");
+        });
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["node"], name);
     }
 
     #[test]
@@ -195,7 +287,6 @@ mod tests {
             ("message", serde_json::json!("seen")),
             ("ddoc", serde_json::json!("a\nb")),
             ("bytes", serde_json::json!(17)),
-            ("target", serde_json::json!("recliner")),
         ] {
             assert_eq!(line.get(key), Some(&value), "{text}");
         }

@@ -11,7 +11,7 @@ mod suspension;
 mod volume;
 mod why;
 
-pub use find::{Found, find};
+pub use find::{Found, find, no_match, selector};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use suspension::SuspensionLine;

@@ -192,6 +192,7 @@ impl Service {
             status: watch.scanner.status.clone(),
             counts: watch.follower.counts.clone(),
             about: Arc::new(about),
+            clock,
             config: config_rx,
             changes: changes.status,
             takeovers: takeover.takeovers,

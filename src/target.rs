@@ -6,9 +6,11 @@
 
 mod id;
 mod range;
+mod selector;
 
 pub use id::{ParseTargetError, TargetId, encode_part};
 pub use range::{ParseRangeError, Range, RangeText, ShardName};
+pub use selector::{Selector, database};
 
 use serde::{Deserialize, Serialize};
 

@@ -195,8 +195,9 @@ pub(super) struct ScanArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct PlanArgs {
-    /// Ask a running recliner, such as http://127.0.0.1:10984, instead of reading the cluster; only
-    /// it knows what failed, what was suspended and since when a target waits
+    /// Ask this running recliner instead of reading the cluster; only it knows what failed, what
+    /// was suspended and since when a target waits [default, where no CouchDB is named:
+    /// http://127.0.0.1:10984]
     #[arg(long = "recliner.url", value_name = "URL")]
     pub(super) recliner: Option<String>,
     #[command(flatten)]
@@ -212,8 +213,8 @@ pub(super) struct PlanArgs {
 pub(super) struct ExplainArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     pub(super) target: String,
-    /// Ask a running recliner, such as http://127.0.0.1:10984, instead of reading the cluster; only
-    /// it knows since when a target waits
+    /// Ask this running recliner instead of reading the cluster; only it knows since when a target
+    /// waits [default, where no CouchDB is named: http://127.0.0.1:10984]
     #[arg(long = "recliner.url", value_name = "URL")]
     pub(super) recliner: Option<String>,
     #[command(flatten)]
@@ -227,7 +228,7 @@ pub(super) struct ExplainArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct HistoryArgs {
-    /// Only this target, by its id
+    /// Only jobs on this: a database, DB/_design/NAME, a shard file's name, or an id
     pub(super) target: Option<String>,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
@@ -238,7 +239,7 @@ pub(super) struct HistoryArgs {
     #[arg(long = "result", value_name = "RESULT")]
     pub(super) result: Option<String>,
     /// Only jobs that ended since then: 2026-11-21T00:54:00Z, or how long ago, such as 2h or 7d
-    #[arg(long = "since", value_name = "WHEN")]
+    #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
     /// How many at most, the newest first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
@@ -250,6 +251,8 @@ pub(super) struct HistoryArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct EventsArgs {
+    /// Only events of this: a database, DB/_design/NAME, a shard file's name, or an id
+    pub(super) target: Option<String>,
     #[command(flatten)]
     pub(super) service: ServiceArgs,
     /// Only events of this type, such as started or quarantined; repeat it for more
@@ -258,9 +261,10 @@ pub(super) struct EventsArgs {
     /// Those of databases as well: created, updated and deleted
     #[arg(long)]
     pub(super) all: bool,
-    /// Only events with a higher number; without it, the newest
-    #[arg(long = "since", value_name = "SEQ")]
-    pub(super) since: Option<u64>,
+    /// Only events since then: 2026-11-21T00:54:00Z, how long ago, such as 2h or 7d, or after the
+    /// event with this number; without it, the newest
+    #[arg(long = "since", value_name = "TIME")]
+    pub(super) since: Option<String>,
     /// How many at most; with --follow, how many at first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
@@ -353,7 +357,8 @@ pub(super) struct ResumeArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct CompactArgs {
-    /// An id as scan --format json prints it, or a name that means one target alone
+    /// A database of one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
+    /// prints it
     pub(super) target: String,
     /// Start it even where no channel takes it for its sizes, or where it rests after failures
     /// or a compaction of no use; lifts no limit, no gate, and never the need for space
@@ -365,7 +370,7 @@ pub(super) struct CompactArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct ReleaseArgs {
-    /// An id as scan --format json prints it, or a name that means one target alone
+    /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     #[arg(required_unless_present = "all")]
     pub(super) target: Option<String>,
     /// Every target in quarantine

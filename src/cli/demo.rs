@@ -1,6 +1,6 @@
 //! `recliner demo`: a simulated cluster inside the process, to look around.
 
-use super::{Exit, Failure, args::DemoArgs, once, serve};
+use super::{Exit, Failure, args::DemoArgs, note, once, serve};
 use crate::{
     clock::Clock,
     config::{self, Flags},
@@ -10,7 +10,6 @@ use crate::{
     sim::{Cluster, Directories, Disks, demo_config},
 };
 use std::{
-    io::Write,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
 };
@@ -112,10 +111,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         lines.push(line("login", &format!("{}, password {}", user.name, user.password)));
     }
     lines.push("Stop it with ctrl-c.".to_owned());
-    for line in lines {
-        // Nothing can be done when standard error is closed.
-        let _closed = writeln!(std::io::stderr(), "{line}");
-    }
+    lines.iter().for_each(|line| note(line));
     let again: Reload = Box::new(move || load().map_err(|problems| problems.to_string()));
     serve::ended(service.run(again).await)
 }

@@ -3,20 +3,24 @@
 use super::{
     Exit, Failure,
     args::{ExplainArgs, Format},
-    once, print, print_json,
+    once::{self, Whom},
+    print, print_json,
     service_client::ServiceClient,
     table,
 };
 use crate::{
     couch::Coalescing,
-    report::{self, Explained, Found},
+    report::{self, Explained},
 };
 use serde_json::{Value, json};
 
 pub(super) async fn run(args: ExplainArgs, coalescing: Coalescing) -> Result<Exit, Failure> {
-    let (targets, unseen) = match &args.recliner {
-        Some(url) => (asked(&args.login.client(url)?, &args.target).await?, None),
-        None => read(&args, coalescing).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
+    let (targets, unseen) = match args.source.whom(args.recliner.as_deref(), &args.login)? {
+        Whom::Service(client) => (asked(&client, &args.target).await?, None),
+        Whom::Default(client) => (asked(&client, &args.target).await.map_err(once::unnamed)?, None),
+        Whom::Cluster => {
+            read(&args, coalescing).await.map(|(targets, unseen)| (targets, Some(unseen)))?
+        }
     };
     let memory = unseen.is_none();
     match args.format {
@@ -44,14 +48,11 @@ async fn read(args: &ExplainArgs, coalescing: Coalescing) -> Result<(Vec<Value>,
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
     let look = once::look(&loaded.settings, coalescing).await?;
     let plan = &look.plan;
-    let found = match report::find(plan, &args.target) {
-        Found::One(ix) => vec![ix],
-        Found::Several(all) => all,
-        Found::None => {
-            once::warn_of(&look.status);
-            return Err(Failure::failed(format!("nothing is called {:?}", args.target)));
-        }
-    };
+    let found = report::find(plan, &args.target).all();
+    if found.is_empty() {
+        once::warn_of(&look.status);
+        return Err(Failure::failed(report::no_match(plan, &args.target)));
+    }
     let targets = found
         .into_iter()
         .filter_map(|ix| plan.snapshot.target(ix))

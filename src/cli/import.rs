@@ -3,14 +3,13 @@
 use super::{
     Exit, Failure,
     args::{Daemon, ImportArgs},
-    once, print,
+    note, once, print,
 };
 use crate::{
     config,
     smoosh::{self, Imported, NodeConfig},
     window,
 };
-use std::io::Write;
 
 pub(super) async fn run(args: ImportArgs) -> Result<Exit, Failure> {
     let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };
@@ -23,11 +22,7 @@ pub(super) async fn run(args: ImportArgs) -> Result<Exit, Failure> {
     }
     .map_err(Failure::failed)?;
     print(&yaml(&imported))?;
-    let mut err = std::io::stderr().lock();
-    for finding in &imported.findings {
-        // Nothing can be done when standard error is closed.
-        let _closed = writeln!(err, "{finding}");
-    }
+    imported.findings.iter().for_each(|finding| note(&finding.to_string()));
     Ok(if imported.is_equal() { Exit::Done } else { Exit::Failed })
 }
 

@@ -4,6 +4,7 @@ use super::{
     Failure,
     args::{LogArgs, SourceArgs},
     complain, printable,
+    service_client::{ServiceClient, ServiceLogin},
 };
 use crate::{
     clock::Clock,
@@ -17,12 +18,7 @@ use crate::{
     settings::Settings,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::{
-    io::{IsTerminal, Write},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +28,45 @@ pub(super) struct Look {
     pub(super) status: Arc<Status>,
 }
 
+/// Whom a command asks that can do without a running service.
+pub(super) enum Whom {
+    /// A running recliner.
+    Service(ServiceClient),
+    /// One that nobody named: whatever listens at the default address.
+    Default(ServiceClient),
+    /// CouchDB, or its files.
+    Cluster,
+}
+
+/// Why nothing answers where nobody was named: that is what is to be mended.
+pub(super) fn unnamed(failure: Failure) -> Failure {
+    if !failure.passes {
+        return failure;
+    }
+    Failure::usage(format!(
+        "no CouchDB is named, and no recliner answers: give --couchdb.url, or --recliner.url ({})",
+        failure.why
+    ))
+}
+
 impl SourceArgs {
+    /// Whom to ask: the recliner at `url`, else the cluster that is named here, else the recliner
+    /// at the default address.
+    ///
+    /// # Errors
+    /// When the address, the login or a file for TLS cannot be used.
+    pub(super) fn whom(&self, url: Option<&str>, login: &ServiceLogin) -> Result<Whom, Failure> {
+        let names_a_cluster = !self.urls.is_empty()
+            || self.config_file.is_some()
+            || self.data_dir.is_some()
+            || self.view_index_dir.is_some();
+        match url {
+            Some(url) => login.client(url).map(Whom::Service),
+            None if names_a_cluster => Ok(Whom::Cluster),
+            None => login.default_client().map(Whom::Default),
+        }
+    }
+
     /// The flags as the configuration takes them.
     pub(super) fn flags(&self) -> Flags {
         let env = |name| std::env::var(name).ok();
@@ -173,18 +207,57 @@ pub(super) fn warn_of_nodes(plan: &Plan) {
 
 /// Says on standard error what could not be seen.
 pub(super) fn warn_of(status: &Status) {
-    let mut err = std::io::stderr().lock();
-    let mut say = |line: &str| {
-        // Nothing can be done when standard error is closed.
-        let _closed = writeln!(err, "recliner: {}", printable(line));
-    };
-    for right in &status.missing_rights {
-        say(right);
-    }
+    status.missing_rights.iter().for_each(|right| complain(&printable(right)));
     for ((node, reason), count) in &status.errors {
-        say(&format!("{node}: {count} could not be read ({})", reason.replace('_', " ")));
+        let (node, reason) = (printable(node), reason.replace('_', " "));
+        complain(&format!("{node}: {count} could not be read ({reason})"));
     }
     if let Some(last) = &status.last_error {
-        say(&format!("the last of them: {last}"));
+        complain(&format!("the last of them: {}", printable(last)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Exit;
+
+    #[tokio::test]
+    async fn the_default_recliner_is_asked_where_nothing_else_is_named() {
+        let _again = rustls::crypto::ring::default_provider().install_default();
+        let whom = |source: SourceArgs, url: Option<&str>| match source
+            .whom(url, &ServiceLogin::default())
+            .unwrap()
+        {
+            Whom::Service(client) => format!("service {}", client.base()),
+            Whom::Default(client) => format!("default {}", client.base()),
+            Whom::Cluster => "cluster".to_owned(),
+        };
+        let nothing = SourceArgs::default;
+        let path = || Some("x".into());
+        let default = "default http://127.0.0.1:10984";
+        assert_eq!(whom(nothing(), None), default);
+        assert_eq!(whom(SourceArgs { node: Some("n@a".into()), ..nothing() }, None), default);
+        for source in [
+            SourceArgs { urls: vec!["http://a:5984".into()], ..nothing() },
+            SourceArgs { config_file: path(), ..nothing() },
+            SourceArgs { data_dir: path(), ..nothing() },
+            SourceArgs { view_index_dir: path(), ..nothing() },
+        ] {
+            assert_eq!(whom(source.clone(), None), "cluster");
+            assert_eq!(whom(source, Some("http://b:1")), "service http://b:1");
+        }
+    }
+
+    #[test]
+    fn where_nobody_answers_that_nobody_was_named_is_said() {
+        let gone = Failure { passes: true, ..Failure::failed("connection refused") };
+        let said = unnamed(gone);
+        assert_eq!(said.exit, Exit::Usage);
+        for part in ["no CouchDB is named", "--couchdb.url", "--recliner.url", "refused"] {
+            assert!(said.why.contains(part), "{}", said.why);
+        }
+        let refused = unnamed(Failure::failed("it wants a user"));
+        assert_eq!((refused.exit, refused.why.as_str()), (Exit::Failed, "it wants a user"));
     }
 }

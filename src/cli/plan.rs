@@ -3,7 +3,10 @@
 use super::{
     Exit, Failure,
     args::{Format, PlanArgs},
-    once, print, print_json, table,
+    once::{self, Whom},
+    print, print_json,
+    service_client::ServiceClient,
+    table,
 };
 use crate::{
     couch::Coalescing,
@@ -15,13 +18,12 @@ use serde_json::{Value, json};
 const LIMIT: usize = 10_000;
 
 pub(super) async fn run(args: PlanArgs, coalescing: Coalescing) -> Result<Exit, Failure> {
-    let (mut plan, unseen) = match &args.recliner {
-        Some(url) => {
-            let limit = if args.format == Format::Json { "10000" } else { "0" };
-            let client = args.login.client(url)?;
-            (client.get("/api/v1/plan", &[("limit", limit)]).await?, None)
+    let (mut plan, unseen) = match args.source.whom(args.recliner.as_deref(), &args.login)? {
+        Whom::Service(client) => (asked(&client, args.format).await?, None),
+        Whom::Default(client) => (asked(&client, args.format).await.map_err(once::unnamed)?, None),
+        Whom::Cluster => {
+            read(&args, coalescing).await.map(|(plan, unseen)| (plan, Some(unseen)))?
         }
-        None => read(&args, coalescing).await.map(|(plan, unseen)| (plan, Some(unseen)))?,
     };
     let memory = unseen.is_none();
     match args.format {
@@ -40,6 +42,12 @@ pub(super) async fn run(args: PlanArgs, coalescing: Coalescing) -> Result<Exit, 
         }
     }
     Ok(unseen.unwrap_or(Exit::Done))
+}
+
+/// Asks a service that remembers.
+async fn asked(client: &ServiceClient, format: Format) -> Result<Value, Failure> {
+    let limit = if format == Format::Json { "10000" } else { "0" };
+    client.get("/api/v1/plan", &[("limit", limit)]).await
 }
 
 /// Reads the cluster anew; says also whether part of it was not seen.

@@ -5,7 +5,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
-use super::{Exit, Failure, printable};
+use super::{Exit, Failure, note, printable};
 use crate::couch::Address;
 use clap::Args as Flags;
 use reqwest::{
@@ -85,11 +85,25 @@ impl ServiceArgs {
     /// # Errors
     /// When the address, the login or a file for TLS cannot be used: bad usage.
     pub(super) fn client(&self) -> Result<ServiceClient, Failure> {
-        self.login.client(self.url.as_deref().unwrap_or(DEFAULT_URL))
+        match &self.url {
+            Some(url) => self.login.client(url),
+            None => self.login.default_client(),
+        }
     }
 }
 
 impl ServiceLogin {
+    /// A client for the address at which a recliner listens unless told otherwise, and a line that
+    /// says so: nobody named it.
+    ///
+    /// # Errors
+    /// As [`client`](Self::client).
+    pub(super) fn default_client(&self) -> Result<ServiceClient, Failure> {
+        let client = self.client(DEFAULT_URL)?;
+        note(&format!("asking the recliner at {}", client.base));
+        Ok(client)
+    }
+
     /// A client for `url`.
     ///
     /// # Errors
@@ -260,7 +274,11 @@ impl ServiceClient {
     }
 
     fn unanswered(&self, why: &str) -> Failure {
-        let why = format!("cannot ask recliner at {}: {why}", self.name);
+        let hint = match self.base.as_str() == DEFAULT_URL {
+            true => "; --recliner.url names another address",
+            false => "",
+        };
+        let why = format!("cannot ask recliner at {}: {why}{hint}", self.name);
         Failure { passes: true, ..Failure::failed(why) }
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     channel::Mode,
-    couch,
+    couch, duration,
     settings::{Files, Nodes, Scan, ScanViews, Settings},
 };
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
@@ -123,8 +123,8 @@ fn scan(section: &mut Section<'_, '_>) -> Scan {
     {
         let says = format!(
             "found {}, but a followed database is read at most as often as any other, every {} (scan.interval)",
-            humantime::format_duration(found.value),
-            humantime::format_duration(scan.interval)
+            duration::exact(found.value),
+            duration::exact(scan.interval)
         );
         section.report.refuse(found.at, &found.path, says);
     }
@@ -136,9 +136,9 @@ fn scan(section: &mut Section<'_, '_>) -> Scan {
     {
         let says = format!(
             "{} is less than {} scan intervals of {}: one slow sweep makes every fact stale, and stale facts start nothing",
-            humantime::format_duration(found.value),
+            duration::exact(found.value),
             Scan::FRESH_INTERVALS,
-            humantime::format_duration(scan.interval)
+            duration::exact(scan.interval)
         );
         section.report.note(found.at, &found.path, FindingKind::Doubtful, says);
     }

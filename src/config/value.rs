@@ -3,6 +3,7 @@
 use super::problem::{alternatives, quoted, suggestion};
 use crate::{
     couch::{Address, HostPattern, ParseAddressError},
+    duration as spans,
     pattern::Patterns,
     size,
 };
@@ -22,14 +23,14 @@ pub(super) type Read<T> = Result<T, String>;
 /// A duration between `least` and a hundred years.
 pub(super) fn duration(least: Duration) -> impl Fn(&str) -> Read<Duration> {
     move |text| {
-        let found = humantime::parse_duration(text).map_err(|_| {
+        let found = spans::parse(text).ok_or_else(|| {
             format!(
                 "found {}, but a duration belongs here, such as 500ms, 30s, 5m or 1h 30m",
                 quoted(text)
             )
         })?;
         if found < least {
-            let least = humantime::format_duration(least);
+            let least = spans::exact(least);
             return Err(format!(
                 "found {}, but {least} is the least that is allowed",
                 quoted(text)

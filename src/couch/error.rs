@@ -1,6 +1,7 @@
 //! Why a request gave no answer that can be used.
 
 use super::{Address, Route, Unaddressable};
+use crate::duration;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// A closed word for each way a request can fail: the metric label `reason`.
@@ -112,7 +113,8 @@ impl fmt::Display for Asked {
 pub enum Error {
     /// No answer in time.
     #[error(
-        "{asked}: no whole answer within {after:?}; is the node overloaded, or couchdb.timeout too short?"
+        "{asked}: no whole answer within {}; is the node overloaded, or couchdb.timeout too short?",
+        duration::shown(*.after)
     )]
     Timeout {
         /// What was asked of whom.
@@ -121,7 +123,10 @@ pub enum Error {
         after: Duration,
     },
     /// No answer, nor to a question that costs the server nothing, put to it meanwhile.
-    #[error("{asked}: no answer within {after:?}, and none to GET {probe} meanwhile: it hangs")]
+    #[error(
+        "{asked}: no answer within {}, and none to GET {probe} meanwhile: it hangs",
+        duration::shown(*.after)
+    )]
     Hangs {
         /// What was asked of whom.
         asked: Arc<Asked>,

@@ -7,7 +7,7 @@
 //! so that a target that is no longer scraped looks fresh for as long as Prometheus looks
 //! back. `timestamp()` over the same query, at the same time, tells when it was scraped.
 
-use crate::{clock::Moment, couch::Address, fetch};
+use crate::{clock::Moment, couch::Address, duration, fetch};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -125,8 +125,8 @@ pub(super) async fn ask(
     };
     let at = taken_at(stamp, seconds(evaluated - stamp), now);
     if at.age(now) > max_age {
-        let age = humantime::format_duration(at.age(now));
-        let most = humantime::format_duration(max_age);
+        let age = duration::shown(at.age(now));
+        let most = duration::exact(max_age);
         return Err(refused(format!("its sample is {age} old, more than max_age, {most}")));
     }
     #[expect(

@@ -18,7 +18,7 @@ use crate::{
     plan::Plan,
     report::{self, Found, RefusalLine},
     snapshot::Ix,
-    target::{Kind, TargetId},
+    target::{Kind, Selector, TargetId},
 };
 use axum::{
     Extension,
@@ -190,12 +190,8 @@ pub(super) async fn release(
     let make = |body: ReleaseBody, plan: &Plan, _: String, reply| {
         let wanted = match (body.target, body.all) {
             (None, true) => Release::All,
-            // One that is gone may still be in quarantine.
-            (Some(text), false) => match text.parse() {
-                Ok(id) => Release::One(id),
-                Err(_) => Release::One(one_target(plan, &text)?.1),
-            },
-            _ => return Err(Refused::bad("say which: a target, or all: true")),
+            (Some(text), false) => Release::Named { selector: several(plan, &text)?, text },
+            _ => return Err(Refused::bad("name a target, or give all: true")),
         };
         Ok(Order::Release(wanted, reply))
     };
@@ -312,11 +308,19 @@ fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
     Err(Refused::absent(format!("there is no channel {name:?}: {}", names.join(", "))))
 }
 
+/// All targets that a text means: one that is gone may still be in quarantine.
+fn several(plan: &Plan, text: &str) -> Result<Selector, Refused> {
+    if text.parse::<TargetId>().is_err() && report::find(plan, text) == Found::None {
+        return Err(Refused::absent(report::no_match(plan, text)));
+    }
+    Ok(report::selector(plan, text))
+}
+
 /// The one target that a text means, among those that have a compaction: of a database with one
 /// file, that.
 fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
     let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
-    let nothing = || Refused::absent(format!("nothing is called {text:?}"));
+    let nothing = || Refused::absent(report::no_match(plan, text));
     let is_search = |(_, id): &(Ix, TargetId)| id.kind() == Kind::Search;
     let no_compaction = || {
         let why =
@@ -343,7 +347,7 @@ fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
                 return Ok(only.clone());
             }
             let ids: Vec<&TargetId> = all.iter().take(CANDIDATES).map(|(_, id)| id).collect();
-            let why = format!("{text:?} means {} targets; say which, by its id", all.len());
+            let why = format!("{text:?} names {} targets; name one of them by its id", all.len());
             Err(Refused::conflict(why, json!({ "candidates": ids })))
         }
     }

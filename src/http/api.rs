@@ -13,7 +13,9 @@ use crate::{
     clock::Moment,
     plan::Plan,
     report::{self, Explained, Found, Planned, SuspensionLine, Target, Wanted},
+    scanner::Status,
     snapshot::{Ix, NodeIx, TargetRef},
+    target::TargetId,
 };
 use axum::{
     Extension, Json,
@@ -304,29 +306,44 @@ pub(super) async fn explain(
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
+    let status = Arc::clone(&state.status.borrow());
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
         let Some(text) = &query.target else {
-            return Err(Refused::bad("say which: ?target= an id, a database, or <db>/_design/x"));
+            return Err(Refused::bad(
+                "name a target: ?target= an id, a shard file, a database, or <db>/_design/<name>",
+            ));
         };
-        let mut found = report::find(plan, text);
-        // An id pasted into an address as it is printed has lost one layer of encoding,
-        // and a plus sign reads as a space: then what was written is meant.
-        if found == Found::None
-            && let Some(text) = raw.as_deref().and_then(|raw| written(raw, "target"))
-        {
-            found = report::find(plan, text);
+        let (text, found) = meant(plan, text, raw.as_deref());
+        if found == Found::None {
+            return Err(no_match(plan, &status, text));
         }
-        let found = match found {
-            Found::One(ix) => vec![ix],
-            Found::Several(all) => all,
-            Found::None => {
-                return Err(Refused::absent(format!("nothing is called {text:?}")));
-            }
-        };
-        Ok(listed(plan, page, &found, Explained::of))
+        Ok(listed(plan, page, &found.all(), Explained::of))
     })
     .await
+}
+
+/// What a text in an address names, and which of the two ways to read it that was.
+///
+/// An id pasted into an address as it is printed has lost one layer of encoding, and a plus sign
+/// reads as a space: then what was written is meant.
+fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Found) {
+    let found = report::find(plan, text);
+    let Some(written) = raw.and_then(|raw| written(raw, "target")).filter(|_| found == Found::None)
+    else {
+        return (text, found);
+    };
+    let found = report::find(plan, written);
+    // An id may be of a target that is gone.
+    let is_meant = found != Found::None || written.parse::<TargetId>().is_ok();
+    (if is_meant { written } else { text }, found)
+}
+
+/// Nothing has this name or id, as far as is known.
+pub(super) fn no_match(plan: &Plan, status: &Status, text: &str) -> Refused {
+    let known = status.is_ready(plan.snapshot.version());
+    let yet = if known { "" } else { " (the first sweep has not ended: try again in a moment)" };
+    Refused::absent(report::no_match(plan, text) + yet)
 }
 
 /// The configuration in force, secrets replaced.

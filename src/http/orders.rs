@@ -11,7 +11,7 @@ use crate::{
     plan::Refusal,
     report::MissLine,
     snapshot::Ix,
-    target::TargetId,
+    target::{Selector, TargetId},
 };
 use tokio::sync::oneshot;
 
@@ -192,8 +192,13 @@ pub struct Flushed {
 /// Take targets out of quarantine, and forget their failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// One; [`Denied::Unknown`] where it is in no quarantine.
-    One(TargetId),
+    /// Those of these that are in quarantine; [`Denied::Unknown`] where none is.
+    Named {
+        /// Which.
+        selector: Selector,
+        /// What the operator typed.
+        text: String,
+    },
     /// All there are.
     All,
 }

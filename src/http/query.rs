@@ -2,12 +2,13 @@
 
 use crate::{
     clock::Moment,
+    duration,
     facts::Fact,
     journal::{EventsQuery, HistoryQuery, Type},
     memory::Ending,
     plan::Plan,
     snapshot::{Ix, TargetRef},
-    target::{Kind, State, TargetId},
+    target::{Kind, State},
 };
 use serde::Deserialize;
 use std::time::Duration;
@@ -61,7 +62,7 @@ pub(super) struct ExplainQuery {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HistoryParameters {
-    target: Option<String>,
+    pub(super) target: Option<String>,
     node: Option<String>,
     result: Option<String>,
     since: Option<String>,
@@ -73,8 +74,9 @@ pub(super) struct HistoryParameters {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct EventsParameters {
+    pub(super) target: Option<String>,
     types: Option<String>,
-    since: Option<u64>,
+    since: Option<String>,
     limit: Option<usize>,
     wait: Option<String>,
 }
@@ -115,28 +117,21 @@ impl Page {
 }
 
 impl HistoryParameters {
-    /// What the journal is asked.
+    /// What the journal is asked at `now`, save for the targets: who reads the plan knows what
+    /// the text means.
     ///
     /// # Errors
     /// Names a parameter whose value nothing can have.
-    pub(super) fn read(self) -> Result<HistoryQuery, String> {
+    pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
         let result = self.result.as_deref().map(|label| {
             Ending::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
-                format!("{label:?} is no result: {}", Ending::ALL.map(Ending::label).join(", "))
+                format!("{label:?} is not a result: {}", Ending::ALL.map(Ending::label).join(", "))
             })
         });
-        let since = self.since.as_deref().map(|text| {
-            Moment::read(text).ok_or_else(|| {
-                format!(
-                    "since={text:?} is no moment: write 2026-11-21T00:54:00Z, or seconds since 1970"
-                )
-            })
-        });
-        let target = self.target.map(|text| text.parse::<TargetId>());
         Ok(HistoryQuery {
-            target: target.transpose().map_err(|why| why.to_string())?,
+            target: None,
             node: self.node,
-            since: since.transpose()?,
+            since: self.since.as_deref().map(|text| time(text, now)).transpose()?,
             result: result.transpose()?,
             before: self.before,
             limit: Page::new(None, self.limit)?.limit,
@@ -145,28 +140,36 @@ impl HistoryParameters {
 }
 
 impl EventsParameters {
-    /// What the journal is asked, and how long the answer may wait for the first event.
+    /// What the journal is asked at `now`, save for the targets, and how long the answer may wait
+    /// for the first event.
     ///
     /// # Errors
     /// Names a parameter whose value nothing can have.
-    pub(super) fn read(self) -> Result<(EventsQuery, Duration), String> {
+    pub(super) fn read(self, now: Moment) -> Result<(EventsQuery, Duration), String> {
         let wait = self.wait.as_deref().map_or(Ok(Duration::ZERO), |text| {
-            let wait = humantime::parse_duration(text).ok().filter(|wait| *wait <= PATIENCE);
-            wait.ok_or_else(|| format!("wait={text:?} is no time such as 30s, 60s at most"))
+            let wait = duration::parse(text).filter(|wait| *wait <= PATIENCE);
+            wait.ok_or_else(|| format!("wait={text:?} is not a time from 0s to 60s, such as 30s"))
         })?;
-        if !wait.is_zero() && self.since.is_none() {
-            return Err("wait is for what comes after a number: give it as since".to_owned());
+        // A bare number is an event's: what `last_seq` says can be given back.
+        let since = self.since.as_deref().and_then(|text| text.parse::<u64>().ok());
+        let moment = self.since.as_deref().filter(|_| since.is_none());
+        let from = moment.map(|text| time(text, now)).transpose()?;
+        if !wait.is_zero() && since.is_none() {
+            return Err("wait needs since=, the number of the event to go on after".to_owned());
         }
         let types =
             self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
         let types = types.map(|label| {
             Type::from_label(label).ok_or_else(|| {
-                format!("{label:?} is no type of event: {}", Type::ALL.map(Type::label).join(", "))
+                let known = Type::ALL.map(Type::label).join(", ");
+                format!("{label:?} is not a type of event: {known}")
             })
         });
         let query = EventsQuery {
             types: types.collect::<Result<_, _>>()?,
-            since: self.since,
+            target: None,
+            since,
+            from,
             limit: Page::new(None, self.limit)?.limit,
         };
         Ok((query, wait))
@@ -202,11 +205,13 @@ impl TargetQuery {
     pub(super) fn select(&self, plan: &Plan) -> Result<Vec<Ix>, String> {
         let kind = self.kind.as_deref().map(|kind| {
             Kind::from_label(kind)
-                .ok_or_else(|| format!("{kind:?} is no kind: db, view or cleanup"))
+                .ok_or_else(|| format!("{kind:?} is not a kind: db, view, cleanup or search"))
         });
         let state = self.state.as_deref().map(|state| {
             State::from_label(state).ok_or_else(|| {
-                format!("{state:?} is no state: ok, orphan, missing, resharding or unaddressable")
+                format!(
+                    "{state:?} is not a state: ok, orphan, missing, resharding or unaddressable"
+                )
             })
         });
         let (kind, state) = (kind.transpose()?, state.transpose()?);
@@ -217,7 +222,7 @@ impl TargetQuery {
             "ratio" => Ok(Sort::Ratio),
             "priority" => Ok(Sort::Priority),
             other => Err(format!(
-                "{other:?} is nothing to sort by: reclaimable_bytes, file_bytes, ratio or priority"
+                "cannot sort by {other:?}: use reclaimable_bytes, file_bytes, ratio or priority"
             )),
         });
         let sort = sort.transpose()?;
@@ -256,7 +261,20 @@ fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
         return Ok(());
     };
     let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
-    Err(format!("{channel:?} is no channel: {}", names.join(", ")))
+    Err(format!("there is no channel {channel:?}: {}", names.join(", ")))
+}
+
+/// A time as the API and the commands take it: a moment, a day, or how long ago it was.
+fn time(text: &str, now: Moment) -> Result<Moment, String> {
+    let ago = || {
+        let then = Duration::from_secs(now.unix()).saturating_sub(duration::parse(text)?);
+        Some(Moment::from_unix(then.as_secs()))
+    };
+    // A day begins at midnight, in UTC as everywhere here.
+    let day = || Moment::read(&[text, "T00:00:00Z"].concat());
+    Moment::read(text).or_else(ago).or_else(day).ok_or_else(|| {
+        format!("since={text:?} is not a valid time (try 2h or 2026-11-21T00:00:00Z)")
+    })
 }
 
 /// A parameter's value as it stands in the address, undecoded.

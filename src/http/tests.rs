@@ -12,7 +12,7 @@ mod updates;
 use super::*;
 use crate::{
     channel::{Channels, Mode},
-    clock::Moment,
+    clock::{Clock, Moment},
     couch::{self, OwnAddress},
     facts::{Facts, Flags, Known, Measured, Source},
     plan::{Conditions, Queues},
@@ -156,6 +156,7 @@ impl Surface {
             status: status_rx,
             counts: watch::channel(Arc::default()).1,
             about: Arc::new(about),
+            clock: Clock::anchored(NOW),
             config: config_rx,
             changes: watch::channel(Arc::default()).1,
             takeovers: watch::channel(Arc::default()).1,

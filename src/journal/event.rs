@@ -299,6 +299,32 @@ impl What {
         Some((change, db))
     }
 
+    /// The target that it is about, where it is about one.
+    #[must_use]
+    pub const fn target(&self) -> Option<&TargetId> {
+        match self {
+            Self::Queued { target, .. }
+            | Self::Refused { target, .. }
+            | Self::Started { target, .. }
+            | Self::NotStarted { target, .. }
+            | Self::Finished { target, .. }
+            | Self::Ordered { target, .. }
+            | Self::Lapsed { target, .. }
+            | Self::Quarantined { target, .. }
+            | Self::Released { target }
+            | Self::IndexBuildStarted { target, .. }
+            | Self::IndexBuildFinished { target, .. } => Some(target),
+            Self::Omitted { .. }
+            | Self::Suspended { .. }
+            | Self::Resumed { .. }
+            | Self::TakenOver(_)
+            | Self::Restored(_)
+            | Self::Created { .. }
+            | Self::Updated { .. }
+            | Self::Deleted { .. } => None,
+        }
+    }
+
     /// Its type.
     #[must_use]
     pub const fn kind(&self) -> Type {

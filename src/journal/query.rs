@@ -1,14 +1,14 @@
 //! Questions to the history and to the events.
 
 use super::{
-    Event, Type,
+    Event, Type, What,
     store::parsed,
     tables::{DB_EVENTS, EVENTS, OUTCOMES},
 };
 use crate::{
     clock::Moment,
     memory::{Ending, Outcome},
-    target::TargetId,
+    target::Selector,
 };
 use redb::{AccessGuard, ReadTransaction, ReadableTable as _, StorageError};
 
@@ -18,8 +18,8 @@ pub(super) type Unread = redb::Error;
 /// Which outcomes, the newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// Of this target.
-    pub target: Option<TargetId>,
+    /// Of these targets.
+    pub target: Option<Selector>,
     /// Of this node.
     pub node: Option<String>,
     /// That ended then or later.
@@ -37,10 +37,27 @@ pub struct HistoryQuery {
 pub struct EventsQuery {
     /// Of these types; of all where none is named.
     pub types: Vec<Type>,
-    /// With a higher number; without one, the newest are meant.
+    /// About these targets, or a database that is meant by the same text.
+    pub target: Option<Selector>,
+    /// With a higher number; without one and without a moment, the newest are meant.
     pub since: Option<u64>,
+    /// Written down then or later.
+    pub from: Option<Moment>,
     /// How many at most.
     pub limit: usize,
+}
+
+impl EventsQuery {
+    /// Whether an event is of a type and about a target that are asked for.
+    #[must_use]
+    pub fn wants(&self, what: &What) -> bool {
+        let about = |target: &Selector| {
+            what.target().is_some_and(|id| target.covers(id, None))
+                || what.database().is_some_and(|(_, db)| target.covers_database(db))
+        };
+        (self.types.is_empty() || self.types.contains(&what.kind()))
+            && self.target.as_ref().is_none_or(about)
+    }
 }
 
 /// Part of a list.
@@ -82,7 +99,9 @@ pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page
             return Ok(None);
         }
         let outcome: Outcome = parsed(said)?;
-        let wanted = query.target.as_ref().is_none_or(|target| *target == outcome.target)
+        let design = outcome.design.as_deref();
+        let covers = |target: &Selector| target.covers(&outcome.target, design);
+        let wanted = query.target.as_ref().is_none_or(covers)
             && query.node.as_ref().is_none_or(|node| *node == outcome.node)
             && query.result.is_none_or(|result| result == outcome.ending);
         Ok(wanted.then(|| (seq.value(), outcome)))
@@ -93,21 +112,26 @@ pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page
 /// What the text of every wanted outcome has in it. Looking for it is far cheaper than
 /// reading an entry that is not wanted, and most are not.
 fn needles(query: &HistoryQuery) -> Vec<String> {
-    let target = query.target.as_ref().map(serde_json::to_string);
+    // Letters of an id are none that JSON escapes.
+    let target = query.target.as_ref().and_then(Selector::needle);
     let node = query.node.as_ref().map(serde_json::to_string);
     let result = query.result.as_ref().map(serde_json::to_string);
-    [target, node, result].into_iter().flatten().filter_map(Result::ok).collect()
+    target.into_iter().chain([node, result].into_iter().flatten().filter_map(Result::ok)).collect()
 }
 
 pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<Event>, Unread> {
     let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
     let wanted = |entry: Result<Entry<'_>, StorageError>| {
         let (seq, entry) = entry?;
-        let event: Event = parsed(entry.value().1)?;
-        let wanted = query.types.is_empty() || query.types.contains(&event.what.kind());
+        let (at, said) = entry.value();
+        if query.from.is_some_and(|from| u64::from(at) < from.unix()) {
+            return Ok(None);
+        }
+        let event: Event = parsed(said)?;
+        let wanted = query.wants(&event.what);
         Ok(wanted.then(|| (seq.value(), event)))
     };
-    match query.since {
+    match query.since.or(query.from.map(|_| 0)) {
         Some(since) => {
             let behind = since.saturating_add(1)..;
             let (own, databases) = (own.range(behind.clone())?, databases.range(behind)?);

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, Moment},
+    duration,
     job::Jobs,
     settings::limits,
     snapshot::{NodeIx, Snapshot},
@@ -232,7 +233,7 @@ fn say(node: &str, told: Told, pressure: &limits::Pressure) {
             tracing::info!(node, signal = signal.label(), reads, "the pressure is over");
         }
         Told::HeldEnough(signal, reads) => {
-            let after = humantime::format_duration(pressure.hold_at_most);
+            let after = duration::shown(pressure.hold_at_most);
             tracing::warn!(node, signal = signal.label(), reads, %after, "pressure has held starts back for as long as pressure.hold_at_most allows: they go on until it has fallen and risen again");
         }
     }

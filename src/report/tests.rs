@@ -99,9 +99,28 @@ fn a_text_finds_what_it_names() {
         ("db:couchdb@a/shards%2F00000000-ffffffff%2Fapp%2Forders.17", Found::One(ids[0])),
         ("db:couchdb@b/shards%2F00000000-ffffffff%2Fapp%2Forders.17", Found::None),
         ("nothing", Found::None),
+        ("ordrs", Found::None),
         ("", Found::None),
     ] {
         assert_eq!(find(&plan, text), found, "{text}");
+    }
+    for (text, says) in [
+        ("nothing", "no database, view or shard matches \"nothing\""),
+        (
+            "App/Ordrs",
+            "no database, view or shard matches \"App/Ordrs\"; did you mean \"app/orders\"?",
+        ),
+        (
+            "app/orders/a",
+            "no database, view or shard matches \"app/orders/a\"; did you mean \"app/orders/_design/a\"?",
+        ),
+        ("db:couchdb@b/x", "no target has the id \"db:couchdb@b/x\""),
+        (
+            "view:_cluster/x/y",
+            "\"view:_cluster/x/y\" is not a target id: it has to end with a view's signature, 32 hex digits",
+        ),
+    ] {
+        assert_eq!(no_match(&plan, text), says);
     }
     assert_eq!(title(plan.snapshot.target(ids[1]).unwrap()), "view app/orders/_design/a");
 }

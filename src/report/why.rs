@@ -5,6 +5,7 @@ use super::{suspension, title};
 use crate::{
     channel::Channel,
     clock::Moment,
+    duration,
     memory::Rest,
     plan::{Claim, Plan, Refusal, RefusalReason},
     size,
@@ -291,9 +292,6 @@ fn bytes(number: Option<f64>) -> String {
 }
 
 fn seconds(number: Option<f64>) -> String {
-    let span = number.and_then(|seconds| Duration::try_from_secs_f64(seconds.round()).ok());
-    span.map_or_else(
-        || "an unknown time".to_owned(),
-        |span| humantime::format_duration(span).to_string(),
-    )
+    let span = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.map_or_else(|| "an unknown time".to_owned(), duration::shown)
 }

@@ -21,7 +21,7 @@ use crate::{
     scanner,
     score::MissReason,
     snapshot::{Ix, TargetRef},
-    target::TargetId,
+    target::{Selector, TargetId},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -146,10 +146,10 @@ async fn release(
     which: Release,
 ) -> Result<Released, Denied> {
     let targets = match which {
-        Release::One(id) => {
-            let quarantined = quarantined(follower, plan, Some(&id));
+        Release::Named { selector, text } => {
+            let quarantined = quarantined(follower, plan, Some(&selector));
             if quarantined.is_empty() {
-                return Err(Denied::Unknown(format!("{id} is in no quarantine")));
+                return Err(Denied::Unknown(format!("{text} is not in quarantine")));
             }
             quarantined
         }
@@ -161,13 +161,13 @@ async fn release(
     Ok(Released { targets })
 }
 
-/// Targets in quarantine: all, or this one if it is.
-fn quarantined(follower: &follower::Handle, plan: &Plan, only: Option<&TargetId>) -> Vec<TargetId> {
+/// Targets in quarantine: all, or those of these that are.
+fn quarantined(follower: &follower::Handle, plan: &Plan, only: Option<&Selector>) -> Vec<TargetId> {
     let history = follower.history.borrow();
     let rests = history.rests.iter();
     let held = rests.filter(|(_, rest)| matches!(rest, Rest::Quarantined { .. }));
     held.filter_map(|(ix, _)| plan.snapshot.target(*ix).map(TargetRef::id))
-        .filter(|id| only.is_none_or(|only| only == id))
+        .filter(|id| only.is_none_or(|only| only.covers(id, None)))
         .collect()
 }
 
@@ -184,7 +184,7 @@ async fn compact(
         return Err(Denied::Unavailable(says));
     }
     let plan = planner.what_if(ix, ordered.clone()).await.ok_or_else(stopping)?;
-    let gone = || Denied::Unknown(format!("{target} is there no more"));
+    let gone = || Denied::Unknown(format!("{target} no longer exists"));
     let found = plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(gone)?;
     let why = |refusal: &Refusal| {
         if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {

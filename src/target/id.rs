@@ -108,7 +108,7 @@ impl TryFrom<String> for TargetId {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseTargetError {
     /// It does not begin with a kind and a colon.
-    #[error("{0:?} is not a target id: it begins with none of db:, view:, cleanup: and search:")]
+    #[error("{0:?} is not a target id; ids start with db:, view:, cleanup: or search:")]
     Kind(String),
     /// It has too few or too many parts.
     #[error(
@@ -119,8 +119,8 @@ pub enum ParseTargetError {
     #[error("{0:?} is not a target id: a part of it is not percent-encoded UTF-8")]
     Encoding(String),
     /// The signature is malformed.
-    #[error("not a target id")]
-    Signature(#[source] ParseSignatureError),
+    #[error("{0:?} is not a target id: it has to end with a view's signature, 32 hex digits")]
+    Signature(String, #[source] ParseSignatureError),
 }
 
 impl FromStr for TargetId {
@@ -149,7 +149,9 @@ impl FromStr for TargetId {
                 Ok([node, db, signature]) => Ok(Self::View {
                     node,
                     db,
-                    signature: signature.parse().map_err(ParseTargetError::Signature)?,
+                    signature: signature
+                        .parse()
+                        .map_err(|why| ParseTargetError::Signature(text.to_owned(), why))?,
                 }),
                 Err(_) => Err(ParseTargetError::Parts(text.to_owned())),
             },

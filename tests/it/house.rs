@@ -8,8 +8,8 @@ use std::{
 
 /// The floors, lowest first. A module may name only modules on floors below its own.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "log", "size", "target", "version", "fetch", "spawned"],
-    &["facts", "pattern", "window", "couch", "couchfile"],
+    &["clock", "duration", "escape", "size", "target", "version", "fetch", "spawned"],
+    &["log", "facts", "pattern", "window", "couch", "couchfile"],
     &["channel", "exposition", "estimate", "datadir"],
     &["settings", "score", "snapshot"],
     &["queue", "inventory", "memory"],

@@ -45,15 +45,26 @@ fn next(answer: &Value, since: Option<u64>) -> Result<Next, Failure> {
     Ok(Next::Behind(last.filter(|_| answer["more"] == true).unwrap_or(newest)))
 }
 
-/// Prints what is there, then what comes, for as long as there is a service and a reader.
+/// Which events are followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// Their types, with commas; empty for all.
+    pub(super) types: &'a str,
+    /// What they are about.
+    pub(super) target: Option<&'a str>,
+}
+
+/// Prints what is there, from `from` on where that is given, then what comes, for as long as there
+/// is a service and a reader.
 pub(super) async fn follow(
     client: &ServiceClient,
-    types: &str,
-    mut since: Option<u64>,
+    wanted: Wanted<'_>,
+    from: Option<String>,
     limit: &str,
     mut shown: Shown,
 ) -> Result<Exit, Failure> {
-    let types = Some(types).filter(|types| !types.is_empty());
+    let types = Some(wanted.types).filter(|types| !types.is_empty());
+    let mut since = from.as_deref().and_then(|text| text.parse::<u64>().ok());
     let mut silent: Option<(Instant, Duration)> = None;
     let mut first = true;
     loop {
@@ -61,7 +72,8 @@ pub(super) async fn follow(
         let waits = behind.is_some() && !first;
         let query = [
             ("types", types),
-            ("since", behind.as_deref()),
+            ("target", wanted.target),
+            ("since", behind.as_deref().or(from.as_deref())),
             ("limit", Some(if waits { LIMIT } else { limit })),
             ("wait", waits.then_some(WAIT)),
         ];

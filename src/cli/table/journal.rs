@@ -1,7 +1,10 @@
 //! Tables of what a running recliner remembers, from its JSON.
 
 use super::{bytes, lines, printable, short_among, short_range, table};
-use crate::target::{ShardName, TargetId};
+use crate::{
+    duration,
+    target::{ShardName, TargetId, database},
+};
 use comfy_table::{ColumnConstraint::LowerBoundary, Width};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -26,7 +29,7 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
         let result = [text(&row["result"]).replace('_', " "), by, text(&row["why"])];
         table.add_row([
             short(&text(&row["ended_at"])),
-            took.map_or_else(String::new, |took| humantime::format_duration(took).to_string()),
+            took.map_or_else(String::new, duration::shown),
             bytes(row["before_bytes"].as_u64()),
             bytes(row["after_bytes"].as_u64()),
             freed,
@@ -158,23 +161,15 @@ impl Nodes {
             Ok(TargetId::View { db, signature, .. }) => {
                 // Enough to tell those of one database apart.
                 let signature: String = signature.to_string().chars().take(8).collect();
-                format!("view {signature} of {}", without_suffix(&db))
+                format!("view {signature} of {}", database(&db))
             }
-            Ok(TargetId::Cleanup { db }) => format!("index files of {}", without_suffix(&db)),
+            Ok(TargetId::Cleanup { db }) => format!("index files of {}", database(&db)),
             Ok(TargetId::Search { db, engine, design, index }) => {
                 format!("{} index {db}/{design}/{index}", engine.label())
             }
             Err(_) => return printable(id),
         };
         printable(&name)
-    }
-}
-
-/// A database's name without the suffix of its files.
-fn without_suffix(db: &str) -> &str {
-    match db.rsplit_once('.') {
-        Some((name, suffix)) if suffix.len() == 10 && suffix.parse::<u64>().is_ok() => name,
-        _ => db,
     }
 }
 

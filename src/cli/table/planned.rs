@@ -1,6 +1,7 @@
 //! The plan as tables, from its JSON, whoever made that.
 
 use super::{ROWS, bytes, lines, printable, shortened, table};
+use crate::duration;
 use serde_json::Value;
 use std::{collections::BTreeSet, time::Duration};
 
@@ -128,9 +129,7 @@ fn said(caveat: &str) -> Option<&'static str> {
 }
 
 fn span(seconds: f64) -> String {
-    let rounded = if seconds < 120.0 { seconds.ceil() } else { (seconds / 60.0).ceil() * 60.0 };
-    Duration::try_from_secs_f64(rounded)
-        .map_or_else(|_| "?".to_owned(), |span| humantime::format_duration(span).to_string())
+    Duration::try_from_secs_f64(seconds).map_or_else(|_| "?".to_owned(), duration::shown)
 }
 
 /// The gates that are shut, a line each with its nodes. Mode and suspensions are said above.

@@ -7,6 +7,7 @@ use crate::{
         tree::Node,
         value,
     },
+    duration,
     settings::limits::{Failure, Free, Headroom, Limits, Marks, Pressure, Volume},
 };
 use std::time::Duration;
@@ -69,7 +70,7 @@ fn volume(report: &mut Report, node: &Node, path: &str) -> Option<Volume> {
 pub(super) fn pressure(section: &mut Section<'_, '_>) -> Pressure {
     let mut pressure = Pressure::default();
     let moment = || value::duration(Duration::from_millis(1));
-    let shown = |span: &Duration| humantime::format_duration(*span).to_string();
+    let shown = |span: &Duration| duration::exact(*span);
     marks(section, "probe_latency", &mut pressure.probe_latency, moment(), shown);
     marks(section, "run_queue", &mut pressure.run_queue, value::count, u64::to_string);
     marks(
@@ -117,8 +118,8 @@ pub(super) fn failure(section: &mut Section<'_, '_>) -> Failure {
     if failure.cool_down > failure.cool_down_max {
         section.refuse(format!(
             "cool_down is {} and cool_down_max is {}; the longest must not be below the first",
-            humantime::format_duration(failure.cool_down),
-            humantime::format_duration(failure.cool_down_max)
+            duration::exact(failure.cool_down),
+            duration::exact(failure.cool_down_max)
         ));
     }
     failure

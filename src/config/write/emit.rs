@@ -1,6 +1,6 @@
 //! A document to be written, and its two forms.
 
-use crate::config::value;
+use crate::{config::value, duration};
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 /// A node that is to be written.
@@ -32,7 +32,7 @@ impl Out {
 
     /// A duration in the notation that is read.
     pub(super) fn span(span: Duration) -> Self {
-        Self::Text(humantime::format_duration(span).to_string())
+        Self::Text(duration::exact(span))
     }
 
     /// Bytes, in the largest unit that says them exactly.

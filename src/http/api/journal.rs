@@ -1,20 +1,25 @@
 //! What the journal remembers: how jobs ended, and what happened.
 
-use super::{Asked, Refused, State, asked, success};
+use super::{Asked, Refused, State, asked, meant, no_match, success};
 use crate::{
     clock::Moment,
     http::{
         guard::Turns,
         query::{EventsParameters, HistoryParameters},
     },
-    journal::{Event, EventsQuery, Journal, Kept},
+    journal::{Event, EventsQuery, HistoryQuery, Journal, Kept},
     memory::{Outcome, Trouble},
+    report::{self, Found},
+    spawned::joined,
+    target::Selector,
 };
 use axum::{
-    Extension, extract,
+    Extension,
+    extract::{self, RawQuery},
     response::{IntoResponse as _, Response},
 };
 use serde_json::{Value, json};
+use std::sync::Arc;
 use tokio::{
     sync::broadcast,
     time::{self, Instant},
@@ -31,13 +36,24 @@ impl From<Trouble> for Refused {
 pub(in crate::http) async fn history(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
+    RawQuery(raw): RawQuery,
     query: Asked<HistoryParameters>,
 ) -> Response {
     answered(async {
-        let query = asked(query)?.read().map_err(Refused::bad)?;
+        let parameters = asked(query)?;
+        let text = parameters.target.clone();
+        let mut query = parameters.read(state.clock.now()).map_err(Refused::bad)?;
         let limit = query.limit;
         let journal = journal_of(&state)?;
-        let page = in_turn(&turns, journal.history(query)).await?;
+        let named = named(&state, &turns, text, raw).await?;
+        query.target = named.as_ref().map(|named| named.selector.clone());
+        let page = in_turn(&turns, journal.history(query.clone())).await?;
+        if let Some(named) = named.filter(|_| page.entries.is_empty()) {
+            // A target that is gone is known where anything is remembered of it.
+            let any = HistoryQuery { target: query.target, limit: 1, ..HistoryQuery::default() };
+            let ever = in_turn(&turns, journal.history(any)).await?;
+            named.check(!ever.entries.is_empty())?;
+        }
         let next = page.entries.last().filter(|_| page.more).map(|(seq, _)| *seq);
         let outcomes: Vec<Value> =
             page.entries.iter().map(|(seq, outcome)| told(*seq, outcome)).collect();
@@ -50,11 +66,23 @@ pub(in crate::http) async fn history(
 pub(in crate::http) async fn events(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
+    RawQuery(raw): RawQuery,
     query: Asked<EventsParameters>,
 ) -> Response {
     answered(async {
-        let (mut query, wait) = asked(query)?.read().map_err(Refused::bad)?;
+        let parameters = asked(query)?;
+        let text = parameters.target.clone();
+        let now = state.clock.now();
+        let (mut query, wait) = parameters.read(now).map_err(Refused::bad)?;
         let journal = journal_of(&state)?;
+        if let Some(named) = named(&state, &turns, text, raw).await? {
+            query.target = Some(named.selector.clone());
+            let any = EventsQuery { target: query.target.clone(), limit: 1, ..Default::default() };
+            if named.unknown.is_some() {
+                let ever = in_turn(&turns, journal.events(any)).await?;
+                named.check(!ever.entries.is_empty())?;
+            }
+        }
         let deadline = Instant::now() + wait;
         // Before the first look, so that nothing falls between the two.
         let mut kept = (!wait.is_zero()).then(|| journal.kept());
@@ -93,7 +121,7 @@ async fn comes(
     deadline: Instant,
     stop: &CancellationToken,
 ) -> bool {
-    let wanted = |event: &Event| query.types.is_empty() || query.types.contains(&event.what.kind());
+    let wanted = |event: &Event| query.wants(&event.what);
     let one = async {
         loop {
             match kept.recv().await {
@@ -109,6 +137,42 @@ async fn comes(
         () = stop.cancelled() => false,
         came = time::timeout_at(deadline, one) => came.unwrap_or(false),
     }
+}
+
+/// Targets that a text names.
+struct Named {
+    selector: Selector,
+    /// The answer where nothing is remembered of them either; none where some exist.
+    unknown: Option<Refused>,
+}
+
+impl Named {
+    /// Refuses a name that nothing has and of which nothing is `remembered`.
+    fn check(self, remembered: bool) -> Result<(), Refused> {
+        match self.unknown.filter(|_| !remembered) {
+            Some(refused) => Err(refused),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Looks for what a text names among the targets, away from the runtime's threads.
+async fn named(
+    state: &State,
+    turns: &Turns,
+    text: Option<String>,
+    raw: Option<String>,
+) -> Result<Option<Named>, Refused> {
+    let Some(text) = text else { return Ok(None) };
+    let turn = turns.clone().wait().await.ok_or_else(Refused::stopping)?;
+    let (plan, status) = (Arc::clone(&state.plan.borrow()), Arc::clone(&state.status.borrow()));
+    let work = move || {
+        let _turn = turn;
+        let (text, found) = meant(&plan, &text, raw.as_deref());
+        let unknown = (found == Found::None).then(|| no_match(&plan, &status, text));
+        Named { selector: report::selector(&plan, text), unknown }
+    };
+    joined(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(Refused::stopping)
 }
 
 async fn answered(answer: impl Future<Output = Result<Value, Refused>>) -> Response {

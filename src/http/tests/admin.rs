@@ -136,7 +136,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
     }
     let (status, body) = order(&mut surface, "compact", r#"{"target": "orders"}"#, nobody).await;
     assert_eq!((status, &body["errorType"]), (StatusCode::CONFLICT, &json!("conflict")));
-    assert_eq!(body["error"], "\"orders\" means 5 targets; say which, by its id");
+    assert_eq!(body["error"], "\"orders\" names 5 targets; name one of them by its id");
     let candidates = body["data"]["candidates"].as_array().unwrap();
     assert!(candidates.contains(&json!(SHARD)) && candidates.len() == 5, "{body}");
     for (body, status) in [
@@ -209,14 +209,17 @@ async fn sweeps_queues_and_quarantine_take_orders() {
         let id: TargetId = target.parse().unwrap();
         let body = json!({ "target": target }).to_string();
         let answer = order(&mut surface, "release", &body, |order| {
-            let Order::Release(Release::One(found), reply) = order else {
+            let Order::Release(Release::Named { selector: found, .. }, reply) = order else {
                 panic!("it is another order")
             };
-            assert_eq!(found, id);
-            reply.send(Ok(Released { targets: vec![found] })).unwrap();
+            assert!(found.covers(&id, None));
+            reply.send(Ok(Released { targets: vec![id] })).unwrap();
         });
         assert_eq!(answer.await, success(json!({ "targets": [target] })));
     }
+    let missing = order(&mut surface, "release", r#"{"target": "ordrs"}"#, nobody).await;
+    assert_eq!(missing.0, StatusCode::NOT_FOUND);
+    assert!(missing.1["error"].as_str().unwrap().contains("did you mean"), "{}", missing.1);
     let answer = order(&mut surface, "release", r#"{"all": true}"#, |order| {
         let Order::Release(Release::All, reply) = order else { panic!("it is another order") };
         reply.send(Ok(Released { targets: vec![] })).unwrap();

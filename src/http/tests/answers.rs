@@ -3,7 +3,7 @@
 use super::*;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
@@ -69,21 +69,21 @@ async fn a_question_that_means_nothing_is_named() {
     let surface = Surface::new();
     for (path, named) in [
         ("targets?colour=red", "colour"),
-        ("targets?kind=shard", "\"shard\" is no kind: db, view or cleanup"),
-        ("targets?state=gone", "\"gone\" is no state"),
+        ("targets?kind=shard", "\"shard\" is not a kind: db, view, cleanup or search"),
+        ("targets?state=gone", "\"gone\" is not a state"),
         (
             "targets?channel=nope",
-            "\"nope\" is no channel: ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup",
+            "there is no channel \"nope\": ratio_dbs, slack_dbs, upgrade_dbs, ratio_views, slack_views, upgrade_views, index_cleanup",
         ),
-        ("targets?sort=name", "\"name\" is nothing to sort by"),
+        ("targets?sort=name", "cannot sort by \"name\""),
         ("targets?limit=10001", "limit 10001 is more than 10000"),
         ("targets?limit=-1", "limit"),
         ("targets?limit=", "limit"),
         ("targets?offset=x", "offset"),
         ("targets?node=a&node=b", "node"),
-        ("queue?channel=nope", "\"nope\" is no channel: ratio_dbs, "),
+        ("queue?channel=nope", "there is no channel \"nope\": ratio_dbs, "),
         ("queue?kind=db", "kind"),
-        ("plan?channel=nope", "\"nope\" is no channel: ratio_dbs, "),
+        ("plan?channel=nope", "there is no channel \"nope\": ratio_dbs, "),
         ("plan?target=x", "target"),
         ("queue?limit=10001", "limit 10001"),
         ("explain", "?target="),

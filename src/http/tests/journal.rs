@@ -1,6 +1,5 @@
-use super::*;
+use super::{answers::encoded, *};
 use crate::{
-    clock::Clock,
     journal::{Identity, InMemory, Journal, Task, What},
     memory::{Change, Ending, Keeper as _, Outcome, Owner, Scope, Suspension},
     settings::work,
@@ -173,21 +172,85 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     for (path, named) in [
-        ("history?result=fine", "\"fine\" is no result: freed, nothing_freed, grew, failed, lost"),
-        ("history?since=yesterday", "since=\"yesterday\" is no moment"),
-        ("history?target=orders", "\"orders\" is not a target id"),
+        (
+            "history?result=fine",
+            "\"fine\" is not a result: freed, nothing_freed, grew, failed, lost",
+        ),
+        (
+            "history?since=yesterday",
+            "since=\"yesterday\" is not a valid time (try 2h or 2026-11-21T00:00:00Z)",
+        ),
         ("history?limit=10001", "limit 10001"),
         ("history?offset=1", "offset"),
-        ("events?types=started,x", "\"x\" is no type of event: queued, "),
-        ("events?since=x", "since"),
-        ("events?since=1&wait=61s", "wait=\"61s\" is no time such as 30s, 60s at most"),
-        ("events?since=1&wait=soon", "wait=\"soon\" is no time such as 30s"),
-        ("events?wait=30s", "wait is for what comes after a number: give it as since"),
+        ("events?types=started,x", "\"x\" is not a type of event: queued, "),
+        ("events?since=x", "since=\"x\" is not a valid time"),
+        ("events?since=1&wait=61s", "wait=\"61s\" is not a time from 0s to 60s"),
+        ("events?since=1&wait=soon", "wait=\"soon\" is not a time from 0s to 60s"),
+        ("events?wait=30s", "wait needs since=, the number of the event to go on after"),
+        ("events?since=1h&wait=30s", "wait needs since="),
     ] {
         let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
         let error = body["error"].as_str().unwrap();
         assert!(error.contains(named), "{path}: {error}");
+    }
+    for path in ["history?target=ordrs", "events?target=ordrs"] {
+        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
+        let says = "no database, view or shard matches \"ordrs\"; did you mean \"orders\"?";
+        assert_eq!((status, body["error"].as_str()), (StatusCode::NOT_FOUND, Some(says)));
+    }
+}
+
+#[tokio::test]
+async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_a_time() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let journal = surface.state.journal.clone().unwrap();
+    let shard = "db:couchdb@a/shards%2F00000000-7fffffff%2Forders.17";
+    let view = format!("view:_cluster/orders.17/{}", "01".repeat(16));
+    for (number, (target, design)) in
+        [(shard, None), (&view, Some("_design/clients"))].into_iter().enumerate()
+    {
+        let outcome = Outcome {
+            target: target.parse().unwrap(),
+            design: design.map(Into::into),
+            started_at: Moment::from_unix(NOW.unix() - 7_200),
+            ended_at: Moment::from_unix(NOW.unix() - 3_600 * (2 - number as u64)),
+            ..outcome(0)
+        };
+        journal.keep(vec![Change::Ended { outcome, closes: None }]).await.unwrap();
+    }
+    for (query, outcomes, events) in [
+        ("target=orders", &[12, 10][..], &[11, 13][..]),
+        ("target=shards/00000000-7fffffff/orders.17", &[10], &[11]),
+        ("target=orders/_design/clients", &[12], &[13]),
+        // Both design documents have the same view.
+        ("target=orders/_design/customers", &[12], &[13]),
+        (&format!("target={}", encoded(shard)), &[10], &[11]),
+        // An id as it is printed, pasted without another layer of encoding.
+        (&format!("target={shard}"), &[10], &[11]),
+        (&format!("target={view}"), &[12], &[13]),
+        // Nothing but the memory knows it any more.
+        ("target=db:couchdb@a%2Fd2", &[5], &[6]),
+        ("target=d2", &[5], &[6]),
+    ] {
+        let data = surface.data(&format!("/api/v1/history?{query}")).await;
+        assert_eq!(numbers(&data["outcomes"]), outcomes, "{query}");
+        let data = surface.data(&format!("/api/v1/events?{query}")).await;
+        assert_eq!(numbers(&data["events"]), events, "{query}");
+    }
+    for (since, outcomes) in [
+        ("90m", &[12, 7, 5, 3, 1][..]),
+        ("2026-11-21", &[7, 5, 3, 1]),
+        ("2026-11-20T23:00:00Z", &[12, 7, 5, 3, 1]),
+        ("3d", &[12, 10, 7, 5, 3, 1]),
+    ] {
+        let data = surface.data(&format!("/api/v1/history?since={since}")).await;
+        assert_eq!(numbers(&data["outcomes"]), outcomes, "{since}");
+    }
+    for (since, events) in [("1h", 7), ("2026-11-21T00:54:01Z", 0), ("9", 2)] {
+        let data = surface.data(&format!("/api/v1/events?since={since}")).await;
+        assert_eq!(data["events"].as_array().unwrap().len(), events, "{since}");
     }
 }
 

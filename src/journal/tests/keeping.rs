@@ -227,9 +227,12 @@ async fn history_and_events_are_filtered_and_paged() {
     assert_eq!((targets, more), (of(&[9, 8, 7]), true));
     let next = HistoryQuery { before: last, limit: 7, ..query.clone() };
     assert_eq!(page(journal.history(next).await.unwrap()).0, of(&[6, 5, 4, 3, 2, 1, 0]));
+    let named = |text: &str| Some(crate::target::Selector::new(text, []));
     for (query, expected) in [
         (HistoryQuery { result: Some(Ending::Failed), ..query.clone() }, &[8, 6, 4][..]),
-        (HistoryQuery { target: Some(target(5)), ..query.clone() }, &[5]),
+        (HistoryQuery { target: named(&target(5).to_string()), ..query.clone() }, &[5]),
+        (HistoryQuery { target: named("shards/00000000-7fffffff/d5"), ..query.clone() }, &[5]),
+        (HistoryQuery { target: named("d5"), ..query.clone() }, &[]),
         (HistoryQuery { node: Some("couchdb@b".into()), ..query.clone() }, &[]),
         (HistoryQuery { since: Some(moment(9)), ..query.clone() }, &[9, 8]),
     ] {
@@ -242,6 +245,16 @@ async fn history_and_events_are_filtered_and_paged() {
     let after = EventsQuery { since: Some(16), limit: 1, ..all.clone() };
     let after = journal.events(after).await.unwrap();
     assert_eq!((seqs(&after), after.more), (vec![18], true));
+    let written = newest.entries[0].1.at;
+    for (from, expected) in
+        [(written, &[2, 4, 6, 8][..]), (Moment::from_unix(written.unix() + 1), &[])]
+    {
+        let query = EventsQuery { from: Some(from), ..all.clone() };
+        assert_eq!(seqs(&journal.events(query).await.unwrap()), expected);
+    }
+    let about = |text| EventsQuery { target: named(text), ..all.clone() };
+    let about = journal.events(about("shards/00000000-7fffffff/d9")).await.unwrap();
+    assert_eq!(about.entries.len(), 1, "{about:?}");
     let none = EventsQuery { types: vec![Type::Started], ..all };
     assert_eq!(journal.events(none).await.unwrap().entries, []);
     running.stopped().await;

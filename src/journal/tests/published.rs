@@ -21,7 +21,12 @@ async fn what_is_published_is_told_with_its_number_once_it_is_kept() {
     assert_eq!(last, first + 1);
     assert_eq!(running.journal.health().borrow().last_seq, last);
 
-    let query = |types: Vec<Type>| EventsQuery { types, since: Some(0), limit: 9 };
+    let query = |types: Vec<Type>| EventsQuery {
+        types,
+        since: Some(0),
+        limit: 9,
+        ..EventsQuery::default()
+    };
     let of_databases = vec![Type::Created, Type::Updated, Type::Deleted];
     let page = soon(running.journal.events(query(of_databases))).await.unwrap();
     let seqs: Vec<u64> = page.entries.iter().map(|(seq, _)| *seq).collect();

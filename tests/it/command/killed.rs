@@ -148,7 +148,7 @@ async fn kept(dir: &Path) -> Option<Kept> {
     let (task, journal) = opened.unwrap_or_else(|why| panic!("the journal opens: {why}"));
     let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
     tasks.spawn(task.run(stop.clone()));
-    let events = EventsQuery { types: vec![], since: Some(0), limit: usize::MAX };
+    let events = EventsQuery { since: Some(0), limit: usize::MAX, ..EventsQuery::default() };
     let events = journal.events(events).await.expect("it can be read").entries;
     let history = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
     let history = journal.history(history).await.expect("it can be read").entries;

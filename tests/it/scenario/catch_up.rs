@@ -70,7 +70,7 @@ async fn what_a_compaction_left_that_had_to_catch_up_is_freed_by_another() {
 #[tokio::test(start_paused = true)]
 async fn the_same_of_one_that_somebody_else_started() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
-    rig.watch.follower.suspend(Scope::All, None).await.expect("it is kept");
+    rig.watch.follower.suspend(Scope::All, None, None).await.expect("it is kept");
     rig.pass(MINUTE).await;
     let file = rig.cluster.world(|world| {
         let files = world.files(A).expect("the node is there");
@@ -79,7 +79,7 @@ async fn the_same_of_one_that_somebody_else_started() {
     assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Ok(true));
     write_until_the_first_ends(&mut rig).await;
     rig.pass(MINUTE).await;
-    rig.watch.follower.resume(Scope::All).await.expect("it is kept");
+    rig.watch.follower.resume(Scope::All, None).await.expect("it is kept");
     freed_by_another(&mut rig).await;
     let owners: Vec<_> = rig.notebook.kept().recent.iter().map(|it| it.owner).collect();
     assert_eq!(owners, [Owner::Other, Owner::Recliner]);

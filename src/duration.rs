@@ -1,0 +1,131 @@
+//! Spans of time: reading them, and showing them to a person.
+//!
+//! Owns nothing but the notation, which is `humantime`'s without months and years: those have
+//! no fixed length, and `1year 1month 4days 7h 26m 24s` is nothing that anybody wrote.
+
+use std::{fmt::Write as _, time::Duration};
+
+/// Units from the largest on, each with its nanoseconds.
+const UNITS: [(&str, u128); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// Below which span, in nanoseconds, a person wants it rounded to what.
+const GRAINS: [(u128, u128); 6] = [
+    (1_000_000_000, 1_000_000),
+    (10_000_000_000, 100_000_000),
+    (3_600_000_000_000, 1_000_000_000),
+    (86_400_000_000_000, 60_000_000_000),
+    (864_000_000_000_000, 3_600_000_000_000),
+    (u128::MAX, 86_400_000_000_000),
+];
+
+/// Reads a span such as `30s`, `2h`, `7d` or `1h 30m`; none where the text is no span.
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
+    humantime::parse_duration(text.trim()).ok()
+}
+
+/// A span exactly, in the notation that is read: `400d`, `1h 30m`, `25ms`.
+#[must_use]
+pub fn exact(span: Duration) -> String {
+    written(span.as_nanos())
+}
+
+/// A span as a person reads it, in two units at most: `340ms`, `2.3s`, `12m 30s`, `4d 7h`,
+/// `400d`.
+#[must_use]
+pub fn shown(span: Duration) -> String {
+    let nanos = span.as_nanos();
+    let rounded = GRAINS.iter().find_map(|(below, grain)| {
+        let rounded = (nanos + grain / 2) / grain * grain;
+        (rounded < *below).then_some(rounded)
+    });
+    let rounded = rounded.unwrap_or(nanos);
+    let second = 1_000_000_000;
+    match (rounded / second, rounded % second) {
+        (1..=9, tenths @ 1..) => format!("{}.{}s", rounded / second, tenths / (second / 10)),
+        _ => written(rounded),
+    }
+}
+
+fn written(mut nanos: u128) -> String {
+    if nanos == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    for (unit, size) in UNITS {
+        let count = nanos / size;
+        nanos %= size;
+        if count > 0 {
+            let gap = if text.is_empty() { "" } else { " " };
+            let written = write!(text, "{gap}{count}{unit}");
+            debug_assert!(written.is_ok(), "a String takes whatever is written");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_span_is_round_for_a_person() {
+        const DAY: u64 = 86_400;
+        for (span, expected) in [
+            (Duration::ZERO, "0s"),
+            (Duration::from_micros(300), "0s"),
+            (Duration::from_millis(340), "340ms"),
+            (Duration::from_millis(999), "999ms"),
+            (Duration::from_micros(999_700), "1s"),
+            (Duration::from_millis(2_345), "2.3s"),
+            (Duration::from_millis(9_960), "10s"),
+            (Duration::from_secs(30), "30s"),
+            (Duration::from_secs(750), "12m 30s"),
+            (Duration::from_millis(3_599_600), "1h"),
+            (Duration::from_secs(3_600 * 3 + 12 * 60 + 29), "3h 12m"),
+            (Duration::from_secs(DAY), "1d"),
+            (Duration::from_secs(4 * DAY + 7 * 3_600 + 1_799), "4d 7h"),
+            (Duration::from_secs(7 * DAY), "7d"),
+            (Duration::from_secs(400 * DAY), "400d"),
+            (Duration::from_secs(400 * DAY + 50_000), "401d"),
+        ] {
+            assert_eq!(shown(span), expected, "{span:?}");
+        }
+    }
+
+    #[test]
+    fn a_setting_is_written_as_somebody_would_write_it() {
+        for text in ["400d", "7d", "1h 30m", "20m", "25ms", "1s 500ms", "0s"] {
+            assert_eq!(exact(parse(text).unwrap()), text);
+        }
+        assert_eq!(exact(parse("36h").unwrap()), "1d 12h");
+        assert_eq!(parse("yesterday"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(seconds in 0_u64..100 * 366 * 86_400, nanos in 0_u32..1_000_000_000) {
+            let span = Duration::new(seconds, nanos);
+            prop_assert_eq!(parse(&exact(span)), Some(span));
+        }
+
+        #[test]
+        fn two_units_say_it_within_a_tenth(seconds in 1_u64..1_000_000_000) {
+            let span = Duration::from_secs(seconds);
+            let text = shown(span);
+            prop_assert!(text.split(' ').count() <= 2, "{}", text);
+            let read = parse(&text).unwrap().as_secs_f64();
+            let off = (read - span.as_secs_f64()).abs() / span.as_secs_f64();
+            prop_assert!(off < 0.1, "{} for {:?}", text, span);
+        }
+    }
+}

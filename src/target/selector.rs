@@ -1,0 +1,140 @@
+//! What a person types to name targets, held against ids: also against those of targets that are
+//! gone, of which nothing but the id is left.
+
+use super::{ShardName, TargetId, encode_part};
+use std::collections::BTreeSet;
+
+/// Targets that a text names: one by its id, or all of a shard file, of a database, or of a
+/// design document written `<db>/_design/<name>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector {
+    named: Named,
+    /// Others that are known to be meant: an id of a view does not tell its design documents.
+    known: BTreeSet<TargetId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Named {
+    Id(TargetId),
+    Text(String),
+}
+
+impl Selector {
+    /// What `text` names, and `known`, the targets that exist and are meant by it.
+    #[must_use]
+    pub fn new(text: &str, known: impl IntoIterator<Item = TargetId>) -> Self {
+        let named = match text.parse() {
+            Ok(id) => Named::Id(id),
+            Err(_) => Named::Text(text.to_owned()),
+        };
+        Self { named, known: known.into_iter().collect() }
+    }
+
+    /// Whether a target is meant; `design` is one of its design documents, where that is known.
+    #[must_use]
+    pub fn covers(&self, id: &TargetId, design: Option<&str>) -> bool {
+        let named = match &self.named {
+            Named::Id(wanted) => wanted == id,
+            Named::Text(text) => is_named(text, id, design),
+        };
+        named || self.known.contains(id)
+    }
+
+    /// Whether a database as a whole is meant.
+    #[must_use]
+    pub fn covers_database(&self, db: &str) -> bool {
+        matches!(&self.named, Named::Text(text) if text == db)
+    }
+
+    /// What the id of every target that is meant has in it, where there is such a text: looking
+    /// for that is cheaper than reading an id.
+    #[must_use]
+    pub fn needle(&self) -> Option<String> {
+        match &self.named {
+            Named::Id(id) if self.known.is_empty() => Some(id.to_string()),
+            // What names a design document is spread over an id and what is known beside it.
+            Named::Text(text) if self.known.is_empty() && !text.contains("/_design/") => {
+                Some(encode_part(text).to_string())
+            }
+            Named::Id(_) | Named::Text(_) => None,
+        }
+    }
+}
+
+fn is_named(text: &str, id: &TargetId, design: Option<&str>) -> bool {
+    let of_design = |db: &str, design: &str| {
+        text.strip_prefix(db).and_then(|rest| rest.strip_prefix('/')) == Some(design)
+    };
+    match id {
+        TargetId::Db { shard, .. } => shard == text || database(shard) == text,
+        TargetId::View { db, .. } => {
+            let db = database(db);
+            db == text || design.is_some_and(|design| of_design(db, design))
+        }
+        TargetId::Cleanup { db } => db == text,
+        TargetId::Search { db, design, .. } => db == text || of_design(db, design),
+    }
+}
+
+/// The database that a shard file, or an instance of a database, belongs to: names of databases
+/// have no dot.
+#[must_use]
+pub fn database(name: &str) -> &str {
+    if let Some(shard) = ShardName::split(name) {
+        return shard.db;
+    }
+    match name.rsplit_once('.') {
+        Some((db, _)) if !db.is_empty() => db,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIGNATURE: &str = "0f045e3b41d71d93aaa32f23021ba536";
+
+    #[test]
+    fn every_way_to_name_a_target_finds_it_by_its_id() {
+        let shard = "db:n@a/shards%2F00000000-7fffffff%2Fapp%2Forders.1795222434";
+        let view = format!("view:_cluster/app%2Forders.1795222434/{SIGNATURE}");
+        let part =
+            format!("view:n@a/shards%2F00000000-7fffffff%2Fapp%2Forders.1795222434/{SIGNATURE}");
+        let search = "search:app%2Forders/nouveau/_design%2Ffind/by_text";
+        let other = "db:n@a/shards%2F00000000-7fffffff%2Fapp%2Forders-old.1795222434";
+        let all = [shard, &view, &part, "cleanup:app%2Forders", search, other, "db:n@a/_dbs"];
+        for (text, expected) in [
+            ("app/orders", &[0, 1, 2, 3, 4][..]),
+            ("shards/00000000-7fffffff/app/orders.1795222434", &[0]),
+            ("app/orders/_design/reports", &[1, 2]),
+            ("app/orders/_design/find", &[4]),
+            (shard, &[0]),
+            (&view, &[1]),
+            ("_dbs", &[6]),
+            ("orders", &[]),
+            ("", &[]),
+        ] {
+            let selector = Selector::new(text, []);
+            let found = all.iter().enumerate().filter(|(_, id)| {
+                let id: TargetId = id.parse().unwrap();
+                let design = matches!(id, TargetId::View { .. }).then_some("_design/reports");
+                let covered = selector.covers(&id, design);
+                let needle = selector.needle();
+                assert!(!covered || needle.is_none_or(|it| id.to_string().contains(&it)), "{text}");
+                covered
+            });
+            assert_eq!(found.map(|(at, _)| at).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_to_be_meant_is_meant_too() {
+        let view: TargetId = format!("view:_cluster/a.1795222434/{SIGNATURE}").parse().unwrap();
+        let selector = Selector::new("a/_design/x", [view.clone()]);
+        assert!(selector.covers(&view, None) && selector.needle().is_none());
+        assert!(!Selector::new("a/_design/x", []).covers(&view, None));
+        assert!(Selector::new("a", []).covers_database("a"));
+        assert!(!Selector::new("cleanup:a", []).covers_database("a"));
+    }
+}
