@@ -13,6 +13,10 @@ const NAME: &str = "AuthSession";
 /// Longer ones are not CouchDB's: a name, a time and a hash, in base 64.
 const LONGEST: usize = 4096;
 
+/// The shortest time for which a cookie is begun again before it is refused. One that says
+/// less is used until it is refused: to believe it would cost a login for each request.
+const SHORTEST: Duration = Duration::from_secs(12);
+
 /// How a request shows a login.
 #[derive(Clone, Debug)]
 pub(super) enum Credential {
@@ -41,7 +45,7 @@ pub(super) struct Cookie {
     pub(super) header: HeaderValue,
     value: SecretString,
     since: Instant,
-    /// How long it is good for, where the server says so.
+    /// How long it is good for, where the server says so and means it.
     lasts: Option<Duration>,
 }
 
@@ -65,7 +69,8 @@ impl Cookie {
             if let Some((name, seconds)) = part.split_once('=')
                 && name.trim().eq_ignore_ascii_case("max-age")
             {
-                lasts = seconds.trim().parse().ok().map(Duration::from_secs);
+                let seconds = seconds.trim().parse().ok().map(Duration::from_secs);
+                lasts = seconds.filter(|lasts| *lasts >= SHORTEST);
             }
         }
         let mut header = HeaderValue::from_str(&format!("{NAME}={value}")).ok()?;
@@ -119,6 +124,15 @@ mod tests {
         let cookie = read(&["AuthSession=abc; Path=/; HttpOnly"]).unwrap();
         tokio::time::advance(Duration::from_secs(1 << 20)).await;
         assert!(!cookie.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_length_that_no_session_has_is_not_believed() {
+        for (age, believed) in [(0, false), (1, false), (11, false), (12, true), (600, true)] {
+            let cookie = read(&[&format!("AuthSession=abc; Max-Age={age}")]).unwrap();
+            tokio::time::advance(Duration::from_secs(age)).await;
+            assert_eq!(cookie.is_over(), believed, "{age}");
+        }
     }
 
     #[test]

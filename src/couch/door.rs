@@ -5,7 +5,10 @@
 //! one request before others follow, and one that refuses is left alone for longer than
 //! an account stays locked.
 
-use super::credential::{Cookie, Credential};
+use super::{
+    Error,
+    credential::{Cookie, Credential},
+};
 use arc_swap::ArcSwapOption;
 use std::{
     sync::{
@@ -14,7 +17,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 
 /// How long nothing is sent where a login was refused: CouchDB locks an account for five
 /// minutes after five bad logins (`[chttpd_auth_lockout] max_lifetime`), and each further
@@ -25,6 +31,9 @@ pub(super) const LOCKOUT: Duration = Duration::from_secs(6 * 60);
 /// when the password has just changed, they and the one that asks again stay below the
 /// five that lock the account.
 pub(super) const WITH_PASSWORD: usize = 3;
+
+/// From one login at a way in to the next at least, whatever was answered meanwhile.
+pub(super) const LOGIN_EVERY: Duration = Duration::from_secs(10);
 
 /// A session that ends sooner was not ended by its age.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -46,6 +55,11 @@ pub(super) struct Door {
     /// The generation of the login whose sessions are of no use here; 0 for none.
     no_sessions: AtomicU64,
     young_ends: AtomicU32,
+    /// Lets one wait for its turn to log in.
+    turn: Semaphore,
+    logged_in: ArcSwapOption<Instant>,
+    /// When it last refused a password that it had accepted.
+    contradicted: ArcSwapOption<Instant>,
 }
 
 #[derive(Debug)]
@@ -70,7 +84,38 @@ impl Door {
             refusal: ArcSwapOption::empty(),
             no_sessions: AtomicU64::new(0),
             young_ends: AtomicU32::new(0),
+            turn: Semaphore::new(1),
+            logged_in: ArcSwapOption::empty(),
+            contradicted: ArcSwapOption::empty(),
         }
+    }
+
+    /// How long it is until the password may be shown here as a login; zero for now.
+    pub(super) fn until_login(&self) -> Duration {
+        let since = self.logged_in.load();
+        since.as_ref().map_or(Duration::ZERO, |since| LOGIN_EVERY.saturating_sub(since.elapsed()))
+    }
+
+    /// Waits until the password may be shown here as a login, and takes that turn. `at` says
+    /// where, for the log.
+    pub(super) async fn login_turn(&self, at: &str) -> Result<(), Error> {
+        let _alone = self.turn.acquire().await.map_err(|_| Error::Stopped)?;
+        let last = self.logged_in.load_full().map(|since| since.elapsed());
+        if let Some(last) = last.filter(|last| *last < YOUNG) {
+            let wait = self.until_login();
+            let (last, wait) = (last.as_secs(), wait.as_secs());
+            tracing::warn!(%at, "the login there did not last: it is shown again {last} s after the last time, in {wait} s");
+        }
+        sleep(self.until_login()).await;
+        self.logged_in.store(Some(Arc::new(Instant::now())));
+        Ok(())
+    }
+
+    /// A password that was accepted here is refused. Whether that happened before, not long
+    /// ago: the two answers contradict each other then, and more would cost more passwords.
+    pub(super) fn contradicts(&self) -> bool {
+        let before = self.contradicted.swap(Some(Arc::new(Instant::now())));
+        before.is_some_and(|before| before.elapsed() < LOCKOUT)
     }
 
     /// How the login of `generation` is shown here; `None` where it has to be proved.

@@ -289,6 +289,7 @@ impl Sender {
         pass: &Pass,
     ) -> Result<Result<Credential, String>, Error> {
         let way = Way::direct(Arc::clone(server));
+        server.door.login_turn(server.address.as_str()).await?;
         if server.door.takes_sessions(pass.generation) {
             match self.begin_session(&way, pass).await? {
                 Begun::Session(cookie) => return Ok(Ok(Credential::Cookie(cookie))),
@@ -376,6 +377,14 @@ fn bare(to: &str) -> String {
 pub(super) fn refused_why(at: &dyn std::fmt::Display, user: &str, said: &str) -> Arc<str> {
     format!(
         "{at} refused the login of {user:?} ({said}); it is tried again when the password changes, or after six minutes, because CouchDB locks accounts: check couchdb.username and couchdb.password_file"
+    )
+    .into()
+}
+
+/// One sentence for a login that is accepted and refused in turn.
+pub(super) fn contradicted_why(at: &dyn std::fmt::Display, user: &str) -> Arc<str> {
+    format!(
+        "{at} accepts the login of {user:?} at one time and refuses it at another; it is tried again when the password changes, or after six minutes, because CouchDB locks accounts: do all servers behind that address have the same [admins]?"
     )
     .into()
 }

@@ -77,6 +77,7 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+        door.login_turn(&node.name).await?;
         match sender.session(route, way, pass, &Credential::Basic).await {
             Ok(Ok(_)) => door.open(pass.generation, Credential::Basic),
             Err(error) if is_unknown_there(&error) => {

@@ -4,6 +4,7 @@ mod fake;
 mod faults;
 mod limits;
 mod login;
+mod loops;
 mod network;
 mod session;
 mod strangers;

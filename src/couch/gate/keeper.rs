@@ -6,11 +6,11 @@ use crate::couch::{
     credential::{Cookie, Credential},
     directory::{Directory, Server, Way},
     door::LOCKOUT,
-    sender::{Sender, is_unknown_there, refused_why},
+    sender::{Sender, contradicted_why, is_unknown_there, refused_why},
     settings::Settings,
 };
 use secrecy::{ExposeSecret as _, SecretString};
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},
@@ -150,15 +150,23 @@ impl Keeper {
             .map(Arc::clone)
             .partition(|server| !server.breaker.resting());
         live.extend(resting);
+        // Stable: of those at which no login has to wait, the same comes first.
+        live.sort_by_key(|server| (server.breaker.resting(), server.door.until_login()));
         live
     }
 
     /// Judges the refusal of a request that carried the password.
     async fn judge(&mut self, way: &Way, pass: &Arc<Pass>, said: &Said) -> Verdict {
         let of_login = said.of_login;
-        if of_login && pass.generation == self.pass.generation {
-            way.server.door.doubt();
-            way.on_to.iter().for_each(|node| node.door.doubt());
+        let newest = pass.epoch == self.pass.epoch && pass.generation == self.pass.generation;
+        if of_login && newest {
+            self.doubt(way, pass);
+        }
+        if !of_login && newest && way.server.door.until_login() > Duration::ZERO {
+            // The login was right a moment ago, so that this is a matter of privileges.
+            self.reopen(pass);
+            self.excuse(pass, &said.reason);
+            return self.verdict(pass, false);
         }
         if pass.epoch == self.pass.epoch && !matches!(*self.state.borrow(), State::Closed { .. }) {
             self.prove(&self.order_after(&way.server, of_login)).await;
@@ -167,6 +175,25 @@ impl Keeper {
             }
         }
         self.verdict(pass, of_login)
+    }
+
+    /// The password was refused this way, which had accepted it. A way that does so twice is
+    /// left alone: it would go on.
+    fn doubt(&self, way: &Way, pass: &Pass) {
+        let generation = pass.generation;
+        let (door, at): (_, &dyn Display) = match &way.on_to {
+            Some(node) => (&node.door, &node.name),
+            None => (&way.server.door, &way.server.address),
+        };
+        let was_open = door.is_open(generation);
+        way.server.door.doubt();
+        way.on_to.iter().for_each(|node| node.door.doubt());
+        if was_open && door.contradicts() {
+            let user = self.login.username().unwrap_or_default();
+            let why = contradicted_why(at, user);
+            tracing::warn!(%why, "nothing is sent there");
+            door.refuse(generation, why);
+        }
     }
 
     /// Whom to ask after a refusal. A server that has just refused the login is not given
