@@ -3,6 +3,7 @@
 //! Owns flags, tables and exit codes; the only module that prints. Everything else it
 //! does, it does through the service or the modules below. `main` calls [`run`].
 
+mod admin_socket;
 mod args;
 mod check;
 mod demo;

@@ -82,7 +82,8 @@ pub enum NotKept {
 enum Command {
     Starting(Box<Intent>, oneshot::Sender<Result<(u64, oneshot::Receiver<Answer>), NotStarted>>),
     Sent(IntentKey, Sent),
-    Suspend(Scope, Option<Suspension>, oneshot::Sender<Answer>),
+    Suspend(Scope, Suspension, oneshot::Sender<Answer>),
+    Resume(Scope, Option<String>, oneshot::Sender<Answer>),
     Release(Option<TargetId>, oneshot::Sender<(usize, oneshot::Receiver<Answer>)>),
     Order(TargetId, Ordered, oneshot::Sender<Answer>),
 }
@@ -123,27 +124,34 @@ impl Handle {
     }
 
     /// Holds a scope's starts back until [`Self::resume`]; what runs goes on, because CouchDB
-    /// cannot stop a compaction over HTTP. One that is in force keeps its beginning.
+    /// cannot stop a compaction over HTTP. One that is in force keeps its beginning, and its
+    /// reason where no other is given. `by` says who ordered it, and from where.
     ///
     /// # Errors
     /// When it is not kept; it is in force all the same.
-    pub async fn suspend(&self, scope: Scope, why: Option<String>) -> Result<(), NotKept> {
-        let before = self.history.borrow().suspensions.0.get(&scope).map(|it| it.since);
-        let suspension = Suspension { since: before.unwrap_or_else(|| self.clock.now()), why };
-        self.hold(scope, Some(suspension)).await
+    pub async fn suspend(
+        &self,
+        scope: Scope,
+        by: Option<String>,
+        why: Option<String>,
+    ) -> Result<Suspension, NotKept> {
+        let before = self.history.borrow().suspensions.0.get(&scope).cloned();
+        let suspension = Suspension::ordered(before.as_ref(), self.clock.now(), by, why);
+        let (answer, kept) = oneshot::channel();
+        self.hold(Command::Suspend(scope, suspension.clone(), answer), kept).await?;
+        Ok(suspension)
     }
 
-    /// Takes a suspension back; nothing happens where there is none.
+    /// Takes a suspension back; nothing happens where there is none. `by` says who ordered it.
     ///
     /// # Errors
     /// As [`Self::suspend`].
-    pub async fn resume(&self, scope: Scope) -> Result<(), NotKept> {
-        self.hold(scope, None).await
+    pub async fn resume(&self, scope: Scope, by: Option<String>) -> Result<(), NotKept> {
+        let (answer, kept) = oneshot::channel();
+        self.hold(Command::Resume(scope, by, answer), kept).await
     }
 
-    async fn hold(&self, scope: Scope, suspension: Option<Suspension>) -> Result<(), NotKept> {
-        let (answer, kept) = oneshot::channel();
-        let command = Command::Suspend(scope, suspension, answer);
+    async fn hold(&self, command: Command, kept: oneshot::Receiver<Answer>) -> Result<(), NotKept> {
         self.commands.send(command).await.map_err(|_| NotKept::Stopping)?;
         kept.await.map_err(|_| NotKept::Stopping)?.map_err(NotKept::Trouble)
     }
@@ -328,6 +336,11 @@ impl Task {
             }
             Command::Suspend(scope, suspension, answer) => {
                 let change = self.state.suspend(scope, suspension);
+                self.outbox.push([change]);
+                self.outbox.wait(None, answer);
+            }
+            Command::Resume(scope, by, answer) => {
+                let change = self.state.resume(scope, by);
                 self.outbox.push([change]);
                 self.outbox.wait(None, answer);
             }

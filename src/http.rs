@@ -14,16 +14,19 @@ mod jobs;
 mod metrics;
 pub mod orders;
 mod page;
+mod peer;
 mod probes;
 mod query;
 mod sd;
 mod serve;
 mod smoosh;
+mod socket;
 mod updates;
 mod web;
 
 pub use orders::Order;
-pub use serve::serve;
+pub use serve::{serve, serve_socket};
+pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
 use crate::{
@@ -83,7 +86,7 @@ pub struct ConfigStatus {
 pub struct Allow {
     /// Reload and quit.
     pub lifecycle: bool,
-    /// All others; suspending is taken from this machine without.
+    /// All others; suspending and resuming are taken over the Unix socket without.
     pub admin: bool,
     /// Host names that are this machine's own, beside localhost, addresses and those of its
     /// certificate: an order that calls it by any other was led here by somebody else.

@@ -7,12 +7,14 @@
 mod find;
 mod ordered;
 mod planned;
+mod suspension;
 mod volume;
 mod why;
 
 pub use find::{Found, find};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
+pub use suspension::SuspensionLine;
 pub use volume::VolumeLine;
 pub use why::why;
 

@@ -56,6 +56,9 @@ pub enum StartError {
         /// What the system said.
         why: io::Error,
     },
+    /// The Unix socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] http::SocketError),
     /// The users, certificates or headers cannot be used, or there should be users.
     #[error(transparent)]
     Web(#[from] Problems),
@@ -139,6 +142,11 @@ impl Service {
         let mut tasks = Tasks::new();
         let (keep, keep_rx) = latest::channel(settings.journal);
         let (journal_task, journal) = journal::Task::open(place, clock, keep_rx)?;
+        // Behind the journal, which has one process at a time in its directory.
+        let socket = match &settings.web.admin_socket {
+            Some(path) => Some(http::AdminSocket::open(path).await?),
+            None => None,
+        };
         let (mut keepers, keepers_stop) = (Tasks::new(), CancellationToken::new());
         let ended = keepers_stop.clone();
         keepers.spawn_alone(async move {
@@ -199,9 +207,17 @@ impl Service {
             web: web.clone(),
             stop: stop.clone(),
         };
+        let router = http::router(state);
+        if let Some(socket) = socket {
+            let (ended, router) = (stop.clone(), router.clone());
+            tasks.spawn(async move {
+                http::serve_socket(socket, router, ended).await;
+                "admin socket"
+            });
+        }
         let (ended, door) = (stop.clone(), web.clone());
         tasks.spawn(async move {
-            http::serve(listener, http::router(state), door, ended).await;
+            http::serve(listener, router, door, ended).await;
             "web server"
         });
         let started = Box::new(settings.clone());

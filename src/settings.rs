@@ -86,10 +86,16 @@ impl Settings {
             follow: work::Follow::default(),
             warmer: work::Warmer::default(),
             journal: work::Journal::default(),
-            storage_path: PathBuf::from("data/"),
+            storage_path: Self::default_storage_path(),
             web: service::Web::default(),
             log: service::Log::default(),
         }
+    }
+
+    /// The directory of the embedded database unless told.
+    #[must_use]
+    pub fn default_storage_path() -> PathBuf {
+        PathBuf::from("data/")
     }
 
     /// The mode in force for a channel: the more careful of the whole's and its own.

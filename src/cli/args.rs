@@ -108,12 +108,18 @@ pub(super) struct WebArgs {
     /// The address and port to serve on [default: 127.0.0.1:10984]
     #[arg(long = "web.listen-address", value_name = "ADDRESS")]
     pub(super) listen: Option<SocketAddr>,
-    /// Allow POST /-/reload and POST /-/quit; anyone who reaches the port may then use them
+    /// Allow POST /-/reload and POST /-/quit; from another machine they need a user of
+    /// --web.config.file
     #[arg(long = "web.enable-lifecycle")]
     pub(super) lifecycle: bool,
-    /// Allow orders over HTTP, such as POST /api/v1/compact; who may give them: --web.config.file
+    /// Allow orders over HTTP, such as POST /api/v1/compact; from another machine they need a user
+    /// of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
+    /// The Unix socket over which the user that runs this, and root, suspend and resume without
+    /// --web.enable-admin-api; none for none [default: admin.sock in --storage.path; none for demo]
+    #[arg(long = "web.admin-socket", value_name = "PATH")]
+    pub(super) admin_socket: Option<PathBuf>,
     /// Users, certificates and headers, in the format that Prometheus's exporters share; read
     /// again when it changes
     #[arg(long = "web.config.file", value_name = "FILE")]
@@ -307,6 +313,18 @@ pub(super) struct InspectArgs {
 pub(super) struct OrderArgs {
     #[command(flatten)]
     pub(super) service: ServiceArgs,
+    /// The storage path of a recliner on this machine, to order it over the Unix socket there
+    /// [default: data/]
+    #[arg(long = "storage.path", value_name = "DIR", conflicts_with = "recliner_url")]
+    pub(super) storage: Option<PathBuf>,
+    /// The Unix socket of a recliner on this machine; none to go to --recliner.url [default:
+    /// admin.sock in --storage.path, where that is]
+    #[arg(
+        long = "web.admin-socket",
+        value_name = "PATH",
+        conflicts_with_all = ["recliner_url", "storage"]
+    )]
+    pub(super) admin_socket: Option<PathBuf>,
     /// The answer in words, or in JSON for programs
     #[arg(long, value_enum, default_value_t)]
     pub(super) format: Format,

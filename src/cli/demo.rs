@@ -64,6 +64,14 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         log_format: args.log.format.clone(),
         ..args.web.over(Flags::default())
     };
+    // Nothing there can come to harm, and a newcomer wants to try orders: from this machine they
+    // are taken over TCP. There is no directory for a socket.
+    let here = args.web.listen.is_none_or(|address| address.ip().to_canonical().is_loopback());
+    let flags = Flags {
+        web_enable_admin_api: flags.web_enable_admin_api || here,
+        web_admin_socket: flags.web_admin_socket.or_else(|| Some("none".into())),
+        ..flags
+    };
     let load = move || {
         let file = config::File { name: "demo".as_ref(), bytes: CONFIG.as_bytes() };
         config::load(&flags, Some(file))

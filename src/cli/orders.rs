@@ -14,9 +14,14 @@ pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
     let body = json!({ "scope": args.scope, "why": args.why });
     let scope = covered(&args.scope);
     order(&args.order, "suspend", &body, |done| {
-        let since = printable(done["since"].as_str().unwrap_or("?"));
+        let said = |name: &str| done[name].as_str().map(printable);
+        let since = said("since").unwrap_or_else(|| "?".to_owned());
         let text = match done["already"].as_bool() {
-            Some(true) => format!("{scope} was suspended already, since {since}."),
+            Some(true) => {
+                let by = said("by").map_or_else(String::new, |by| format!(" by {by}"));
+                let why = said("why").map_or_else(String::new, |why| format!(" ({why})"));
+                format!("{scope} was suspended already, since {since}{by}{why}.")
+            }
             _ => format!("{scope} is suspended since {since}: nothing new is started."),
         };
         let running = match done["running"].as_u64() {
@@ -127,7 +132,7 @@ async fn order(
     body: &Value,
     tell: impl FnOnce(&Value) -> String,
 ) -> Result<Exit, Failure> {
-    let done = args.service.client()?.post(&format!("/api/v1/{name}"), body).await?;
+    let done = args.client().await?.post(&format!("/api/v1/{name}"), body).await?;
     match args.format {
         Format::Json => print_json(&done)?,
         Format::Table => print(&(tell(&done) + "\n"))?,

@@ -32,6 +32,7 @@ impl WebArgs {
             web_listen_address: self.listen.map(|address| address.to_string()),
             web_enable_lifecycle: self.lifecycle,
             web_enable_admin_api: self.admin,
+            web_admin_socket: self.admin_socket.clone(),
             web_config_file: self.web_config.clone(),
             ..flags
         }
@@ -85,6 +86,7 @@ pub(super) fn unstarted(why: StartError) -> Failure {
         StartError::Web(_) => Failure::usage(why),
         StartError::Listen { .. }
         | StartError::Journal(_)
+        | StartError::Socket(_)
         | StartError::Signals(_)
         | StartError::Connect(_)
         | StartError::Metrics(_) => Failure::failed(why),

@@ -9,15 +9,20 @@ use super::{Exit, Failure, printable};
 use crate::couch::Address;
 use clap::Args as Flags;
 use reqwest::{
-    Certificate, Client, Identity, RequestBuilder, Response, StatusCode, redirect, tls::Version,
+    Certificate, Client, ClientBuilder, Identity, RequestBuilder, Response, StatusCode, redirect,
+    tls::Version,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value;
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Where a recliner listens unless it is told otherwise.
-const DEFAULT_URL: &str = "http://127.0.0.1:10984";
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 
 /// The longest wait for a connection, and for a whole answer: an order waits until what it
 /// ordered is safe in the journal.
@@ -68,6 +73,8 @@ pub(super) struct ServiceLogin {
 #[derive(Debug)]
 pub(super) struct ServiceClient {
     base: Address,
+    /// What it is called in messages: its URL, or its Unix socket.
+    name: String,
     client: Client,
     login: Option<(String, SecretString)>,
 }
@@ -94,15 +101,7 @@ impl ServiceLogin {
                 "--recliner.url is no URL of a recliner; write it without user and password, such as {DEFAULT_URL}"
             ))
         })?;
-        let mut builder = Client::builder()
-            .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .http1_only()
-            .tls_version_min(Version::TLS_1_2)
-            .connect_timeout(CONNECT)
-            .timeout(ANSWER);
+        let mut builder = builder();
         if let Some(path) = &self.ca_file {
             let pem = read("--recliner.ca-file", path)?;
             let authorities = Certificate::from_pem_bundle(&pem)
@@ -123,7 +122,7 @@ impl ServiceLogin {
         let client = builder.build().map_err(|why| {
             Failure::usage(format!("cannot set up the client for {base}: {}", causes(&why)))
         })?;
-        Ok(ServiceClient { base, client, login: self.login()? })
+        Ok(ServiceClient { name: base.to_string(), base, client, login: self.login()? })
     }
 
     /// The user by flag, else by environment; the password likewise, each on its own.
@@ -160,7 +159,36 @@ impl ServiceLogin {
     }
 }
 
+/// What every client is made of.
+fn builder() -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("recliner/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .referer(false)
+        .http1_only()
+        .tls_version_min(Version::TLS_1_2)
+        .connect_timeout(CONNECT)
+        .timeout(ANSWER)
+}
+
 impl ServiceClient {
+    /// A client for the recliner that listens on a Unix socket. It needs no login: the kernel
+    /// says who asks.
+    ///
+    /// # Errors
+    /// When the library cannot be set up.
+    pub(super) fn over_socket(path: &Path) -> Result<Self, Failure> {
+        let name = format!("the Unix socket {}", path.display());
+        let failed = |why: &dyn std::fmt::Display| {
+            Failure::failed(format!("cannot set up the client for {name}: {why}"))
+        };
+        // No name is looked up for it.
+        let base = "http://localhost".parse::<Address>().map_err(|why| failed(&why))?;
+        let client = builder().unix_socket(path).build().map_err(|why| failed(&causes(&why)))?;
+        Ok(Self { base, name, client, login: None })
+    }
+
     /// The base URL that is asked.
     pub(super) const fn base(&self) -> &Address {
         &self.base
@@ -232,7 +260,7 @@ impl ServiceClient {
     }
 
     fn unanswered(&self, why: &str) -> Failure {
-        let why = format!("cannot ask recliner at {}: {why}", self.base);
+        let why = format!("cannot ask recliner at {}: {why}", self.name);
         Failure { passes: true, ..Failure::failed(why) }
     }
 }
@@ -253,7 +281,7 @@ fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, Failure> {
         .map_err(|why| Failure::usage(format!("{flag}={} cannot be read: {why}", path.display())))
 }
 
-fn unusable(flag: &str, path: &std::path::Path, holds: &str) -> Failure {
+fn unusable(flag: &str, path: &Path, holds: &str) -> Failure {
     Failure::usage(format!("{flag}={} cannot be used: it holds {holds}", path.display()))
 }
 

@@ -208,6 +208,7 @@ impl Table {
             Restart "--web.config.file" config_file,
             Restart "--web.enable-lifecycle" enable_lifecycle,
             Restart "--web.enable-admin-api" enable_admin_api,
+            Restart "--web.admin-socket" admin_socket,
         );
         compare!(self, service::Log, log, new.log;
             Live "--log.level" level,

@@ -10,10 +10,13 @@ use crate::{
     channel::Mode,
     couch::{Login, LoginError},
     log::{Format, Level},
-    settings::{Nodes, Settings},
+    settings::{Nodes, Settings, service},
 };
 use secrecy::{ExposeSecret, SecretString};
-use std::path::PathBuf;
+use std::{
+    os::unix::net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 /// What the command line and the environment say, as it was written; what is absent was
 /// not given.
@@ -47,6 +50,8 @@ pub struct Flags {
     pub web_enable_lifecycle: bool,
     /// `--web.enable-admin-api`.
     pub web_enable_admin_api: bool,
+    /// `--web.admin-socket`.
+    pub web_admin_socket: Option<PathBuf>,
     /// `--log.level`.
     pub log_level: Option<String>,
     /// `--log.format`.
@@ -69,6 +74,18 @@ pub fn open_to_strangers(settings: &Settings, has_users: bool) -> Option<Problem
         )
     };
     (!closed).then(|| Problem { place: Place::Flag("--web.enable-admin-api"), text: says() })
+}
+
+/// Why no Unix socket can be there, if its path is longer than the system's own structure
+/// for it holds.
+fn too_long(path: &Path) -> Option<String> {
+    SocketAddr::from_pathname(path).err().map(|why| {
+        format!(
+            "{} cannot be the path of a Unix socket ({why}): it is {} bytes long, and about 100 is the most; name a shorter one, such as /run/recliner/admin.sock, or none",
+            path.display(),
+            path.as_os_str().len()
+        )
+    })
 }
 
 impl Report {
@@ -106,6 +123,7 @@ impl Flags {
             web_config_file,
             web_enable_lifecycle,
             web_enable_admin_api,
+            web_admin_socket,
             log_level,
             log_format,
         } = self;
@@ -154,6 +172,13 @@ impl Flags {
         web.config_file.clone_from(web_config_file);
         web.enable_lifecycle = *web_enable_lifecycle;
         web.enable_admin_api = *web_enable_admin_api;
+        web.admin_socket =
+            service::Web::admin_socket(web_admin_socket.as_deref(), &settings.storage_path);
+        if let Some(path) = &web.admin_socket
+            && let Some(says) = too_long(path)
+        {
+            report.refuse_flag("--web.admin-socket", says);
+        }
         // Of a file that is named, only whoever opens it knows whether it has users.
         if web.config_file.is_none() {
             report.problems.extend(open_to_strangers(&settings, false));

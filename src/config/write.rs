@@ -21,7 +21,8 @@ use emit::{Out, map, text};
 pub fn shown(settings: &Settings) -> serde_json::Value {
     let mut entries = describe::settings(settings);
     entries.push(("storage", map([("path", Out::path(&settings.storage_path))])));
-    let Web { listen_address, config_file, enable_lifecycle, enable_admin_api } = &settings.web;
+    let Web { listen_address, config_file, enable_lifecycle, enable_admin_api, admin_socket } =
+        &settings.web;
     entries.push((
         "web",
         Out::Map(vec![
@@ -29,6 +30,7 @@ pub fn shown(settings: &Settings) -> serde_json::Value {
             ("config_file".to_owned(), config_file.as_deref().map_or(Out::Nothing, Out::path)),
             ("enable_lifecycle".to_owned(), Out::Bool(*enable_lifecycle)),
             ("enable_admin_api".to_owned(), Out::Bool(*enable_admin_api)),
+            ("admin_socket".to_owned(), admin_socket.as_deref().map_or(Out::Nothing, Out::path)),
         ]),
     ));
     let Log { level, format } = &settings.log;

@@ -121,6 +121,9 @@ families! {
         "Unix time since which the gate holds all starts on the node back, in seconds.";
     SUSPENDED: Gauge None "recliner_suspended" ["scope"]
         "1 for each suspension in force: all, a node or a channel; 0 for all where there is none.";
+    SUSPENDED_SINCE_TIMESTAMP: Gauge Seconds
+        "recliner_suspended_since_timestamp_seconds" ["scope", "by", "why"]
+        "Unix time since which a suspension is in force, in seconds, with who ordered it and why.";
 
     FEED_CONNECTED: Gauge None "recliner_feed_connected" ["feed"]
         "1 while the CouchDB feed is open and has told everything so far, else 0.";

@@ -267,17 +267,16 @@ impl State {
         Some(Change::Remember(id, Some(after)))
     }
 
-    /// Suspends a scope, or lets it go.
-    pub(super) fn suspend(&mut self, scope: Scope, suspension: Option<Suspension>) -> Change {
-        match &suspension {
-            Some(suspension) => {
-                self.suspensions.0.insert(scope.clone(), suspension.clone());
-            }
-            None => {
-                self.suspensions.0.remove(&scope);
-            }
-        }
+    /// Suspends a scope.
+    pub(super) fn suspend(&mut self, scope: Scope, suspension: Suspension) -> Change {
+        self.suspensions.0.insert(scope.clone(), suspension.clone());
         Change::Suspend(scope, suspension)
+    }
+
+    /// Lets a scope start again.
+    pub(super) fn resume(&mut self, scope: Scope, by: Option<String>) -> Change {
+        self.suspensions.0.remove(&scope);
+        Change::Resume { scope, by }
     }
 
     /// Forgets failures and futility of a target, or of all.

@@ -118,7 +118,7 @@ async fn what_is_read_while_an_order_comes_ends_a_job_at_once() {
     assert_eq!(site.follower.jobs.borrow().list.len(), 1, "its file says how it ended");
 
     site.reads(50);
-    site.follower.suspend(Scope::All, None).await.unwrap();
+    site.follower.suspend(Scope::All, None, None).await.unwrap();
     let ended = site.follower.jobs.wait_for(|jobs| jobs.list.is_empty());
     let ended = time::timeout(Duration::from_millis(1), ended).await;
     assert!(ended.is_ok_and(|jobs| jobs.is_ok()), "it waits for the next look");

@@ -93,7 +93,7 @@ pub(super) async fn suspend(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: SuspendBody, plan: &Plan, _: String, reply| {
+    let make = |body: SuspendBody, plan: &Plan, by, reply| {
         let scope = scope(body.scope.as_deref())?;
         match &scope {
             Scope::All => {}
@@ -104,11 +104,13 @@ pub(super) async fn suspend(
         if why.as_ref().is_some_and(|why| why.chars().count() > MAX_WHY) {
             return Err(Refused::bad(format!("why is longer than {MAX_WHY} characters")));
         }
-        Ok(Order::Suspend(Suspend { scope, why }, reply))
+        Ok(Order::Suspend(Suspend { scope, why, by }, reply))
     };
     let tell = |done: Suspended| {
         json!({
-            "since": done.since.rfc3339(),
+            "since": done.suspension.since.rfc3339(),
+            "by": done.suspension.by,
+            "why": done.suspension.why,
             "already": done.already,
             "running": done.running,
         })
@@ -122,12 +124,12 @@ pub(super) async fn resume(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: ResumeBody, _: &Plan, _: String, reply| {
-        Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())? }, reply))
+    let make = |body: ResumeBody, _: &Plan, by, reply| {
+        Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())?, by }, reply))
     };
     let words = |scopes: &[Scope]| scopes.iter().map(ToString::to_string).collect::<Vec<_>>();
     let tell = move |done: Resumed| json!({ "lifted": words(&done.lifted), "remaining": words(&done.remaining) });
-    ordered(&state, turns, Permit::Admin, request, make, tell).await
+    ordered(&state, turns, Permit::Suspend, request, make, tell).await
 }
 
 /// Compacts one target now.

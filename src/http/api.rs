@@ -12,7 +12,7 @@ use super::{
 use crate::{
     clock::Moment,
     plan::Plan,
-    report::{self, Explained, Found, Planned, Target, Wanted},
+    report::{self, Explained, Found, Planned, SuspensionLine, Target, Wanted},
     snapshot::{Ix, NodeIx, TargetRef},
 };
 use axum::{
@@ -155,6 +155,7 @@ pub(super) async fn status(
         "ready": status.is_ready(plan.snapshot.version()),
         "generated_at": plan.snapshot.generated_at().rfc3339(),
         "nodes": report::nodes(&plan).collect::<Vec<_>>(),
+        "suspensions": SuspensionLine::all(&plan),
         "sweep": {
             "ended": status.sweeps,
             "running_since": moment(status.progress.map(|progress| progress.since)),

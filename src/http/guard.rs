@@ -5,6 +5,7 @@
 //! all, `web` decides before; the routes call it.
 
 mod own;
+mod place;
 
 pub(super) use own::{NotTaken, Permit, may_order};
 

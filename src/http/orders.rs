@@ -6,7 +6,12 @@
 //! that is dropped tells the client that recliner is stopping.
 
 use crate::{
-    clock::Moment, memory::Scope, plan::Refusal, report::MissLine, snapshot::Ix, target::TargetId,
+    clock::Moment,
+    memory::{Scope, Suspension},
+    plan::Refusal,
+    report::MissLine,
+    snapshot::Ix,
+    target::TargetId,
 };
 use tokio::sync::oneshot;
 
@@ -94,13 +99,15 @@ pub struct Suspend {
     pub scope: Scope,
     /// What the operator gave as the reason.
     pub why: Option<String>,
+    /// Who ordered it, and from where.
+    pub by: String,
 }
 
 /// A suspension is in the journal and in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspended {
-    /// Since when: of one that was there already, since before.
-    pub since: Moment,
+    /// Since when, by whom and why: of one that was there already, since before.
+    pub suspension: Suspension,
     /// Whether it was there already; its reason is then the new one, if one was given.
     pub already: bool,
     /// Compactions that run on in the scope, whoever started them; absent when unknown.
@@ -112,6 +119,8 @@ pub struct Suspended {
 pub struct Resume {
     /// What is resumed; its node or channel may be gone by now.
     pub scope: Scope,
+    /// Who ordered it, and from where.
+    pub by: String,
 }
 
 /// Suspensions were taken back.

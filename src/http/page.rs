@@ -54,6 +54,9 @@ fn page(state: &State) -> Markup {
                     p.note { "The login may not read everything:" }
                     ul { @for right in &status.missing_rights { li { (right) } } }
                 }
+                @for suspension in report::SuspensionLine::all(&plan) {
+                    p.note { (capital(&suspension.says)) }
+                }
                 p { (sweep_line(&status)) }
                 (nodes(&plan))
                 (queues(&plan))
@@ -76,6 +79,12 @@ fn page(state: &State) -> Markup {
             }
         }
     }
+}
+
+/// The same as a sentence of its own.
+fn capital(says: &str) -> String {
+    let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
+    [&first.to_uppercase(), rest].concat()
 }
 
 fn sweep_line(status: &crate::scanner::Status) -> String {

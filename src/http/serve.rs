@@ -4,9 +4,13 @@
 //! request's head and takes any number of connections: a few clients that never finish a
 //! request could then hold every file descriptor, CouchDB's connections included.
 
-use super::web::Web;
+use super::{
+    peer::{Connection, Peer},
+    socket::AdminSocket,
+    web::Web,
+};
 use crate::feed;
-use axum::{Router, body::Body, extract::ConnectInfo};
+use axum::{Router, body::Body};
 use hyper::{Request, body::Incoming, server::conn::http1};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -15,7 +19,7 @@ use hyper_util::{
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UnixStream},
     sync::Semaphore,
     task::JoinSet,
     time,
@@ -35,6 +39,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// system's backlog.
 const CONNECTIONS: usize = 512 + feed::ROOM;
 
+/// Connections over the Unix socket at a time; more wait in the system's backlog.
+const OWNERS: usize = 16;
+
 /// Bytes that wait to be sent to one client before its answer is asked for more. A head is
 /// no longer either.
 const BUFFER: usize = 64 << 10;
@@ -46,10 +53,34 @@ const DRAIN: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_millis(100);
 
 /// Serves until `stop`, then until the requests under way are answered, but not for clients
-/// that do not take their answers. Each request brings
-/// along whose it is, as [`ConnectInfo`].
+/// that do not take their answers. Each request carries along its [`Connection`].
 pub async fn serve(listener: TcpListener, router: Router, web: Web, stop: CancellationToken) {
     serve_with(listener, router, web, stop, HEAD, CONNECTIONS).await;
+}
+
+/// The same over the Unix socket, for its owner.
+pub async fn serve_socket(socket: AdminSocket, router: Router, stop: CancellationToken) {
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER);
+    let door = Arc::new(Door { server, router, web: Web::default(), stop: stop.clone() });
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    loop {
+        // Every arm is cancel-safe, and no arm's body awaits.
+        let (stream, uid) = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(_ended) = connections.join_next() => continue,
+            accepted = accept_owner(&socket), if connections.len() < OWNERS => accepted,
+        };
+        let (door, watcher) = (Arc::clone(&door), graceful.watcher());
+        let connection = Connection { peer: Peer::Socket { uid }, encrypted: false };
+        connections.spawn(async move { door.serve(stream, connection, watcher).await });
+    }
+    drop(socket);
+    if time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+        tracing::debug!("some clients on the Unix socket did not take their answers in time");
+    }
 }
 
 async fn serve_with(
@@ -102,14 +133,15 @@ impl Door {
     async fn let_in(&self, stream: TcpStream, peer: SocketAddr, watcher: Watcher) {
         // Small answers should not wait for more; one that cannot be told so still works.
         let _slower = stream.set_nodelay(true);
+        let at = |encrypted| Connection { peer: Peer::Tcp(peer.ip().to_canonical()), encrypted };
         let Some(config) = self.web.in_force().await.tls() else {
-            return self.serve(stream, peer, watcher).await;
+            return self.serve(stream, at(false), watcher).await;
         };
         let agreed = time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream));
         tokio::select! {
             () = self.stop.cancelled() => {}
             agreed = agreed => match agreed {
-                Ok(Ok(stream)) => self.serve(stream, peer, watcher).await,
+                Ok(Ok(stream)) => self.serve(stream, at(true), watcher).await,
                 Ok(Err(why)) => tracing::debug!(%peer, %why, "a connection was not encrypted"),
                 Err(_) => tracing::debug!(%peer, "a connection was not encrypted in time"),
             },
@@ -119,17 +151,30 @@ impl Door {
     async fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        peer: SocketAddr,
+        connection: Connection,
         watcher: Watcher,
     ) {
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(connection);
             self.router.clone().oneshot(request)
         });
         let connection = self.server.serve_connection(TokioIo::new(stream), service);
         // The client learns of an error, if it is still there; nobody else can act.
         let _ended = watcher.watch(connection).await;
+    }
+}
+
+/// The next connection over the Unix socket.
+async fn accept_owner(socket: &AdminSocket) -> (UnixStream, u32) {
+    loop {
+        match socket.accept().await {
+            Ok(accepted) => return accepted,
+            Err(why) => {
+                tracing::warn!(%why, "a connection over the Unix socket was not accepted");
+                time::sleep(REST).await;
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod journal;
 mod orders;
 mod page;
 mod scrape;
+mod suspended;
 mod updates;
 
 use super::*;
@@ -197,6 +198,12 @@ impl Surface {
     }
 }
 
+/// Over TCP from this machine.
+const HERE: peer::Connection = peer::Connection {
+    peer: peer::Peer::Tcp(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
+    encrypted: false,
+};
+
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -215,7 +222,7 @@ impl Answer {
 }
 
 async fn ask(router: Router, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut request = Request::builder().method(method).uri(path);
+    let mut request = Request::builder().method(method).uri(path).extension(HERE);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

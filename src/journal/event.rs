@@ -85,6 +85,9 @@ pub enum What {
         /// Of what.
         #[serde(with = "scope_text")]
         scope: Scope,
+        /// Who did, and from where.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
         /// The reason that was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
@@ -94,6 +97,9 @@ pub enum What {
         /// Of what.
         #[serde(with = "scope_text")]
         scope: Scope,
+        /// Who did, and from where.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
     },
     /// An operator ordered the compaction of a target.
     Ordered {
@@ -370,8 +376,12 @@ mod tests {
                 result: Ending::Grew,
                 freed_bytes: Some(-1),
             },
-            What::Suspended { scope: Scope::Node("a:b".into()), why: Some("disk".into()) },
-            What::Resumed { scope: Scope::All },
+            What::Suspended {
+                scope: Scope::Node("a:b".into()),
+                by: Some("ann".into()),
+                why: Some("disk".into()),
+            },
+            What::Resumed { scope: Scope::All, by: None },
             What::Ordered { target: target.clone(), by: "ann".into(), force: true },
             What::Lapsed { target: target.clone(), by: "ann".into() },
             What::Quarantined { target: target.clone(), failures: 5 },

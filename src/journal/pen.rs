@@ -123,7 +123,8 @@ impl<'tx> Pen<'tx> {
                 self.end(outcome)
             }
             Change::Remember(target, remembered) => self.remember(target, remembered.as_ref()),
-            Change::Suspend(scope, suspension) => self.suspend(scope, suspension.as_ref()),
+            Change::Suspend(scope, suspension) => self.suspend(scope, suspension),
+            Change::Resume { scope, by } => self.resume(scope, by.as_deref()),
             Change::Calibrate(calibration) => self.meta(META_CALIBRATION, calibration),
         }
     }
@@ -200,21 +201,22 @@ impl<'tx> Pen<'tx> {
         }
     }
 
-    fn suspend(&mut self, scope: &Scope, suspension: Option<&Suspension>) -> Result<(), Error> {
-        let name = scope.to_string();
-        let Some(suspension) = suspension else {
-            if self.suspensions.remove(name.as_str())?.is_none() {
-                return Ok(());
-            }
-            return self.event(What::Resumed { scope: scope.clone() });
-        };
-        let said = json(&(scope, suspension))?;
+    fn suspend(&mut self, scope: &Scope, suspension: &Suspension) -> Result<(), Error> {
+        let (name, said) = (scope.to_string(), json(&(scope, suspension))?);
         if was(self.suspensions.insert(name.as_str(), said.as_slice())?)
             .is_some_and(|was| was == said)
         {
             return Ok(());
         }
-        self.event(What::Suspended { scope: scope.clone(), why: suspension.why.clone() })
+        let Suspension { since: _, by, why } = suspension.clone();
+        self.event(What::Suspended { scope: scope.clone(), by, why })
+    }
+
+    fn resume(&mut self, scope: &Scope, by: Option<&str>) -> Result<(), Error> {
+        if self.suspensions.remove(scope.to_string().as_str())?.is_none() {
+            return Ok(());
+        }
+        self.event(What::Resumed { scope: scope.clone(), by: by.map(str::to_owned) })
     }
 
     /// Writes down that a setting was taken from smoosh, or given back. What was noted first

@@ -46,8 +46,15 @@ pub enum Change {
     },
     /// What is remembered of a target from now on; `None` forgets it.
     Remember(TargetId, Option<Remembered>),
-    /// What holds a scope back from now on; `None` lets it go.
-    Suspend(Scope, Option<Suspension>),
+    /// What holds a scope back from now on.
+    Suspend(Scope, Suspension),
+    /// Nothing holds a scope back any more.
+    Resume {
+        /// What may start again.
+        scope: Scope,
+        /// Who ordered it, and from where.
+        by: Option<String>,
+    },
     /// What was learned of sizes and times, as a whole.
     Calibrate(Calibration),
 }
@@ -144,10 +151,10 @@ impl Recovered {
             Change::Remember(target, None) => {
                 self.remembered.remove(&target);
             }
-            Change::Suspend(scope, Some(suspension)) => {
+            Change::Suspend(scope, suspension) => {
                 self.suspensions.insert(scope, suspension);
             }
-            Change::Suspend(scope, None) => {
+            Change::Resume { scope, by: _ } => {
                 self.suspensions.remove(&scope);
             }
             Change::Calibrate(calibration) => self.calibration = calibration,

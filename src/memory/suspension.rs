@@ -50,8 +50,29 @@ pub struct ParseScopeError(String);
 pub struct Suspension {
     /// Since when.
     pub since: Moment,
+    /// Who gave it, and from where; unknown where an earlier version wrote it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// What the operator gave as the reason.
     pub why: Option<String>,
+}
+
+impl Suspension {
+    /// What is in force after an order that came at `now`, given what was `before`: the
+    /// beginning stays, and a reason goes with whoever gave it.
+    #[must_use]
+    pub fn ordered(
+        before: Option<&Self>,
+        now: Moment,
+        by: Option<String>,
+        why: Option<String>,
+    ) -> Self {
+        match before {
+            None => Self { since: now, by, why },
+            Some(before) if why.is_none() => before.clone(),
+            Some(before) => Self { since: before.since, by, why },
+        }
+    }
 }
 
 /// Every suspension in force.
@@ -68,5 +89,33 @@ impl Suspensions {
         [Scope::All, Scope::Node(node.to_owned()), Scope::Channel(channel.to_owned())]
             .iter()
             .find_map(|scope| self.0.get_key_value(scope))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_goes_with_whoever_gave_it() {
+        let (then, now) = (Moment::from_unix(5), Moment::from_unix(9));
+        let of = |since, by: &str, why: Option<&str>| Suspension {
+            since,
+            by: Some(by.to_owned()),
+            why: why.map(str::to_owned),
+        };
+        let order = |before: Option<&Suspension>, by: &str, why: Option<&str>| {
+            Suspension::ordered(before, now, Some(by.to_owned()), why.map(str::to_owned))
+        };
+        let first = of(then, "ann", Some("disks"));
+        assert_eq!(order(None, "ann", None), of(now, "ann", None));
+        assert_eq!(order(Some(&first), "bob", None), first);
+        assert_eq!(order(Some(&first), "bob", Some("move")), of(then, "bob", Some("move")));
+    }
+
+    #[test]
+    fn what_an_earlier_version_wrote_down_is_read() {
+        let kept: Suspension = serde_json::from_str(r#"{"since":7,"why":null}"#).unwrap();
+        assert_eq!(kept, Suspension { since: Moment::from_unix(7), by: None, why: None });
     }
 }

@@ -1,6 +1,6 @@
 //! The plan in JSON: what starts, with the exact requests, and why the rest does not.
 
-use super::{OrderLine, RefusalLine, why};
+use super::{OrderLine, RefusalLine, SuspensionLine, why};
 use crate::{
     clock::Moment,
     plan::{Caveat, Decision, Gate, Plan, Start},
@@ -39,6 +39,8 @@ pub struct Planned {
     pub candidates: Vec<CandidatesLine>,
     /// Gates that are shut.
     pub gates: Vec<GateLine>,
+    /// What an operator suspended, of all nodes and channels.
+    pub suspensions: Vec<SuspensionLine>,
     /// Targets that wait and do not start.
     pub total: usize,
     /// Of which so many are left out.
@@ -188,6 +190,7 @@ impl Planned {
             orders: OrderLine::all(plan),
             candidates,
             gates,
+            suspensions: SuspensionLine::all(plan),
             total: waiting.len(),
             offset: wanted.offset,
             limit: wanted.limit,

@@ -1,11 +1,10 @@
 //! What keeps a target from starting, in a sentence: with the numbers, and what has to
 //! change.
 
-use super::title;
+use super::{suspension, title};
 use crate::{
     channel::Channel,
     clock::Moment,
-    memory::Scope,
     plan::{Claim, Plan, Refusal, RefusalReason},
     size,
     snapshot::TargetRef,
@@ -197,13 +196,7 @@ fn suspended(plan: &Plan, target: TargetRef<'_>, channel: &str) -> String {
     let Some((scope, order)) = suspensions.of(target.node(), channel) else {
         return "an operator suspended starts".to_owned();
     };
-    let what = match scope {
-        Scope::All => "all starts".to_owned(),
-        Scope::Node(node) => format!("starts on {node}"),
-        Scope::Channel(name) => format!("starts of {name}"),
-    };
-    let said = order.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-    format!("an operator suspended {what}{said}, until they are resumed")
+    format!("{}; recliner resume {scope} takes that back", suspension::says(scope, order))
 }
 
 fn opening(plan: &Plan, channel: &Channel) -> Option<String> {

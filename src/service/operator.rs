@@ -111,12 +111,11 @@ fn stopping() -> Denied {
 async fn suspend(
     follower: &follower::Handle,
     plan: &Plan,
-    Suspend { scope, why }: Suspend,
+    Suspend { scope, why, by }: Suspend,
 ) -> Result<Suspended, Denied> {
-    let before = follower.history.borrow().suspensions.0.get(&scope).cloned();
-    let why = why.or_else(|| before.as_ref().and_then(|it| it.why.clone()));
-    follower.suspend(scope.clone(), why).await.map_err(failed)?;
-    let since = follower.history.borrow().suspensions.0.get(&scope).map(|it| it.since);
+    let already = follower.history.borrow().suspensions.0.contains_key(&scope);
+    let kept = follower.suspend(scope.clone(), Some(by), why).await;
+    let suspension = kept.map_err(failed)?;
     let jobs = Arc::clone(&follower.jobs.borrow());
     let running = (!jobs.polled.is_empty()).then(|| {
         let runs = jobs.compactions().filter(|job| match &scope {
@@ -128,8 +127,7 @@ async fn suspend(
         });
         runs.count() as u64
     });
-    let since = since.or_else(|| before.as_ref().map(|it| it.since)).unwrap_or(plan.made_at);
-    Ok(Suspended { since, already: before.is_some(), running })
+    Ok(Suspended { suspension, already, running })
 }
 
 async fn resume(follower: &follower::Handle, what: Resume) -> Result<Resumed, Denied> {
@@ -137,7 +135,7 @@ async fn resume(follower: &follower::Handle, what: Resume) -> Result<Resumed, De
     let (lifted, remaining): (Vec<Scope>, Vec<Scope>) =
         suspended.into_iter().partition(|scope| what.scope == Scope::All || *scope == what.scope);
     for scope in &lifted {
-        follower.resume(scope.clone()).await.map_err(failed)?;
+        follower.resume(scope.clone(), Some(what.by.clone())).await.map_err(failed)?;
     }
     Ok(Resumed { lifted, remaining })
 }

@@ -24,6 +24,7 @@ fn flags() -> Flags {
             .to_vec(),
         couchdb_username: Some(user.name.clone()),
         env_password: Some(user.password.as_str().into()),
+        web_admin_socket: Some("none".into()),
         web_listen_address: Some("127.0.0.1:0".to_owned()),
         web_enable_lifecycle: true,
         ..Flags::default()

@@ -3,7 +3,7 @@
 use crate::log::{Format, Level};
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// The HTTP interface.
@@ -17,6 +17,28 @@ pub struct Web {
     pub enable_lifecycle: bool,
     /// Whether requests may change anything.
     pub enable_admin_api: bool,
+    /// The Unix socket over which the service's own user suspends and resumes; none where
+    /// there is to be none.
+    pub admin_socket: Option<PathBuf>,
+}
+
+impl Web {
+    /// The socket's place where only the storage path is known.
+    #[must_use]
+    pub fn default_admin_socket(storage_path: &Path) -> PathBuf {
+        storage_path.join("admin.sock")
+    }
+
+    /// The socket that `--web.admin-socket` means: a path, or `none` or nothing for none; left
+    /// out, the default one.
+    #[must_use]
+    pub fn admin_socket(given: Option<&Path>, storage_path: &Path) -> Option<PathBuf> {
+        match given {
+            None => Some(Self::default_admin_socket(storage_path)),
+            Some(path) if path.as_os_str().is_empty() || path == Path::new("none") => None,
+            Some(path) => Some(path.to_owned()),
+        }
+    }
 }
 
 impl Default for Web {
@@ -26,6 +48,7 @@ impl Default for Web {
             config_file: None,
             enable_lifecycle: false,
             enable_admin_api: false,
+            admin_socket: None,
         }
     }
 }

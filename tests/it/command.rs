@@ -8,6 +8,7 @@ mod inspect;
 mod killed;
 mod orders;
 pub(crate) mod service;
+mod socket;
 
 use base64::Engine as _;
 use recliner::{
@@ -111,8 +112,13 @@ impl Ran {
 
 /// Runs the binary. Whatever it does, it tells no password and does not panic.
 async fn recliner(words: &[&str], env: &[(&str, &str)]) -> Ran {
+    recliner_in(Path::new("."), words, env).await
+}
+
+/// The same in a directory.
+async fn recliner_in(dir: &Path, words: &[&str], env: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
-    command.args(words).env_clear().envs(env.iter().copied()).stdin(Stdio::null());
+    command.args(words).current_dir(dir).env_clear().envs(env.iter().copied()).stdin(Stdio::null());
     command.kill_on_drop(true);
     let output = time::timeout(PATIENCE, command.output()).await;
     let output = output.expect("it ends in time").expect("it runs");

@@ -215,13 +215,13 @@ async fn a_whole_design_document_is_one_request_and_one_outcome() {
 #[tokio::test(start_paused = true)]
 async fn what_is_suspended_starts_nothing_until_it_is_resumed_by_another_process() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
-    rig.watch.follower.suspend(Scope::All, Some("backup".into())).await.unwrap();
+    rig.watch.follower.suspend(Scope::All, None, Some("backup".into())).await.unwrap();
     rig.wait(300).await;
     rig.dies_for(Duration::ZERO).await;
     assert_eq!(rig.posts(), BTreeMap::new());
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new(), "it survives a restart");
-    rig.watch.follower.resume(Scope::All).await.unwrap();
+    rig.watch.follower.resume(Scope::All, None).await.unwrap();
     rig.wait(600).await;
     assert_eq!(rig.posts().len(), 4);
 }
@@ -284,7 +284,7 @@ async fn what_was_ordered_is_compacted_once_though_no_channel_takes_it() {
 async fn an_order_waits_over_a_restart_and_lapses_when_its_time_is_over() {
     let mut rig = enforcing(nodes().with(lean("orders")));
     rig.wait(60).await;
-    rig.watch.follower.suspend(Scope::All, None).await.unwrap();
+    rig.watch.follower.suspend(Scope::All, None, None).await.unwrap();
     let id = rig.order("orders").await;
     rig.wait(60).await;
     rig.dies_for(Duration::ZERO).await;
@@ -294,7 +294,7 @@ async fn an_order_waits_over_a_restart_and_lapses_when_its_time_is_over() {
     assert!(rig.notebook.kept().remembered.contains_key(&id));
     rig.wait(600).await;
     assert!(rig.notebook.kept().remembered.is_empty(), "nobody waits for it any more");
-    rig.watch.follower.resume(Scope::All).await.unwrap();
+    rig.watch.follower.resume(Scope::All, None).await.unwrap();
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new());
 }

@@ -10,6 +10,9 @@ pub(in crate::cli) fn planned(plan: &Value, width: u16) -> String {
     let enforces = plan["mode"] == "enforce";
     let mut text =
         format!("planned at {made_at}, mode {}\n\n", if enforces { "enforce" } else { "advise" });
+    for suspension in items(plan, "suspensions") {
+        text.push_str(&format!("{}\n\n", word(suspension, "says")));
+    }
     text.push_str(&starts(plan, width));
     let orders = orders(plan);
     if !orders.is_empty() {
@@ -130,11 +133,11 @@ fn span(seconds: f64) -> String {
         .map_or_else(|_| "?".to_owned(), |span| humantime::format_duration(span).to_string())
 }
 
-/// The gates that are shut, a line each with its nodes. That of the mode is said above.
+/// The gates that are shut, a line each with its nodes. Mode and suspensions are said above.
 fn gates(plan: &Value) -> String {
     let names: BTreeSet<&str> = items(plan, "gates")
         .filter_map(|gate| gate["gate"].as_str())
-        .filter(|gate| *gate != "mode")
+        .filter(|gate| !["mode", "suspended"].contains(gate))
         .collect();
     let nodes = |name: &str| -> Vec<String> {
         items(plan, "gates")

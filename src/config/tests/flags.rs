@@ -63,6 +63,7 @@ fn explicit_flags_win_over_the_file() {
             config_file: Some(PathBuf::from("web.yml")),
             enable_lifecycle: true,
             enable_admin_api: true,
+            admin_socket: Some(PathBuf::from("state/admin.sock")),
         }
     );
     assert_eq!(found.log, Log { level: Level::Debug, format: Format::Json });
@@ -167,6 +168,32 @@ fn strangers_cannot_be_let_in_to_start_compactions() {
             "--web.enable-admin-api: anyone who reaches [::]:10984 could start compactions; listen on 127.0.0.1, name users in --web.config.file, or leave out this flag or --mode=enforce"
         ]
     );
+}
+
+#[test]
+fn the_socket_of_orders_is_beside_the_memory_unless_told() {
+    for (given, storage, expected) in [
+        (None, None, Some("data/admin.sock")),
+        (None, Some("/var/lib/recliner"), Some("/var/lib/recliner/admin.sock")),
+        (Some("/run/recliner/admin.sock"), None, Some("/run/recliner/admin.sock")),
+        (Some("none"), None, None),
+        (Some(""), None, None),
+    ] {
+        let flags = Flags {
+            web_admin_socket: given.map(PathBuf::from),
+            storage_path: storage.map(PathBuf::from),
+            ..flags()
+        };
+        let found = load_text(&flags, "").unwrap().settings.web.admin_socket;
+        assert_eq!(found, expected.map(PathBuf::from), "{given:?} {storage:?}");
+    }
+    let long = Flags { storage_path: Some(PathBuf::from("x/".repeat(60))), ..flags() };
+    let says = said(&long, "");
+    let [problem] = &says[..] else { panic!("{says:?}") };
+    assert!(problem.starts_with("--web.admin-socket: x/x/"), "{problem}");
+    assert!(problem.contains("130 bytes long"), "{problem}");
+    let none = Flags { web_admin_socket: Some(PathBuf::from("none")), ..long };
+    assert_eq!(said(&none, ""), [""; 0]);
 }
 
 #[test]

@@ -171,6 +171,7 @@ fn a_reload_names_what_changed_and_from_when() {
     let mut new = full().settings;
     new.web.listen_address = "127.0.0.1:1".parse().unwrap();
     new.storage_path = PathBuf::from("elsewhere");
+    new.web.admin_socket = None;
     new.poll = Duration::from_secs(9);
     new.log.level = crate::log::Level::Debug;
     let named: Vec<_> =
@@ -190,6 +191,7 @@ fn a_reload_names_what_changed_and_from_when() {
             ("headroom.volumes", "live"),
             ("--storage.path", "restart"),
             ("--web.listen-address", "restart"),
+            ("--web.admin-socket", "restart"),
             ("--log.level", "live"),
         ]
     );

@@ -8,6 +8,9 @@ use crate::{
     snapshot::NodeIx,
 };
 
+/// The longest reason in a label, in characters; the API has it whole.
+const MAX_WHY: usize = 200;
+
 /// Writes what the plan says beside its queues.
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
     limits(writer, plan);
@@ -71,4 +74,16 @@ fn suspensions(writer: &mut Writer, plan: &Plan) {
     for scope in in_force.keys().filter(|scope| **scope != Scope::All) {
         samples.sample(&[&scope.to_string()], true);
     }
+    let mut samples = writer.family(&f::SUSPENDED_SINCE_TIMESTAMP);
+    for (scope, suspension) in in_force {
+        let by = suspension.by.as_deref().unwrap_or_default();
+        let why = shortened(suspension.why.as_deref().unwrap_or_default());
+        samples.sample(&[&scope.to_string(), by, why], suspension.since);
+    }
+}
+
+/// The start of a reason: a label's value is kept with each sample.
+fn shortened(why: &str) -> &str {
+    let end = why.char_indices().nth(MAX_WHY).map_or(why.len(), |(at, _)| at);
+    why.get(..end).unwrap_or(why)
 }

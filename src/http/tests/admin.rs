@@ -2,7 +2,7 @@
 
 use super::{super::orders::*, *};
 use crate::{
-    memory::Scope,
+    memory::{Scope, Suspension},
     plan::{Refusal, RefusalReason},
     report::MissLine,
     score::{Miss, MissReason},
@@ -21,6 +21,7 @@ async fn order(
     let request = Request::post(format!("/api/v1/{path}"))
         .header("host", "127.0.0.1:10984")
         .header("content-type", "application/json")
+        .extension(HERE)
         .body(Body::from(body.to_owned()))
         .unwrap();
     let router = surface.router();
@@ -67,11 +68,15 @@ async fn a_scope_is_suspended_and_resumed() {
     ] {
         let answer = order(&mut surface, "suspend", body, |order| {
             let Order::Suspend(found, reply) = order else { panic!("it is another order") };
-            assert_eq!(found, Suspend { scope, why: why.map(str::to_owned) });
-            let done = Suspended { since: NOW, already: true, running: Some(2) };
+            let by = "127.0.0.1".to_owned();
+            assert_eq!(found, Suspend { scope, why: why.map(str::to_owned), by });
+            let suspension = Suspension { since: NOW, by: Some("ann".into()), why: None };
+            let done = Suspended { suspension, already: true, running: Some(2) };
             reply.send(Ok(done)).unwrap();
         });
-        let data = json!({ "since": NOW.rfc3339(), "already": true, "running": 2 });
+        let data = json!({
+            "since": NOW.rfc3339(), "by": "ann", "why": null, "already": true, "running": 2,
+        });
         assert_eq!(answer.await, success(data), "{body}");
     }
     for (body, status, says) in [
@@ -94,7 +99,10 @@ async fn a_scope_is_suspended_and_resumed() {
     // What is suspended may be gone by now.
     let body = r#"{"scope": "node:couchdb@z"}"#;
     let answer = order(&mut surface, "resume", body, |order| {
-        let Order::Resume(Resume { scope }, reply) = order else { panic!("it is another order") };
+        let Order::Resume(Resume { scope, by }, reply) = order else {
+            panic!("it is another order")
+        };
+        assert_eq!(by, "127.0.0.1");
         let done = Resumed { lifted: vec![scope], remaining: vec![Scope::All] };
         reply.send(Ok(done)).unwrap();
     });
@@ -111,7 +119,7 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
         let answer = order(&mut surface, "compact", &body, |order| {
             let Order::Compact(found, reply) = order else { panic!("it is another order") };
             let Compact { target, ix, force: forced, by } = found;
-            assert_eq!((&target, forced, by.as_str()), (&id, force, "?"));
+            assert_eq!((&target, forced, by.as_str()), (&id, force, "127.0.0.1"));
             assert_eq!(snapshot().target(ix).unwrap().id(), id);
             let requests = vec!["POST /_node/couchdb@a/x/_compact".to_owned()];
             let refusal = Refusal { value: Some(1.0), ..Refusal::plain(RefusalReason::NodeLimit) };

@@ -288,6 +288,7 @@ async fn status_and_config_say_what_is_in_force() {
             "ready": true,
             "generated_at": "2026-11-21T00:54:00Z",
             "nodes": null,
+            "suspensions": [],
             "sweep": {
                 "ended": 2,
                 "running_since": null,

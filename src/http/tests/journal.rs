@@ -49,8 +49,8 @@ async fn surface(tasks: &mut JoinSet<()>) -> Surface {
         let change = Change::Ended { outcome: outcome(number), closes: None };
         journal.keep(vec![change]).await.unwrap();
     }
-    let suspension = Suspension { since: NOW, why: Some("backup".into()) };
-    journal.keep(vec![Change::Suspend(Scope::All, Some(suspension))]).await.unwrap();
+    let suspension = Suspension { since: NOW, by: Some("ann".into()), why: Some("backup".into()) };
+    journal.keep(vec![Change::Suspend(Scope::All, suspension)]).await.unwrap();
     surface.state.journal = Some(journal);
     surface
 }
@@ -101,7 +101,7 @@ async fn events_come_in_order_with_their_types() {
         all["events"][4],
         json!({
             "seq": 9, "at": "2026-11-21T00:54:00Z", "type": "suspended", "scope": "all",
-            "why": "backup",
+            "by": "ann", "why": "backup",
         })
     );
     for (query, expected, more) in [

@@ -139,7 +139,8 @@ async fn orders_need_the_flag_and_the_operator() {
             (answer.status, &body["errorType"]),
             (StatusCode::FORBIDDEN, &json!("forbidden"))
         );
-        assert!(body["error"].as_str().unwrap().ends_with("with --web.enable-admin-api"), "{body}");
+        let says = body["error"].as_str().unwrap();
+        assert!(says.ends_with("start recliner with --web.enable-admin-api"), "{says}");
     }
     assert!(surface.orders.try_recv().is_err(), "none came through");
 }

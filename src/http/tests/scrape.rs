@@ -92,7 +92,7 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
     let table: BTreeSet<&str> = families::ALL.iter().map(|family| family.name).collect();
     // None has anything to show here: no feed is followed, nobody looked for indexes that lag, no
     // request was sent, slack queues are empty, no node said what it runs, no volume is configured
-    // and no directory read, smoosh is left alone, and no gate is shut since a moment.
+    // and no directory read, smoosh is left alone, no gate is shut since a moment and nothing is suspended.
     let silent = BTreeSet::from([
         families::FEED_CONNECTED.name,
         families::FEED_EVENTS.name,
@@ -123,6 +123,7 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
         families::QUEUE_SLACK_BYTES_MIN.name,
         families::QUEUE_SLACK_BYTES_MAX.name,
         families::GATE_CLOSED_SINCE_TIMESTAMP.name,
+        families::SUSPENDED_SINCE_TIMESTAMP.name,
     ]);
     assert_eq!(own, &table - &silent);
     for process in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {

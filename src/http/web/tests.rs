@@ -2,6 +2,7 @@ use super::*;
 use crate::http::{
     Allow,
     guard::{NotTaken, Permit, may_order},
+    peer::{Connection, Peer},
 };
 use axum::{
     Router,
@@ -307,7 +308,10 @@ async fn an_order_may_call_the_machine_by_a_name_in_its_certificate() {
     let allow = Allow { lifecycle: true, ..Allow::default() };
     let taken = async |web: &Web, host: &str| {
         let request = Request::post("/-/quit").header("host", host);
-        let request = request.extension(web.in_force().await).body(Body::empty()).unwrap();
+        let here = Peer::Tcp(std::net::Ipv4Addr::LOCALHOST.into());
+        let connection = Connection { peer: here, encrypted: web.is_encrypted() };
+        let request = request.extension(web.in_force().await).extension(connection);
+        let request = request.body(Body::empty()).unwrap();
         may_order(&allow, Permit::Lifecycle, &request).map(|_| ())
     };
     let (tls, plain) = (site.web(TLS).unwrap(), Web::default());

@@ -1,7 +1,7 @@
 //! Who may ask: Basic authentication against bcrypt hashes.
 
 use super::{InForce, Web};
-use crate::config::PasswordHash;
+use crate::{config::PasswordHash, http::peer::Connection};
 use arc_swap::ArcSwap;
 use axum::{
     body::{Body, HttpBody as _},
@@ -115,7 +115,8 @@ pub(in super::super) async fn admit(
     next: Next,
 ) -> Response {
     let in_force = web.in_force().await;
-    let anyone = in_force.users.is_empty() || OPEN.contains(&request.uri().path());
+    let owner = request.extensions().get::<Connection>().is_some_and(|it| it.peer.is_owner());
+    let anyone = owner || in_force.users.is_empty() || OPEN.contains(&request.uri().path());
     let login = login(request.headers()).filter(|_| !anyone);
     let asker = login.as_ref().map(|login| Asker(login.user.clone()));
     let mut response = if anyone || may_ask(&web, &in_force, login).await {

@@ -1,7 +1,8 @@
 use super::*;
 
 fn everything() -> Vec<Change> {
-    let suspension = Suspension { since: moment(3), why: Some("backup".into()) };
+    let suspension =
+        Suspension { since: moment(3), by: Some("ann".into()), why: Some("backup".into()) };
     let quarantined =
         Remembered { failures: 5, quarantined_since: Some(moment(4)), ..Remembered::default() };
     vec![
@@ -11,7 +12,7 @@ fn everything() -> Vec<Change> {
         Change::Withdrawn(intent(2).key()),
         ended(1),
         Change::Remember(target(7), Some(quarantined)),
-        Change::Suspend(Scope::Node("couchdb@a".into()), Some(suspension)),
+        Change::Suspend(Scope::Node("couchdb@a".into()), suspension),
         Change::Calibrate(Calibration { rate: Some(1.5), ..Calibration::default() }),
     ]
 }
@@ -76,7 +77,7 @@ async fn an_end_of_quarantine_and_of_a_suspension_are_told() {
     let running = Running::claimed(InMemory).await;
     running.keep(everything()).await.unwrap();
     let scope = Scope::Node("couchdb@a".into());
-    let undo = vec![Change::Remember(target(7), None), Change::Suspend(scope, None)];
+    let undo = vec![Change::Remember(target(7), None), Change::Resume { scope, by: None }];
     running.keep(undo.clone()).await.unwrap();
     running.keep(undo).await.unwrap();
     assert_eq!(words(&running.events().await)[7..], ["released", "resumed"]);

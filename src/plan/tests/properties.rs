@@ -193,7 +193,7 @@ proptest! {
             at => Scope::Node(format!("n{}", at - 9)),
         };
         let mut history = (*world.conditions.history).clone();
-        let suspension = Suspension { since: at(5), why: None };
+        let suspension = Suspension { since: at(5), by: None, why: None };
         history.suspensions.0.insert(scope.clone(), suspension);
         world.conditions.history = Arc::new(history);
         let plan = world.plan(0);

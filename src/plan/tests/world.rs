@@ -384,7 +384,7 @@ impl Spec {
                 8 => Scope::Node("_cluster".to_owned()),
                 at => Scope::Node(format!("n{}", at % 5)),
             };
-            (scope, Suspension { since: at_ago(7), why: None })
+            (scope, Suspension { since: at_ago(7), by: None, why: None })
         });
         let last_starts = self.last_starts.iter().map(|(at, ago)| (node_ix(*at), at_ago(*ago)));
         let orders = self.orders.iter().map(|(which, ago, force)| {

@@ -143,7 +143,7 @@ fn each_condition_has_its_reason() {
         (Reason::Running, World::indexer),
         (Reason::Grace, |world| world.settings.grace = Duration::from_secs(60)),
         (Reason::Suspended, |world| {
-            let suspension = Suspension { since: ago(9), why: None };
+            let suspension = Suspension { since: ago(9), by: None, why: None };
             let mut history = History::default();
             history.suspensions.0.insert(Scope::All, suspension);
             world.plan.conditions.history = Arc::new(history);

@@ -78,9 +78,12 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
         ),
         (
             &["suspend", "node:node1@127.0.0.1", "--why", "disks are moved"],
-            json!({ "since": since, "already": true, "running": null }),
+            json!({
+                "since": since, "by": "unix socket, uid 7", "why": "disks are moved",
+                "already": true, "running": null,
+            }),
             json!({ "scope": "node:node1@127.0.0.1", "why": "disks are moved" }),
-            "Node node1@127.0.0.1 was suspended already, since 2026-11-21T00:54:00Z.\nWhat runs goes on to its end: CouchDB has no verb to stop it.\n",
+            "Node node1@127.0.0.1 was suspended already, since 2026-11-21T00:54:00Z by unix socket, uid 7 (disks are moved).\nWhat runs goes on to its end: CouchDB has no verb to stop it.\n",
         ),
         (
             &["resume"],
@@ -181,11 +184,11 @@ async fn what_is_refused_ends_with_a_sentence() {
             "without user and password",
         ),
         (&["rescan", "--recliner.url", "a"], "--recliner.url"),
-        (&["rescan", "--recliner.username", "ann"], "--recliner.password-file"),
-        (&["rescan", "--recliner.password-file", &empty], "it holds no password"),
-        (&["rescan", "--recliner.ca-file", &empty], "it holds no certificate in PEM"),
+        (&["history", "--recliner.username", "ann"], "--recliner.password-file"),
+        (&["history", "--recliner.password-file", &empty], "it holds no password"),
+        (&["history", "--recliner.ca-file", &empty], "it holds no certificate in PEM"),
         (
-            &["rescan", "--recliner.ca-file", "/nowhere"],
+            &["history", "--recliner.ca-file", "/nowhere"],
             "--recliner.ca-file=/nowhere cannot be read",
         ),
     ] {

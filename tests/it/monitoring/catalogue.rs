@@ -91,6 +91,7 @@ fn shown(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
 #[tokio::test]
 async fn a_running_demo_exports_what_the_catalogue_says() {
     let demo = Demo::start().await;
+    demo.suspend("channel:upgrade_views", "to show it").await;
     let text = demo.metrics().await;
     let exported = exported();
     let shown = shown(&text);

@@ -37,6 +37,15 @@ impl Demo {
         Self { address, _process: process }
     }
 
+    /// Suspends a scope, as anyone on this machine may.
+    pub(crate) async fn suspend(&self, scope: &str, why: &str) {
+        let url = format!("http://{}/api/v1/suspend", self.address);
+        let body = serde_json::json!({ "scope": scope, "why": why }).to_string();
+        let request = super::tools::http().post(&url).header("content-type", "application/json");
+        let answer = request.body(body).send().await.expect("it answers");
+        assert_eq!(answer.status().as_u16(), 200, "the order is taken");
+    }
+
     /// Its `/metrics` once it has lived: a compaction that it started has ended, another one
     /// runs, and its nodes were looked at for pressure.
     pub(crate) async fn metrics(&self) -> String {

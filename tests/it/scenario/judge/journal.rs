@@ -74,6 +74,7 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
             Change::Ended { closes: None, .. }
             | Change::Remember(..)
             | Change::Suspend(..)
+            | Change::Resume { .. }
             | Change::Calibrate(_) => {}
         }
     }

@@ -1,0 +1,187 @@
+//! The host and port that a request names, read strictly.
+//!
+//! Owns what counts as an address and what as a name. Lenient readers differ over
+//! `[::1].evil.example` and `127.0.0.1:evil`, and where two differ, one can be led astray:
+//! what is not exactly a host with an optional port is nothing here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The longest name that DNS has.
+const MAX_NAME: usize = 253;
+
+/// A host.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Host<'a> {
+    /// By its IP address.
+    Address(IpAddr),
+    /// By a name, as it was written.
+    Name(&'a str),
+}
+
+impl PartialEq for Host<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Address(one), Self::Address(two)) => one == two,
+            (Self::Name(one), Self::Name(two)) => one.eq_ignore_ascii_case(two),
+            (Self::Address(_), Self::Name(_)) | (Self::Name(_), Self::Address(_)) => false,
+        }
+    }
+}
+
+/// A host with its port: the value of `Host`, or what follows the scheme of an `Origin`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place<'a> {
+    pub(super) host: Host<'a>,
+    /// None where the scheme's own is meant.
+    pub(super) port: Option<u16>,
+}
+
+impl<'a> Place<'a> {
+    /// Reads it, or finds that it is none.
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix('[') {
+            let (address, rest) = rest.split_once(']')?;
+            let host = Host::Address(address.parse::<Ipv6Addr>().ok()?.into());
+            let port = if rest.is_empty() { None } else { Some(port(rest.strip_prefix(':')?)?) };
+            return Some(Self { host, port });
+        }
+        let (host, port) = match text.split_once(':') {
+            None => (text, None),
+            Some((host, digits)) => (host, Some(port(digits)?)),
+        };
+        let host = match host.parse::<Ipv4Addr>() {
+            Ok(address) => Host::Address(address.into()),
+            Err(_) => Host::Name(name(host)?),
+        };
+        Some(Self { host, port })
+    }
+
+    /// Whether both are reached alike over a scheme.
+    pub(super) fn same(&self, other: &Self, scheme: Scheme) -> bool {
+        let port = |it: &Self| it.port.unwrap_or(scheme.port());
+        self.host == other.host && port(self) == port(other)
+    }
+}
+
+/// How a page, or this server, is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    const fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+/// The scheme and the place of an `Origin`; `null`, and whatever has a path, has none.
+pub(super) fn origin(text: &str) -> Option<(Scheme, Place<'_>)> {
+    let (scheme, place) = text.split_once("://")?;
+    let scheme = if scheme.eq_ignore_ascii_case("http") {
+        Scheme::Http
+    } else if scheme.eq_ignore_ascii_case("https") {
+        Scheme::Https
+    } else {
+        return None;
+    };
+    Some((scheme, Place::read(place)?))
+}
+
+/// Digits alone: `parse` takes a sign too.
+fn port(digits: &str) -> Option<u16> {
+    let plain = digits.len() <= 5 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { digits.parse().ok() } else { None }
+}
+
+/// A name as DNS or Docker have them; one that ends in a number is a mistyped address, and
+/// browsers take it for another one.
+fn name(text: &str) -> Option<&str> {
+    let sound = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let number = last.starts_with(|first: char| first.is_ascii_digit())
+        && (last.bytes().all(|byte| byte.is_ascii_digit()) || last.get(..2) == Some("0x"));
+    (text.len() <= MAX_NAME && text.split('.').all(sound) && !number).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_host_with_an_optional_port_and_nothing_else() {
+        let v4 = |text: &str| Host::Address(text.parse().unwrap());
+        for (text, host, port) in [
+            ("127.0.0.1", v4("127.0.0.1"), None),
+            ("127.0.0.1:10984", v4("127.0.0.1"), Some(10_984)),
+            ("[::1]", v4("::1"), None),
+            ("[::1]:80", v4("::1"), Some(80)),
+            ("[::ffff:127.0.0.1]:80", v4("::ffff:127.0.0.1"), Some(80)),
+            ("localhost", Host::Name("localhost"), None),
+            ("Couch-A.example:443", Host::Name("couch-a.EXAMPLE"), Some(443)),
+            ("recliner_1:0", Host::Name("recliner_1"), Some(0)),
+            ("3com.example", Host::Name("3com.example"), None),
+            ("127.0.0.1.evil.example", Host::Name("127.0.0.1.evil.example"), None),
+        ] {
+            assert_eq!(Place::read(text), Some(Place { host, port }), "{text}");
+        }
+        for text in [
+            "",
+            ":80",
+            "[::1].evil.example",
+            "[::1].evil.example:10984",
+            "[::1]evil",
+            "[::1]:",
+            "[::1]:evil",
+            "[::1",
+            "::1",
+            "[127.0.0.1]",
+            "[fe80::1%25eth0]",
+            "127.0.0.1:evil",
+            "127.0.0.1:",
+            "127.0.0.1:+80",
+            "127.0.0.1: 80",
+            "127.0.0.1:65536",
+            "127.0.0.1:000080",
+            "127.0.0.1:80:80",
+            "127.0.0.1:80/",
+            "0177.0.0.1",
+            "2130706433",
+            "0x7f.1",
+            "127.1",
+            "localhost:10984@evil.example",
+            "ann@127.0.0.1",
+            "localhost ",
+            "localhost,evil.example",
+            "local host",
+            "localhost.",
+            ".localhost",
+            "evil\u{e9}.example",
+            "a/b",
+        ] {
+            assert_eq!(Place::read(text), None, "{text:?}");
+        }
+        assert_eq!(Place::read(&"a.".repeat(200)), None);
+    }
+
+    #[test]
+    fn an_origin_has_a_scheme_and_no_path() {
+        for text in ["null", "", "127.0.0.1", "ftp://a", "http:/a", "http://a/", "http://", "a://"]
+        {
+            assert_eq!(origin(text), None, "{text:?}");
+        }
+        let (scheme, place) = origin("HTTPS://a.example").unwrap();
+        assert_eq!(scheme, Scheme::Https);
+        let other = |text| Place::read(text).unwrap();
+        assert!(place.same(&other("A.example:443"), scheme));
+        assert!(!place.same(&other("a.example:80"), scheme));
+        assert!(!place.same(&other("b.example:443"), scheme));
+    }
+}

@@ -1,0 +1,204 @@
+//! The Unix socket over which the service's own user gives orders.
+//!
+//! Owns the socket's file: made so that nobody else can open it, taken over from a process
+//! that died, never from one that lives, and removed at the end. Who comes over it the kernel
+//! says; an address over TCP tells no such thing.
+
+use rustix::process::geteuid;
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{
+    net::{UnixListener, UnixSocket, UnixStream},
+    time,
+};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 64;
+
+/// How long a process that listens there may take to show it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What to do about a socket that cannot be had.
+const REMEDY: &str =
+    "name another with --web.admin-socket, such as /run/recliner/admin.sock, or none";
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// A process listens there.
+    #[error(
+        "another process listens on {}: stop that one, or {REMEDY}", .0.display()
+    )]
+    Held(PathBuf),
+    /// Something else has the name.
+    #[error("{} is there and is no socket: move it away, or {REMEDY}", .0.display())]
+    NoSocket(PathBuf),
+    /// The system refused.
+    #[error("cannot listen on the Unix socket {}: {why}; {REMEDY}", .path.display())]
+    Refused {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+}
+
+/// A socket that takes connections; its file goes with it.
+#[derive(Debug)]
+pub struct AdminSocket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file: another process may have put its own there.
+    file: (u64, u64),
+    /// Whose it is.
+    owner: u32,
+}
+
+impl AdminSocket {
+    /// Makes the socket, for its owner alone.
+    ///
+    /// # Errors
+    /// Where a process listens already, something else has the name, or the system refuses.
+    pub async fn open(path: &Path) -> Result<Self, SocketError> {
+        let refused = |why| SocketError::Refused { path: path.to_owned(), why };
+        remove_stale(path).await?;
+        let socket = UnixSocket::new_stream().map_err(refused)?;
+        socket.bind(path).map_err(refused)?;
+        // Nobody can connect before it listens: until then it may be closed to all others.
+        let closed = fs::set_permissions(path, Permissions::from_mode(0o600))
+            .and_then(|()| fs::symlink_metadata(path))
+            .and_then(|file| Ok(((file.dev(), file.ino()), socket.listen(BACKLOG)?)));
+        match closed {
+            Ok((file, listener)) => {
+                let (path, owner) = (path.to_owned(), geteuid().as_raw());
+                Ok(Self { listener, path, file, owner })
+            }
+            Err(why) => {
+                // Nothing listens there: the next start takes it for what it is.
+                let _stale = fs::remove_file(path);
+                Err(refused(why))
+            }
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next connection, and the user at its other end: the owner or root.
+    ///
+    /// # Errors
+    /// When none can be accepted, as for want of file descriptors.
+    pub(super) async fn accept(&self) -> io::Result<(UnixStream, u32)> {
+        loop {
+            let (stream, _) = self.listener.accept().await?;
+            // One that went away at once has nobody at its other end any more.
+            let Ok(peer) = stream.peer_cred() else { continue };
+            if peer.uid() == self.owner || peer.uid() == 0 {
+                return Ok((stream, peer.uid()));
+            }
+            tracing::warn!(uid = peer.uid(), "a connection over the Unix socket was refused");
+        }
+    }
+}
+
+impl Drop for AdminSocket {
+    fn drop(&mut self) {
+        let own = fs::symlink_metadata(&self.path)
+            .is_ok_and(|file| (file.dev(), file.ino()) == self.file);
+        if own && let Err(why) = fs::remove_file(&self.path) {
+            tracing::debug!(%why, "the Unix socket's file stays");
+        }
+    }
+}
+
+/// Removes the file of a process that is gone.
+async fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    let refused = |why| SocketError::Refused { path: path.to_owned(), why };
+    match fs::symlink_metadata(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(why) => return Err(refused(why)),
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(SocketError::NoSocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match time::timeout(PATIENCE, UnixStream::connect(path)).await {
+        Ok(Err(why)) if why.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(refused)
+        }
+        Ok(Err(why)) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Too many wait there already, or it takes its time: somebody is there.
+        Ok(Ok(_)) | Err(_) => Err(SocketError::Held(path.to_owned())),
+        Ok(Err(why)) if why.kind() == io::ErrorKind::WouldBlock => {
+            Err(SocketError::Held(path.to_owned()))
+        }
+        Ok(Err(why)) => Err(refused(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[tokio::test]
+    async fn it_is_its_owners_alone_and_goes_with_its_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        let socket = AdminSocket::open(&path).await.unwrap();
+        assert_eq!((socket.path(), mode(&path)), (&*path, 0o600));
+        let (asks, accepted) = tokio::join!(UnixStream::connect(&path), socket.accept());
+        let _asks = asks.unwrap();
+        assert_eq!(accepted.unwrap().1, geteuid().as_raw());
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn that_of_a_dead_process_is_replaced_and_that_of_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        let live = AdminSocket::open(&path).await.unwrap();
+        let said = AdminSocket::open(&path).await.unwrap_err().to_string();
+        assert!(said.starts_with("another process listens on "), "{said}");
+        assert!(UnixStream::connect(&path).await.is_ok(), "it still listens");
+        drop(live);
+
+        // What a process that was killed leaves: a file that nobody listens on.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let next = AdminSocket::open(&path).await.unwrap();
+        assert!(UnixStream::connect(&path).await.is_ok());
+
+        // Somebody else's is not removed at the end.
+        fs::remove_file(&path).unwrap();
+        let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop(next);
+        assert!(path.exists());
+        drop(other);
+    }
+
+    #[tokio::test]
+    async fn what_is_in_the_way_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        fs::write(&path, "kept").unwrap();
+        let said = AdminSocket::open(&path).await.unwrap_err().to_string();
+        assert!(said.contains("is there and is no socket"), "{said}");
+        assert_eq!(fs::read(&path).unwrap(), b"kept");
+        let nowhere = dir.path().join("no/admin.sock");
+        let said = AdminSocket::open(&nowhere).await.unwrap_err().to_string();
+        assert!(said.contains("no/admin.sock: ") && said.contains("--web.admin-socket"), "{said}");
+    }
+}
