@@ -8,6 +8,7 @@ mod inspect;
 mod killed;
 mod orders;
 pub(crate) mod service;
+mod socket;
 
 mod socket;
 mod strangers;
