@@ -29,6 +29,14 @@ pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(120);
 
+/// The largest answer that is read: ten thousand targets, as many as a service gives at once,
+/// take half of it.
+const LONGEST: usize = 64 << 20;
+
+/// The values that an answer holds at most: three letters make one, which takes a hundred bytes
+/// once it is read.
+const VALUES: usize = 4_000_000;
+
 /// How a running recliner is reached.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct ServiceArgs {
@@ -249,9 +257,20 @@ impl ServiceClient {
         request.send().await.map_err(|why| self.unanswered(&causes(&why)))
     }
 
-    async fn data(&self, answer: Response) -> Result<Value, Failure> {
+    async fn data(&self, mut answer: Response) -> Result<Value, Failure> {
         let status = answer.status();
-        let body = answer.bytes().await.map_err(|why| self.unanswered(&causes(&why)))?;
+        let mut body = Vec::new();
+        while let Some(piece) =
+            answer.chunk().await.map_err(|why| self.unanswered(&causes(&why)))?
+        {
+            if body.len().saturating_add(piece.len()) > LONGEST {
+                return Err(self.too_large());
+            }
+            body.extend_from_slice(&piece);
+        }
+        if values(&body) > VALUES {
+            return Err(self.too_large());
+        }
         if status == StatusCode::UNAUTHORIZED {
             let says = match &self.login {
                 None => {
@@ -273,6 +292,11 @@ impl ServiceClient {
         }
     }
 
+    fn too_large(&self) -> Failure {
+        let why = "its answer is larger than any of recliner's; is that a recliner?";
+        Failure { passes: false, ..self.unanswered(why) }
+    }
+
     fn unanswered(&self, why: &str) -> Failure {
         let hint = match self.base.as_str() == DEFAULT_URL {
             true => "; --recliner.url names another address",
@@ -281,6 +305,11 @@ impl ServiceClient {
         let why = format!("cannot ask recliner at {}: {why}{hint}", self.name);
         Failure { passes: true, ..Failure::failed(why) }
     }
+}
+
+/// How many values a text of JSON has at most.
+fn values(body: &[u8]) -> usize {
+    body.iter().filter(|byte| b",[{".contains(byte)).count().saturating_add(1)
 }
 
 /// What the service refused, with the targets that a text may have meant.
@@ -316,5 +345,30 @@ fn causes(why: &reqwest::Error) -> String {
         Some(last) => last,
         None if why.is_timeout() => "it did not answer in time".to_owned(),
         None => why.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn no_json_has_more_values_than_are_counted() {
+        fn all(value: &Value) -> usize {
+            1 + match value {
+                Value::Array(list) => list.iter().map(all).sum(),
+                Value::Object(map) => map.values().map(all).sum(),
+                _ => 0,
+            }
+        }
+        for value in [
+            json!(1),
+            json!([]),
+            json!([1, 2, [3, {}]]),
+            json!({"a": {"b": [], "c": null}, "d": "x,y"}),
+        ] {
+            assert!(values(value.to_string().as_bytes()) >= all(&value), "{value}");
+        }
     }
 }

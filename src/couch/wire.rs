@@ -19,14 +19,15 @@ pub use cluster::{
     DbShards, DocShards, LocalName, Membership, Refusal, Session, System, Up, UserContext, Vendor,
     Versions, Welcome,
 };
-pub(crate) use design::DesignRows;
 pub use design::{
     Autoupdate, DesignDoc, DesignOptions, UpdatesPending, ViewIndex, ViewInfo, Views,
 };
+pub(crate) use design::{DesignRow, DesignRows};
 pub(crate) use feed::UpdatesEnd;
 pub use feed::{Change as DbChange, GLOBAL_CHANGES, MapChange, MapChanges, UpdateLine};
-pub(crate) use map::MapRows;
+pub(crate) use loose::List;
 pub use map::{Change, DbsDoc};
+pub(crate) use map::{MapRow, MapRows};
 pub use names::Names;
 pub use search::{SearchIndex, SearchInfo};
 pub use shard::{ShardInfo, Sizes};

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    couch::{Client, Error, Kind as Failed},
+    couch::{Client, Error, Kind as Failed, Paging},
     snapshot::{Ix, SmooshSeen, Snapshot, TargetRef},
     target::ShardName,
     version::Version,
@@ -120,7 +120,7 @@ impl HttpSource {
 
     fn map(self) -> BoxStream<'static, Observation> {
         enum At {
-            Page(Option<String>),
+            Page(Option<Paging>),
             End,
             Readable(BoxStream<'static, Observation>),
             Over,
@@ -131,7 +131,7 @@ impl HttpSource {
                 let client = &this.client;
                 match at {
                     At::Page(after) => {
-                        match client.shard_map_page(after.as_deref(), MAP_PAGE).await {
+                        match client.shard_map_page(after.as_ref(), MAP_PAGE).await {
                             Ok(page) => {
                                 let entries =
                                     page.docs.iter().filter_map(convert::map_entry).collect();

@@ -1,20 +1,34 @@
 //! What can be read, one method a route.
 
 use super::{Client, Whom};
-use crate::couch::{Error, Kind, Route, wire};
+use crate::couch::{
+    Error, Kind, Route,
+    paging::{Most, Page, Paging, of_text},
+    wire,
+};
 use futures::future::join_all;
 use std::time::Duration;
 
 /// Design documents asked for at once; halved where a page is too large.
 const DESIGN_PAGE: usize = 200;
 
+/// In all pages of the shard map: four times the copies that recliner was ever measured with,
+/// which take a gibibyte.
+const MAP: Most = Most { rows: 2_000_000, weight: 1 << 30 };
+
+/// In all pages of the databases' names.
+const NAMES: Most = Most { rows: 2_000_000, weight: 256 << 20 };
+
+/// In all pages of one database's design documents.
+const DESIGNS: Most = Most { rows: 100_000, weight: 128 << 20 };
+
 /// One page of the shard map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapPage {
     /// The databases' documents, by name.
     pub docs: Vec<wire::DbsDoc>,
-    /// What to give as `after` for the next page; `None` at the end.
-    pub next: Option<String>,
+    /// What to give for the next page; `None` at the end.
+    pub next: Option<Paging>,
 }
 
 /// Whether an answer is about this database, and says anything.
@@ -95,23 +109,34 @@ impl Client {
         self.get(Route::NodeFiles { node }, Whom::Node(node), false).await
     }
 
-    /// One page of the shard map: up to `limit` databases that come behind `after`.
+    /// One page of the shard map: up to `limit` databases, behind what came `from` the page
+    /// before.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    /// As [`Error`] says; [`Kind::Garbage`] also where the pages do not go on or do not end.
     pub async fn shard_map_page(
         &self,
-        after: Option<&str>,
+        from: Option<&Paging>,
         limit: usize,
     ) -> Result<MapPage, Error> {
         // One more than asked for, because the first may be `after` itself. Skipping one
         // by number would lose a database when `after` has just been deleted.
         let asked = limit.saturating_add(1);
+        let after = from.and_then(|from| from.after.as_deref());
         let route = Route::ShardMap { from: after, limit: asked };
-        let page: wire::MapRows = self.get(route, Whom::Any, false).await?;
-        let full = page.rows.len() >= asked;
-        let last = page.rows.last().and_then(|row| row.id.clone());
-        let next = last.filter(|last| full && Some(last.as_str()) != after);
+        let behind = |page: &wire::MapRows| {
+            let weight = |row: &wire::MapRow| row.doc.as_ref().map_or(0, wire::DbsDoc::weight);
+            let page = Page {
+                keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
+                full: page.rows.len() >= asked,
+                weight: page.rows.iter().map(weight).sum(),
+                total: page.total_rows,
+            };
+            Paging::behind(from, &page, MAP)
+        };
+        let page: wire::MapRows =
+            self.get_checked(route, Whom::Any, false, |page| behind(page).map(drop)).await?;
+        let next = behind(&page).unwrap_or_default();
         let docs = page.rows.into_iter().filter(|row| row.id.as_deref() != after);
         Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
     }
@@ -160,22 +185,29 @@ impl Client {
         self.get(Route::ShardViewInfo { node, shard, ddoc }, Whom::Node(node), cold).await
     }
 
-    /// Names of clustered databases, in their order: up to `limit` that come behind
-    /// `after`, and what to give as `after` for the next page.
+    /// Names of clustered databases, in their order: up to `limit`, behind what came `from` the
+    /// page before; and what to give for the next page.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    /// As for [`Self::shard_map_page`].
     pub async fn all_dbs_page(
         &self,
-        after: Option<&str>,
+        from: Option<&Paging>,
         limit: usize,
-    ) -> Result<(Vec<String>, Option<String>), Error> {
+    ) -> Result<(Vec<String>, Option<Paging>), Error> {
         // One more than asked for, as for the shard map.
         let asked = limit.saturating_add(1);
+        let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: asked };
-        let page: wire::Names = self.get(route, Whom::Any, false).await?;
-        let last = page.iter().last().filter(|last| page.len() >= asked && Some(*last) != after);
-        let next = last.map(ToOwned::to_owned);
+        let behind = |names: &wire::Names| {
+            let weight = names.iter().map(of_text).sum();
+            let full = names.len() >= asked;
+            let page = Page { keys: names.iter().collect(), full, weight, total: None };
+            Paging::behind(from, &page, NAMES)
+        };
+        let page: wire::Names =
+            self.get_checked(route, Whom::Any, false, |page| behind(page).map(drop)).await?;
+        let next = behind(&page).unwrap_or_default();
         let names = page.iter().filter(|name| Some(*name) != after).map(ToOwned::to_owned);
         Ok((names.collect(), next))
     }
@@ -211,26 +243,38 @@ impl Client {
         let nodes: Vec<_> = cold.into_iter().map(|node| self.shared.directory.node(node)).collect();
         join_all(nodes.iter().map(|node| node.cold())).await;
         let mut docs = Vec::new();
-        let mut from: Option<String> = None;
+        let mut from: Option<Paging> = None;
         let mut limit = DESIGN_PAGE;
         loop {
-            let route =
-                Route::DesignDocs { db, from: from.as_deref(), limit: limit.saturating_add(1) };
-            let rows = match self.get::<wire::DesignRows>(route, Whom::Any, false).await {
-                Ok(page) => page.rows,
-                Err(error) if error.kind() == Kind::TooLarge && limit > 1 => {
-                    limit /= 2;
-                    continue;
-                }
-                Err(error) => return Err(error),
+            let asked = limit.saturating_add(1);
+            let after = from.as_ref().and_then(|from| from.after.as_deref());
+            let route = Route::DesignDocs { db, from: after, limit: asked };
+            let behind = |page: &wire::DesignRows| {
+                let page = Page {
+                    keys: page.rows.iter().filter_map(|row| row.id.as_deref()).collect(),
+                    full: page.rows.len() >= asked,
+                    weight: page.rows.iter().map(wire::DesignRow::weight).sum(),
+                    total: page.total_rows,
+                };
+                Paging::behind(from.as_ref(), &page, DESIGNS)
             };
-            let full = rows.len() > limit;
-            let last = rows.last().and_then(|row| row.id.clone());
-            let fresh = rows.into_iter().filter(|row| row.id.is_none() || row.id != from);
-            docs.extend(fresh.filter_map(|row| row.doc()));
-            match last {
-                Some(last) if full && Some(&last) != from.as_ref() => from = Some(last),
-                _ => return Ok(docs),
+            let whole = |page: &wire::DesignRows| behind(page).map(drop);
+            let page: wire::DesignRows =
+                match self.get_checked(route, Whom::Any, false, whole).await {
+                    Ok(page) => page,
+                    Err(error) if error.kind() == Kind::TooLarge && limit > 1 => {
+                        limit /= 2;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+            let next = behind(&page).unwrap_or_default();
+            let fresh =
+                page.rows.iter().filter(|row| row.id.is_none() || row.id.as_deref() != after);
+            docs.extend(fresh.filter_map(wire::DesignRow::doc));
+            match next {
+                Some(next) => from = Some(next),
+                None => return Ok(docs),
             }
         }
     }
@@ -304,7 +348,9 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn active_tasks(&self, node: &str) -> Result<Vec<wire::ActiveTask>, Error> {
-        self.get(Route::ActiveTasks { node }, Whom::Node(node), false).await
+        let tasks: wire::List<wire::ActiveTask> =
+            self.get(Route::ActiveTasks { node }, Whom::Node(node), false).await?;
+        Ok(tasks.0)
     }
 
     /// Erlang's numbers of `node`.

@@ -11,7 +11,7 @@ impl Route<'_> {
     pub const fn body_limit(&self) -> usize {
         match self {
             // A million shards with names of 70 bytes are 75 MB.
-            Self::NodeFiles { .. } => 512 * MIB,
+            Self::NodeFiles { .. } => 128 * MIB,
             // Documents of a page; a design document may hold megabytes of code.
             Self::ShardMap { .. } | Self::DesignDocs { .. } => 64 * MIB,
             // A task for every running job.

@@ -123,6 +123,9 @@ pub struct DesignOptions {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct DesignRows {
+    /// How many there are in all.
+    #[serde(deserialize_with = "loose::loose")]
+    pub(crate) total_rows: Option<u64>,
     #[serde(deserialize_with = "loose::loose")]
     pub(crate) rows: Vec<DesignRow>,
 }
@@ -137,6 +140,11 @@ pub(crate) struct DesignRow {
 }
 
 impl DesignRow {
+    /// How long its document is, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.doc.as_deref().map_or(0, |doc| doc.get().len())
+    }
+
     /// The document, where it is one.
     pub(crate) fn doc(&self) -> Option<DesignDoc> {
         DesignDoc::of(self.doc.as_deref()?)

@@ -3,7 +3,7 @@
 //! A field of the wrong type is unknown; it never fails the answer it stands in.
 
 use serde::de::{
-    Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+    Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
     value::MapAccessDeserializer,
 };
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
@@ -160,10 +160,21 @@ where
     fn of_seq<A: SeqAccess<'de>>(mut items: A) -> Result<Self, A::Error> {
         let mut list = Self::new();
         while let Some(Element(element)) = items.next_element::<Element<Option<T>>>()? {
+            room::<T, A::Error>(list.len())?;
             list.extend(element);
         }
         Ok(list)
     }
+}
+
+/// The most memory that the entries of one list or object take, in bytes, without their texts:
+/// three letters of an answer may make an entry of hundreds of bytes.
+const ROOM: usize = 64 << 20;
+
+/// Whether there is room for one more entry beside so many.
+pub(super) fn room<T, E: Error>(entries: usize) -> Result<(), E> {
+    let most = ROOM / size_of::<T>().max(1);
+    if entries < most { Ok(()) } else { Err(E::custom(format!("it has more than {most} entries"))) }
 }
 
 /// A list, or unknown where there is none.
@@ -180,6 +191,7 @@ impl<'de, T: Loose<'de>> Loose<'de> for BTreeMap<String, T> {
     fn of_map<A: MapAccess<'de>>(mut items: A) -> Result<Self, A::Error> {
         let mut map = Self::new();
         while let Some((key, Element(value))) = items.next_entry()? {
+            room::<(String, T), A::Error>(map.len())?;
             map.insert(key, value);
         }
         Ok(map)
@@ -213,4 +225,29 @@ impl<'de> Loose<'de> for Letters {
 /// A text of character codes, or unknown.
 pub(super) fn letters<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     loose(from).map(|Letters(text)| text)
+}
+
+/// A whole answer that is a list, each of its entries as it should be.
+#[derive(Debug)]
+pub(crate) struct List<T>(pub(crate) Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+            type Value = List<T>;
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a list")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List<T>, A::Error> {
+                let mut list = Vec::new();
+                while let Some(entry) = items.next_element()? {
+                    room::<T, A::Error>(list.len())?;
+                    list.push(entry);
+                }
+                Ok(List(list))
+            }
+        }
+        from.deserialize_seq(Entries(PhantomData))
+    }
 }

@@ -25,6 +25,18 @@ pub struct DbsDoc {
     pub changelog: Vec<Change>,
 }
 
+impl DbsDoc {
+    /// About what the copies that it names take in memory once they are targets, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        const A_COPY: usize = 256;
+        let lists = self.by_node.iter().chain(&self.by_range);
+        let copies: usize = lists.map(|(_, others)| others.len()).sum();
+        let texts = self.id.as_deref().map_or(0, str::len);
+        // Each copy stands in both lists.
+        A_COPY.saturating_add(texts).saturating_add(copies.saturating_mul(A_COPY / 2))
+    }
+}
+
 /// One entry of a changelog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -52,6 +64,9 @@ impl<'de> loose::Loose<'de> for Option<Change> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct MapRows {
+    /// How many there are in all.
+    #[serde(deserialize_with = "loose::loose")]
+    pub(crate) total_rows: Option<u64>,
     #[serde(deserialize_with = "loose::loose")]
     pub(crate) rows: Vec<MapRow>,
 }

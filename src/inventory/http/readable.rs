@@ -61,7 +61,7 @@ impl HttpSource {
     async fn names(&self) -> Result<Vec<String>, Unread> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
-            let (page, next) = self.client.all_dbs_page(after.as_deref(), PAGE).await?;
+            let (page, next) = self.client.all_dbs_page(after.as_ref(), PAGE).await?;
             names.extend(page);
             match next {
                 Some(next) => after = Some(next),
