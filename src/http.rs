@@ -25,7 +25,7 @@ mod updates;
 mod web;
 
 pub use orders::Order;
-pub use serve::{serve, serve_socket};
+pub use serve::{Room, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 

@@ -30,7 +30,6 @@ use operator::Operator;
 use orders::Signals;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
-    net::TcpListener,
     sync::{mpsc, oneshot, watch as latest},
     time,
 };
@@ -133,8 +132,7 @@ impl Service {
             return Err(Problems::new(vec![problem]).into());
         }
         let address = settings.web.listen_address;
-        let listener =
-            TcpListener::bind(address).await.map_err(|why| StartError::Listen { address, why })?;
+        let listener = http::listen(address).map_err(|why| StartError::Listen { address, why })?;
         let address = listener.local_addr().unwrap_or(address);
         let registry = prometheus::Registry::new();
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
@@ -175,10 +173,9 @@ impl Service {
         watch.record(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
-        // No more than half: the way to CouchDB stays free.
-        let room = descriptors::raised().and_then(|limit| usize::try_from(limit / 2).ok());
-        let room = room.unwrap_or(usize::MAX).min(feed::ROOM);
-        let (feed_task, feed) = feed::Task::new(journal.clone(), room, stop.clone());
+        // The way to CouchDB stays free.
+        let room = http::Room::of(descriptors::raised());
+        let (feed_task, feed) = feed::Task::new(journal.clone(), room.for_feeds(), stop.clone());
         tasks.spawn(async move {
             feed_task.run().await;
             "feed"
@@ -219,7 +216,7 @@ impl Service {
         }
         let (ended, door) = (stop.clone(), web.clone());
         tasks.spawn(async move {
-            http::serve(listener, router, door, ended).await;
+            http::serve(listener, router, door, room, ended).await;
             "web server"
         });
         let started = Box::new(settings.clone());

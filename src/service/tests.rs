@@ -173,7 +173,7 @@ async fn it_stops_when_told_though_a_client_stays_connected() {
 
 #[tokio::test]
 async fn a_taken_port_and_a_file_of_users_stop_the_start_with_a_sentence() {
-    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let listen = Flags { web_listen_address: Some(address.to_string()), ..flags() };
     let refused = start(loaded(&listen, FILE).unwrap().settings).await.unwrap_err();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::http::{
-    Allow,
+    Allow, Room,
     guard::{NotTaken, Permit, may_order},
     peer::{Connection, Peer},
 };
@@ -337,7 +337,7 @@ async fn a_handshake_that_never_ends_is_not_waited_for() {
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let page = Router::new().route("/", get(|| async { "hello" }));
-    tasks.spawn(crate::http::serve(listener, page, web, stop.clone()));
+    tasks.spawn(crate::http::serve(listener, page, web, Room::default(), stop.clone()));
     for part in ["", "\u{16}\u{3}\u{1}", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(part.as_bytes()).await.unwrap();

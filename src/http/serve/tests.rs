@@ -1,0 +1,347 @@
+use super::*;
+use axum::routing::get;
+use crowd::Crowd;
+use std::{net::IpAddr, task::Poll};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpSocket,
+    time::Instant,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Served {
+    address: SocketAddr,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+/// A server with pages that are whole, that never end, and that never begin.
+fn served(room: Room) -> Served {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let endless = || futures::stream::repeat(Ok::<_, Infallible>("x".repeat(1_000)));
+    let router = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .route("/metrics", get(|| async { "metrics" }))
+        .route("/-/healthy", get(|| async { "healthy" }))
+        .route("/waits", get(|| async { std::future::pending::<&str>().await }))
+        .route("/endless", get(move || async move { Body::from_stream(endless()) }));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(serve(listener, router, Web::default(), room, stop.clone()));
+    Served { address, stop, tasks }
+}
+
+impl Served {
+    async fn ends(mut self) {
+        self.stop.cancel();
+        let ended = time::timeout(PATIENCE, self.tasks.join_next()).await;
+        ended.expect("it stops").expect("there is one").unwrap();
+    }
+
+    /// A connection from one of the machine's own addresses.
+    async fn from(&self, address: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
+        time::timeout(PATIENCE, socket.connect(self.address)).await.expect("in time").unwrap()
+    }
+
+    /// Sends a request and reads until the other side closes.
+    async fn asked(&self, from: &str, path: &str) -> String {
+        let mut stream = self.from(from).await;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        let read = time::timeout(PATIENCE, stream.read_to_string(&mut text)).await;
+        read.expect("the other side closes").unwrap();
+        text
+    }
+}
+
+/// Whether the other side has closed, or will without being asked anything.
+async fn closed(stream: &mut TcpStream) -> bool {
+    let read = time::timeout(PATIENCE, stream.read(&mut [0; 16])).await;
+    matches!(read, Ok(Ok(0) | Err(_)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_never_ends_is_not_waited_for() {
+    let served = served(Room::default());
+    for part in ["", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX:"] {
+        let begun = Instant::now();
+        let mut stream = served.from("127.0.0.1").await;
+        stream.write_all(part.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        let _reset = stream.read_to_string(&mut text).await;
+        assert!(!text.contains("hello"), "{text}");
+        let took = begun.elapsed();
+        assert!(took >= HEAD && took < 2 * HEAD, "{part:?} took {took:?}");
+    }
+    // Nor behind an answer, where a connection may rest for longer.
+    let begun = Instant::now();
+    let mut stream = served.from("127.0.0.1").await;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET").await.unwrap();
+    let mut text = String::new();
+    let _reset = stream.read_to_string(&mut text).await;
+    assert!(text.ends_with("hello"), "{text}");
+    assert!(begun.elapsed() < 2 * life::REST, "{:?}", begun.elapsed());
+    served.ends().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_of_its_answer_is_not_waited_for() {
+    let served = served(Room::default());
+    let begun = Instant::now();
+    let mut stalled = served.from("127.0.0.1").await;
+    stalled.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    // Nothing is read until the connection is closed, which writing to it shows.
+    let gone = async {
+        loop {
+            time::sleep(Duration::from_secs(1)).await;
+            let error = stalled.write_all(b"x").await.is_err();
+            if error || stalled.take_error().is_ok_and(|error| error.is_some()) {
+                return;
+            }
+        }
+    };
+    time::timeout(10 * PATIENCE, gone).await.expect("it is closed");
+    assert!(begun.elapsed() >= life::STALL, "{:?}", begun.elapsed());
+    // Who waits for an answer that has not begun is not silent: it is its turn.
+    let mut waits = served.from("127.0.0.1").await;
+    waits.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let silent = time::timeout(100 * PATIENCE, waits.read(&mut [0; 16])).await;
+    assert!(silent.is_err(), "{silent:?}");
+    served.ends().await;
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_who_takes_nothing() {
+    let served = served(Room::default());
+    let mut stalled = served.from("127.0.0.1").await;
+    stalled.write_all(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut first = [0; 64];
+    stalled.read_exact(&mut first).await.unwrap();
+    served.ends().await;
+}
+
+/// As many as a process has that may open 256 files: 112 connections, 14 idle ones of an address.
+fn small() -> Room {
+    Room::of(Some(256))
+}
+
+#[tokio::test]
+async fn probes_and_scrapes_are_answered_while_idle_connections_fill_the_limit() {
+    let served = served(small());
+    let mut idle = Vec::new();
+    // One address that opens more than there is room for, then many that share the room.
+    for _ in 0..150 {
+        idle.push(served.from("127.0.0.2").await);
+    }
+    for address in 10..25 {
+        for _ in 0..12 {
+            idle.push(served.from(&format!("127.0.0.{address}")).await);
+        }
+    }
+    for from in ["127.0.0.1", "127.0.0.2", "127.0.0.10", "127.0.0.99"] {
+        for (path, says) in [("/metrics", "metrics"), ("/-/healthy", "healthy"), ("/", "hello")] {
+            let begun = Instant::now();
+            let text = served.asked(from, path).await;
+            assert!(text.ends_with(says), "{from} {path}: {text}");
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        }
+    }
+    // The oldest went first, and the newest are still there.
+    assert!(closed(&mut idle[0]).await);
+    let last = idle.last_mut().unwrap();
+    last.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    last.read_to_string(&mut text).await.unwrap();
+    assert!(text.ends_with("hello"), "{text}");
+    served.ends().await;
+}
+
+#[tokio::test]
+async fn a_few_places_are_kept_for_probes_and_scrapes_where_all_others_are_at_work() {
+    let served = served(small());
+    let mut busy = Vec::new();
+    for number in 0..112 {
+        let mut stream = served.from(&format!("127.0.0.{}", 2 + number % 4)).await;
+        stream.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        busy.push(stream);
+    }
+    let turned_away = async {
+        loop {
+            let text = served.asked("127.0.0.1", "/").await;
+            // The last of those above may not have been read yet.
+            if !text.ends_with("hello") {
+                return text;
+            }
+        }
+    };
+    let text = time::timeout(PATIENCE, turned_away).await.expect("there is no room");
+    assert!(text.starts_with("HTTP/1.1 503 ") && text.contains("retry-after: 5"), "{text}");
+    assert!(text.contains("x-content-type-options: nosniff"), "{text}");
+    let text = served.asked("127.0.0.1", "/api/v1/status").await;
+    assert!(text.contains("\"errorType\":\"unavailable\""), "{text}");
+    for (path, says) in [("/metrics", "metrics"), ("/-/healthy", "healthy")] {
+        let text = served.asked("127.0.0.1", path).await;
+        assert!(text.ends_with(says), "{path}: {text}");
+    }
+    busy.clear();
+    let served_again = async {
+        while !served.asked("127.0.0.1", "/").await.ends_with("hello") {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    time::timeout(PATIENCE, served_again).await.expect("there is room");
+    served.ends().await;
+}
+
+#[test]
+fn room_goes_by_descriptors_and_leaves_some_to_all_others() {
+    for (descriptors, connections, feeds) in
+        [(Some(16), 6, 3), (Some(512), 240, 120), (Some(1_024), 496, 248), (None, 2_512, 2_000)]
+    {
+        let room = Room::of(descriptors);
+        assert_eq!((room.connections(), room.for_feeds()), (connections, feeds), "{descriptors:?}");
+    }
+    assert_eq!(Room::of(Some(1 << 40)), Room::default());
+}
+
+/// A list with its tasks' ids, without connections.
+struct List {
+    crowd: Crowd,
+    tasks: JoinSet<()>,
+}
+
+impl List {
+    fn new(room: Room) -> Self {
+        Self { crowd: Crowd::new(room), tasks: JoinSet::new() }
+    }
+
+    fn admit(&mut self, peer: &str) -> Option<Arc<Life>> {
+        let peer = Peer::Tcp(peer.parse::<IpAddr>().unwrap());
+        let life = self.crowd.admit(peer)?;
+        let task = self.tasks.spawn(std::future::pending()).id();
+        self.crowd.joined(task, peer, Arc::clone(&life));
+        Some(life)
+    }
+
+    /// Lets so many in, each of which is at work at once.
+    fn busy(&mut self, peer: &str, many: usize) -> Vec<Arc<Life>> {
+        let one = |_| {
+            let life = self.admit(peer).unwrap();
+            life.asked();
+            life
+        };
+        (0..many).map(one).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_waiting_goes_first_then_who_takes_nothing_then_nobody() {
+    let mut list = List::new(small());
+    let second = Duration::from_secs(1);
+    let gone = |lives: &[Arc<Life>]| lives.iter().filter(|it| it.closed.is_cancelled()).count();
+    // Of one address, idle ones make room for each other.
+    let mut one = Vec::new();
+    for number in 0..20 {
+        one.push(list.admit("10.0.0.1").unwrap());
+        time::advance(second).await;
+        assert_eq!(gone(&one), (number + 1_usize).saturating_sub(14));
+    }
+    assert!(one[..6].iter().all(|it| it.closed.is_cancelled()), "the oldest");
+    // Busy ones do not count as idle, up to what one address may have.
+    one.iter().for_each(|it| it.asked());
+    let most = list.busy("10.0.0.1", 84);
+    assert!(list.admit("10.0.0.1").is_none(), "14 and 84 are what one may have");
+    let other = list.admit("10.0.0.2").unwrap();
+    assert!(!other.reserved);
+    // A peer that takes nothing for a while makes room, one that pauses does not.
+    most[3].stalls(true);
+    assert!(list.admit("10.0.0.1").is_none());
+    time::advance(2 * second).await;
+    list.admit("10.0.0.1").unwrap().asked();
+    assert!(most[3].closed.is_cancelled());
+    // The rest of the room, then the reserve, then none.
+    other.asked();
+    assert!(list.busy("10.0.0.2", 13).iter().all(|it| !it.reserved));
+    let reserve = list.busy("10.0.0.2", 16);
+    assert!(reserve.iter().all(|it| it.reserved));
+    assert!(list.admit("10.0.0.4").is_none());
+    // Answered, it rests, and makes room.
+    reserve[7].answered();
+    assert!(list.admit("10.0.0.4").is_some_and(|it| it.reserved));
+    assert!(reserve[7].closed.is_cancelled());
+}
+
+#[tokio::test]
+async fn all_addresses_of_an_ipv6_network_count_as_one() {
+    let mut list = List::new(small());
+    let lives: Vec<_> =
+        (0..20).map(|host| list.admit(&format!("2001:db8::{host:x}:1")).unwrap()).collect();
+    assert_eq!(lives.iter().filter(|it| it.closed.is_cancelled()).count(), 6);
+    assert!(!list.admit("2001:db8:0:1::1").unwrap().closed.is_cancelled());
+    assert_eq!(lives.iter().filter(|it| it.closed.is_cancelled()).count(), 6);
+}
+
+/// Asks for all that can be had of a body now.
+async fn taken(body: &mut Sent) -> usize {
+    use axum::body::HttpBody as _;
+    let mut bytes = 0;
+    std::future::poll_fn(|cx| {
+        while let Poll::Ready(Some(frame)) = std::pin::Pin::new(&mut *body).poll_frame(cx) {
+            bytes += frame.unwrap().into_data().unwrap().len();
+        }
+        Poll::Ready(bytes)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn bytes_that_are_held_for_answers_are_bounded() {
+    let flight = Flight::new(3 << 20);
+    let life = Arc::new(Life::new(false));
+    let sent = |bytes: usize, class| {
+        Sent::new(Body::from(vec![0; bytes]), class, Arc::clone(&life), &flight)
+    };
+    let (mut one, mut two) = (sent(2 << 20, Class::Other), sent(2 << 20, Class::Other));
+    use axum::body::HttpBody as _;
+    assert_eq!(one.size_hint().exact(), Some(2 << 20));
+    let first = std::future::poll_fn(|cx| std::pin::Pin::new(&mut one).poll_frame(cx)).await;
+    assert_eq!(first.unwrap().unwrap().into_data().unwrap().len(), 64 << 10);
+    assert_eq!(one.size_hint().exact(), Some((2 << 20) - (64 << 10)));
+    assert_eq!(taken(&mut two).await, 0, "there is no room for a second");
+    assert!(!flight.has_room(), "no other begins while one waits");
+    let mut third = sent(1 << 20, Class::Other);
+    assert_eq!(taken(&mut third).await, 0, "behind the one that waits");
+    assert_eq!(taken(&mut sent(9 << 20, Class::Watch)).await, 9 << 20, "a scrape waits for nobody");
+    drop(one);
+    assert_eq!(taken(&mut two).await, 2 << 20);
+    assert!(two.is_end_stream());
+    drop(two);
+    assert_eq!(taken(&mut third).await, 1 << 20);
+    // More than all there is takes all there is.
+    drop(third);
+    let mut large = sent(5 << 20, Class::Other);
+    let first = std::future::poll_fn(|cx| std::pin::Pin::new(&mut large).poll_frame(cx)).await;
+    assert!(first.is_some() && !flight.has_room());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_an_end_is_not_sent_for_ever() {
+    let flight = Flight::default();
+    let life = Arc::new(Life::new(false));
+    for (class, ends) in [(Class::Other, true), (Class::Watch, true), (Class::Feed, false)] {
+        let endless = futures::stream::repeat(Ok::<_, Infallible>("x"));
+        let mut body = Sent::new(Body::from_stream(endless), class, Arc::clone(&life), &flight);
+        let mut next = async || {
+            use axum::body::HttpBody as _;
+            std::future::poll_fn(|cx| std::pin::Pin::new(&mut body).poll_frame(cx)).await.unwrap()
+        };
+        assert!(next().await.is_ok());
+        time::advance(Duration::from_secs(601)).await;
+        assert_eq!(next().await.is_err(), ends, "{class:?}");
+    }
+}
