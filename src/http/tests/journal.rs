@@ -174,7 +174,7 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
     for (path, named) in [
         (
             "history?result=fine",
-            "\"fine\" is not a result: freed, nothing_freed, grew, failed, lost",
+            "\"fine\" is not a result: freed, nothing_freed, grew, unmeasured, failed, lost",
         ),
         (
             "history?since=yesterday",
