@@ -12,12 +12,12 @@ use recliner::{
     disk::{Disks, Space, Volume},
     facts::{Facts, Known, Measured, Source},
     plan::{Conditions, Plan, Queues, RefusalReason, Rules},
-    recorder::{Memory, Waiting},
+    recorder::{self, Memory, Waiting},
     settings::limits::Limits,
-    snapshot::{DbName, Draft, Ix, Snapshot},
+    snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
     target::Range,
 };
-use std::{hint::black_box, sync::Arc};
+use std::{hint::black_box, sync::Arc, time::Duration};
 
 const TARGETS: u32 = 1_000_000;
 const NOW: Moment = Moment::from_unix(1_795_222_434);
@@ -67,8 +67,8 @@ fn waiting_in(plan: &Plan) -> usize {
     plan.queues.iter().map(|queue| queue.waiting.len()).sum()
 }
 
-fn waiting((ix, channel, refused): (Ix, usize, Option<RefusalReason>)) -> Waiting {
-    Waiting { ix, channel, refused }
+fn waiting((node, ix, channel, refused): (NodeIx, Ix, usize, Option<RefusalReason>)) -> Waiting {
+    Waiting { ix, node, channel, refused }
 }
 
 fn bench(criterion: &mut Criterion) {
@@ -98,16 +98,22 @@ fn bench(criterion: &mut Criterion) {
             assert!(count * 10 > TARGETS as usize * 9, "{count} wait");
             assert_eq!(plan.starts.is_empty(), available < 1 << 30);
             if limits.per_node == few.per_node && available > 1 << 30 {
-                let mut memory = Memory::default();
-                let mut look = || memory.look(black_box(&plan).waiting().map(waiting), 200);
-                let more = usize::try_from(look().more_queued).unwrap_or_default();
-                assert_eq!(more, waiting_in(&plan) - 200);
-                look();
+                let look = |memory: &mut Memory, now: Moment| {
+                    let waiting = black_box(&plan).waiting().map(waiting);
+                    memory.look(now, waiting, |ix| recorder::identity(&plan, ix), 200)
+                };
+                let (mut memory, mut now) = (Memory::default(), NOW);
+                let first = look(&mut memory, now).entries;
+                let queued = first.iter().map(|entry| entry.targets).sum::<u64>();
+                assert_eq!(queued, waiting_in(&plan) as u64);
                 group.bench_function(format!("1M on {nodes} nodes/recorder's look"), |bencher| {
-                    bencher.iter(&mut look);
+                    bencher.iter(|| {
+                        now = now.plus(Duration::from_secs(5));
+                        look(&mut memory, now)
+                    });
                 });
                 let first = |mut memory: Memory| {
-                    memory.look(black_box(&plan).waiting().map(waiting), 200);
+                    look(&mut memory, NOW);
                     memory
                 };
                 group.bench_function(

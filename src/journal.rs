@@ -25,7 +25,7 @@ mod store;
 mod tables;
 mod task;
 
-pub use event::{Event, Taken, Type, What};
+pub use event::{Event, Summary, Taken, Type, What};
 pub use feed::{Anew, FeedPage, FeedQuery, Since, Update};
 pub use handle::{ClaimError, Health, Journal, Kept};
 pub use identity::Identity;

@@ -231,12 +231,12 @@ impl Plan {
         Some((self.channels.list.get(placement.channel()?)?, placement))
     }
 
-    /// Every target that waits in a queue, its channel's place in the order, and why it does
-    /// not start; none where it does.
-    pub fn waiting(&self) -> impl Iterator<Item = (Ix, usize, Option<RefusalReason>)> {
+    /// Every target that waits in a queue: the queue's node, the target, its channel's place in
+    /// the order, and why it does not start; none where it does.
+    pub fn waiting(&self) -> impl Iterator<Item = (NodeIx, Ix, usize, Option<RefusalReason>)> {
         self.queues.iter().zip(self.reasons.iter()).flat_map(|(queue, reasons)| {
             let waiting = queue.waiting.iter().zip(reasons.iter());
-            waiting.map(|(ix, reason)| (*ix, queue.channel, reason))
+            waiting.map(|(ix, reason)| (queue.node, *ix, queue.channel, reason))
         })
     }
 

@@ -1,5 +1,9 @@
 //! What happened, as the journal tells it.
 
+mod summary;
+
+pub use summary::Summary;
+
 use crate::{
     clock::Moment,
     couch::wire::DbChange,
@@ -28,6 +32,9 @@ pub enum What {
         target: TargetId,
         /// The channel that took it.
         channel: String,
+        /// What else the entry stands for.
+        #[serde(flatten)]
+        summary: Summary,
     },
     /// What keeps a target that waits from starting became another thing, and lasts.
     Refused {
@@ -37,6 +44,9 @@ pub enum What {
         channel: String,
         /// The refusal's reason.
         reason: String,
+        /// What else the entry stands for.
+        #[serde(flatten)]
+        summary: Summary,
     },
     /// More of one kind happened at once than is written down one by one.
     Omitted {
@@ -381,11 +391,22 @@ mod tests {
             was: None,
         };
         let all = [
-            What::Queued { target: target.clone(), channel: "c".into() },
+            What::Queued {
+                target: target.clone(),
+                channel: "c".into(),
+                summary: Summary::default(),
+            },
             What::Refused {
                 target: target.clone(),
                 channel: "c".into(),
                 reason: "headroom".into(),
+                summary: Summary {
+                    also: vec!["cleanup:carts".parse().unwrap()],
+                    targets: Some(9),
+                    count: Some(7),
+                    first: Some(Moment::from_unix(3)),
+                    last: Some(Moment::from_unix(8)),
+                },
             },
             What::Omitted { of: "queued".into(), targets: 9 },
             What::Started {

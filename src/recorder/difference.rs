@@ -1,168 +1,249 @@
 //! What is new in a plan against the plans before. Pure, and one pass over what waits: a
-//! million targets take a few milliseconds and eight bytes each.
+//! million targets take a few milliseconds and sixteen bytes each.
+//!
+//! A reader of the journal wants to know what came to be, not each time it came again. So a
+//! target's reasons are written once in a [`WINDOW`]; what came and went within it is one
+//! entry at its end, with a count. And what comes to many targets of a queue at once has one
+//! cause, and is one entry that names them.
 
-use crate::{plan::RefusalReason, snapshot::Ix};
+mod groups;
+
+pub use groups::{Difference, Entry};
+
+use crate::{
+    clock::Moment,
+    plan::RefusalReason,
+    snapshot::{Ix, NodeIx},
+};
+use groups::Groups;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Within this time nothing is written of a target twice.
+const WINDOW: Duration = Duration::from_secs(60 * 60);
+
+/// For how long a target has to wait for its turn before that is written.
+const TURN_HOLDS: Duration = Duration::from_secs(60);
+
+/// Of how many targets is counted, at most, what came again within a window.
+const MAX_REPEATED: usize = 10_000;
 
 /// A target that waits, as a plan has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The target.
     pub ix: Ix,
+    /// The node of its queue, or the pseudo node.
+    pub node: NodeIx,
     /// The channel's place in the order.
     pub channel: usize,
     /// Why it does not start; none where it does.
     pub refused: Option<RefusalReason>,
 }
 
-/// What is new, as far as it is to be told one by one, and how much more there is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
-    /// Targets that entered a queue.
-    pub queued: Vec<Waiting>,
-    /// Targets that are refused for another reason than was told last.
-    pub refused: Vec<Waiting>,
-    /// How many more entered a queue.
-    pub more_queued: u64,
-    /// How many more are refused for another reason.
-    pub more_refused: u64,
+/// What is written of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// It entered a queue.
+    Queued,
+    /// It is refused for another reason than before.
+    Refused,
+}
+
+/// How often something came again that was written before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeated {
+    /// How many times.
+    pub count: u64,
+    /// When it first came again.
+    pub first: Moment,
+    /// When it last did.
+    pub last: Moment,
+}
+
+impl Repeated {
+    /// Both together.
+    fn and(self, other: Self) -> Self {
+        Self {
+            count: self.count.saturating_add(other.count),
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+        }
+    }
 }
 
 /// What the looks so far saw, target by target.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     look: u32,
+    /// When the last look was, and when the window began.
+    at: Moment,
+    window: Moment,
     states: Vec<State>,
+    /// What came again within the window, and as what the target waited then.
+    repeated: BTreeMap<(About, Ix), (Waiting, Repeated)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// The last look that saw it wait.
+    /// The last look that saw it wait; zero for none.
     look: u32,
+    /// Tells the target from another that has its place later.
+    identity: u32,
+    /// What was written of it in this window: a bit for each reason and each channel.
+    written: u32,
     channel: u8,
-    /// Why it did not start then, and what was told of that last; zero for nothing.
+    /// Why it does not start as the last look saw it, and for how many seconds.
     seen: u8,
-    told: u8,
+    held: u8,
+    /// The last reason that held long enough; zero for none.
+    settled: u8,
 }
 
-/// A reason as a byte; zero for none.
+/// Reasons come first, and what is left is for channels. From the eighth on these share a bit.
+const CHANNEL_BITS: u32 = u32::BITS - RefusalReason::ALL.len() as u32;
+
+/// Reasons that say one thing of a target: that it waits for its turn. Which limit is reached
+/// first changes with every job that starts or ends.
+const fn is_turn(reason: RefusalReason) -> bool {
+    matches!(
+        reason,
+        RefusalReason::ChannelLimit
+            | RefusalReason::NodeLimit
+            | RefusalReason::ClusterLimit
+            | RefusalReason::Budget
+            | RefusalReason::Ramp
+            | RefusalReason::OtherCopyRunning
+    )
+}
+
+/// A reason as a number, all that wait for their turn having one; zero for none.
 fn code(reason: Option<RefusalReason>) -> u8 {
+    let reason = reason.map(|it| if is_turn(it) { RefusalReason::NodeLimit } else { it });
     reason.and_then(|reason| u8::try_from(reason as usize + 1).ok()).unwrap_or(0)
 }
 
-/// Whether a reason is worth telling: that a target runs, its start told.
-fn tells(reason: Option<RefusalReason>) -> bool {
-    reason.is_some_and(|reason| reason != RefusalReason::Running)
+const fn reason_bit(code: u8) -> u32 {
+    match code.checked_sub(1) {
+        Some(at) => 1 << at,
+        None => 0,
+    }
+}
+
+fn channel_bit(channel: u8) -> u32 {
+    1 << (RefusalReason::ALL.len() as u32 + u32::from(channel).min(CHANNEL_BITS - 1))
+}
+
+impl State {
+    /// Whether a reason has to be written: that a target runs, its start says.
+    fn settles(&self, reason: RefusalReason) -> bool {
+        let holds = if is_turn(reason) { TURN_HOLDS } else { Duration::ZERO };
+        reason != RefusalReason::Running
+            && self.settled != self.seen
+            && Duration::from_secs(u64::from(self.held)) >= holds
+    }
 }
 
 impl Memory {
-    /// Looks at what waits in a plan; tells `most` of what is new one by one.
+    /// Looks at what waits in a plan; answers what is new, in at most `limit` entries.
     ///
-    /// A reason is told once two looks in a row have seen it: many last for a moment.
-    pub fn look(&mut self, waiting: impl Iterator<Item = Waiting>, most: usize) -> Difference {
-        let (before, now) = (self.look, self.look.wrapping_add(1));
-        self.look = now;
-        let mut found = Difference::default();
+    /// `identity` tells a target from others that have its place at other times; it is asked
+    /// where one enters a queue. A reason counts once two looks in a row have seen it: many
+    /// last for a moment. That a target waits for its turn counts after a minute.
+    pub fn look(
+        &mut self,
+        now: Moment,
+        waiting: impl Iterator<Item = Waiting>,
+        identity: impl Fn(Ix) -> u32,
+        limit: usize,
+    ) -> Difference {
+        let (before, look) = (self.look, self.look.wrapping_add(1).max(1));
+        let elapsed = u8::try_from(self.at.age(now).as_secs()).unwrap_or(u8::MAX);
+        if before == 0 {
+            self.window = now;
+        }
+        (self.look, self.at) = (look, now);
+        let mut groups = Groups::default();
         for it in waiting {
             let (at, channel) = (it.ix.as_usize(), u8::try_from(it.channel).unwrap_or(u8::MAX));
             if self.states.len() <= at {
                 self.states.resize(at + 1, State::default());
             }
             let Some(state) = self.states.get_mut(at) else { continue };
-            let room = found.queued.len() + found.refused.len() < most;
-            let reason = code(it.refused);
-            if state.look != before || before == 0 || state.channel != channel {
-                *state = State { look: now, channel, seen: reason, told: 0 };
-                if room {
-                    found.queued.push(it)
-                } else {
-                    found.more_queued += 1
+            let seen = code(it.refused);
+            let waited = state.look == before && before != 0;
+            let about = if !waited || state.channel != channel {
+                let identity = identity(it.ix);
+                if state.identity != identity {
+                    *state = State { identity, ..State::default() };
+                    for about in [About::Queued, About::Refused] {
+                        self.repeated.remove(&(about, it.ix));
+                    }
                 }
-                continue;
+                if !waited {
+                    state.settled = 0;
+                }
+                (state.channel, state.seen, state.held) = (channel, seen, 0);
+                Some((About::Queued, channel_bit(channel)))
+            } else if state.seen != seen {
+                (state.seen, state.held) = (seen, 0);
+                None
+            } else {
+                state.held = state.held.saturating_add(elapsed);
+                it.refused.filter(|reason| state.settles(*reason)).map(|_| {
+                    state.settled = seen;
+                    (About::Refused, reason_bit(seen))
+                })
+            };
+            state.look = look;
+            let Some((about, bit)) = about else { continue };
+            if state.written & bit == 0 {
+                state.written |= bit;
+                groups.add(about, it, None);
+            } else {
+                self.repeat(about, it, now);
             }
-            if tells(it.refused) && reason == state.seen && reason != state.told {
-                state.told = reason;
-                if room { found.refused.push(it) } else { found.more_refused += 1 }
-            }
-            (state.look, state.seen) = (now, reason);
         }
-        found
+        if self.window.age(now) >= WINDOW {
+            self.window = now;
+            self.end_window(&mut groups, identity);
+        }
+        groups.into_difference(limit)
+    }
+
+    /// Counts what was written before in this window.
+    fn repeat(&mut self, about: About, it: Waiting, now: Moment) {
+        let again = Repeated { count: 1, first: now, last: now };
+        let full = self.repeated.len() >= MAX_REPEATED;
+        if let Some((latest, repeated)) = self.repeated.get_mut(&(about, it.ix)) {
+            (*latest, *repeated) = (it, repeated.and(again));
+        } else if !full {
+            self.repeated.insert((about, it.ix), (it, again));
+        }
+    }
+
+    /// Says what came again. What did is not written one by one in the next window either: it
+    /// is likely to go on.
+    fn end_window(&mut self, groups: &mut Groups, identity: impl Fn(Ix) -> u32) {
+        let repeated = std::mem::take(&mut self.repeated);
+        let written = |ix: Ix| self.states.get(ix.as_usize()).map(|state| (ix, state.written));
+        let kept: Vec<(Ix, u32)> = repeated.keys().filter_map(|(_, ix)| written(*ix)).collect();
+        for state in &mut self.states {
+            let stands = reason_bit(state.settled) | channel_bit(state.channel);
+            state.written = if state.look == self.look { stands } else { 0 };
+        }
+        for (ix, written) in kept {
+            if let Some(state) = self.states.get_mut(ix.as_usize()) {
+                state.written = written;
+            }
+        }
+        for ((about, ix), (it, again)) in repeated {
+            let known = self.states.get(ix.as_usize()).map(|state| state.identity);
+            if known == Some(identity(ix)) {
+                groups.add(about, it, Some(again));
+            }
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: Option<RefusalReason> = Some(RefusalReason::NodeLimit);
-    const SPACE: Option<RefusalReason> = Some(RefusalReason::Headroom);
-    const RUNS: Option<RefusalReason> = Some(RefusalReason::Running);
-
-    fn waiting(at: usize, channel: usize, refused: Option<RefusalReason>) -> Waiting {
-        Waiting { ix: Ix::from_usize(at).unwrap(), channel, refused }
-    }
-
-    /// What is told of one target in each of some plans; it waits or does not.
-    fn told(plans: &[Option<(usize, Option<RefusalReason>)>]) -> Vec<String> {
-        let mut memory = Memory::default();
-        let look = |plan: &Option<(usize, Option<RefusalReason>)>| {
-            let all = plan.iter().map(|(channel, refused)| waiting(7, *channel, *refused));
-            let Difference { queued, refused, .. } = memory.look(all, 10);
-            let queued = queued.iter().map(|it| format!("queued {}", it.channel));
-            let refused = refused.iter().map(|it| it.refused.unwrap().label().to_owned());
-            queued.chain(refused).collect::<Vec<_>>().join(" ")
-        };
-        plans.iter().map(look).collect()
-    }
-
-    #[test]
-    fn what_is_new_is_told_once_and_a_reason_when_it_lasts() {
-        for (plans, expected) in [
-            (&[Some((1, LIMIT)); 3][..], &["queued 1", "node_limit", ""][..]),
-            (
-                &[Some((1, LIMIT)), Some((1, SPACE)), Some((1, LIMIT)), Some((1, LIMIT))],
-                &["queued 1", "", "", "node_limit"],
-            ),
-            (
-                &[
-                    Some((1, LIMIT)),
-                    Some((1, LIMIT)),
-                    Some((1, SPACE)),
-                    Some((1, LIMIT)),
-                    Some((1, LIMIT)),
-                ],
-                &["queued 1", "node_limit", "", "", ""],
-            ),
-            (
-                &[Some((1, None)), Some((1, None)), Some((1, RUNS)), Some((1, RUNS))],
-                &["queued 1", "", "", ""],
-            ),
-            (
-                &[
-                    Some((1, LIMIT)),
-                    Some((1, LIMIT)),
-                    Some((1, RUNS)),
-                    Some((1, RUNS)),
-                    Some((1, LIMIT)),
-                ],
-                &["queued 1", "node_limit", "", "", ""],
-            ),
-            (&[Some((1, None)), None, Some((1, None))], &["queued 1", "", "queued 1"]),
-            (&[Some((1, None)), Some((0, None))], &["queued 1", "queued 0"]),
-            (&[None, Some((1, None))], &["", "queued 1"]),
-        ] {
-            assert_eq!(told(plans), expected, "{plans:?}");
-        }
-    }
-
-    #[test]
-    fn a_million_at_once_are_a_few_lines_and_a_number() {
-        let mut memory = Memory::default();
-        let all = || (0..1_000_000).map(|at| waiting(at, 2, LIMIT));
-        let found = memory.look(all(), 100);
-        assert_eq!((found.queued.len(), found.more_queued), (100, 999_900));
-        assert_eq!((found.refused.len(), found.more_refused), (0, 0));
-        let found = memory.look(all(), 100);
-        assert_eq!((found.refused.len(), found.more_refused), (100, 999_900));
-        assert_eq!(memory.look(all(), 100), Difference::default());
-    }
-}
+mod tests;

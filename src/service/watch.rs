@@ -273,8 +273,8 @@ impl Watch {
 
     /// What writes down what happens to those that wait.
     pub fn record(&self, journal: Journal, tasks: &mut Tasks) {
-        let (task, ended) =
-            (recorder::Task::new(self.planner.plan.clone(), journal), self.stop.clone());
+        let task = recorder::Task::new(self.clock, self.planner.plan.clone(), journal);
+        let ended = self.stop.clone();
         tasks.spawn_alone(async move {
             task.run(ended).await;
             "recorder"

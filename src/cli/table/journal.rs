@@ -68,7 +68,7 @@ impl Events {
         }
         for row in rows {
             let of = match (row["target"].as_str().or_else(|| row["db"].as_str()), &row["scope"]) {
-                (Some(target), _) => self.nodes.named(target),
+                (Some(target), _) => self.nodes.named(target) + &others(row),
                 (None, scope) if scope.is_string() => text(scope),
                 (None, _) => text(&row["node"]),
             };
@@ -104,9 +104,12 @@ fn more((name, value): (&String, &Value), row: &Value) -> Option<String> {
     match name.as_str() {
         "seq" | "at" | "type" | "target" | "db" | "scope" | "node" | "key" => None,
         _ if value.is_null() || *value == false => None,
+        "channel" if row["reason"].is_null() => Some(said + &again(row)),
+        "reason" => Some(said.replace('_', " ") + &again(row)),
         "channel" | "class" => Some(said),
-        "reason" => Some(said.replace('_', " ")),
-        "of" => None,
+        // Said beside the target, or the channel, or the number of targets.
+        "also" | "count" | "first" | "last" | "of" => None,
+        "targets" if row["of"].is_null() => None,
         "targets" => Some(format!("{said} targets more were {}", text(&row["of"]))),
         "section" => Some(format!("{} of {said}", text(&row["key"]))),
         "owner" => (value == "other").then(|| "by others".to_owned()),
@@ -118,6 +121,24 @@ fn more((name, value): (&String, &Value), row: &Value) -> Option<String> {
         "result" => Some(said.replace('_', " ")),
         "why" => Some(said),
         _ => Some(format!("{} {said}", printable(name))),
+    }
+}
+
+/// How many targets an entry is about beside the one that it names.
+fn others(row: &Value) -> String {
+    match row["targets"].as_u64().filter(|_| row["of"].is_null()) {
+        Some(targets @ 2..) => format!(" and {} more", targets - 1),
+        _ => String::new(),
+    }
+}
+
+/// How often something happened again.
+fn again(row: &Value) -> String {
+    let Some(count) = row["count"].as_u64() else { return String::new() };
+    let [first, last] = ["first", "last"].map(|name| short(&text(&row[name])));
+    match count {
+        1 => format!(", again at {first}"),
+        _ => format!(", {count} times again from {first} to {last}"),
     }
 }
 
@@ -250,6 +271,55 @@ mod tests {
             "seq": 5, "at": "2026-11-21T00:54:00Z", "type": "updated", "db": "orders",
         })];
         assert!(events(&rows).contains("orders"), "{}", events(&rows));
+    }
+
+    #[test]
+    fn an_entry_says_for_how_many_targets_it_stands_and_how_often_it_happened_again() {
+        let entry = json!({
+            "seq": 6, "at": "2026-11-21T00:54:00Z", "type": "refused", "target": "db:n/a",
+            "also": ["db:n/b"], "targets": 24, "channel": "ratio_dbs", "reason": "unknown_disk",
+            "count": 57, "first": "2026-11-21T00:02:00Z", "last": "2026-11-21T00:53:00Z",
+        });
+        let with = |changes: &[(&str, Value)]| {
+            let mut entry = entry.clone();
+            for (name, value) in changes {
+                entry[*name] = value.clone();
+            }
+            Events::new(200).rows(&[entry])
+        };
+        let no = || Value::Null;
+        let once = [("targets", no()), ("count", no()), ("first", no()), ("last", no())];
+        for (changes, says) in [
+            (
+                &[][..],
+                "a on n and 23 more: ratio_dbs, unknown disk, \
+                 57 times again from 11-21 00:02:00 to 11-21 00:53:00",
+            ),
+            (&once, "a on n: ratio_dbs, unknown disk"),
+            (
+                &[
+                    ("type", json!("queued")),
+                    ("reason", no()),
+                    ("targets", no()),
+                    ("count", json!(1)),
+                ],
+                "a on n: ratio_dbs, again at 11-21 00:02:00",
+            ),
+            (
+                &[
+                    ("type", json!("omitted")),
+                    ("of", json!("queued")),
+                    ("target", no()),
+                    ("channel", no()),
+                    ("reason", no()),
+                ],
+                "24 targets more were queued",
+            ),
+        ] {
+            let shown = with(changes);
+            let line = shown.lines().nth(1).unwrap().trim_end();
+            assert!(line.ends_with(&format!("  {says}")), "{line}");
+        }
     }
 
     #[test]

@@ -225,6 +225,54 @@ fn happened(seq: u64, event: &Event) -> Value {
     if let Some(fields) = told.as_object_mut() {
         fields.insert("seq".to_owned(), seq.into());
         fields.insert("at".to_owned(), Moment::rfc3339(*at).into());
+        for name in ["first", "last"] {
+            if let Some(moment) = fields.get_mut(name)
+                && let Some(seconds) = moment.as_u64()
+            {
+                *moment = Moment::from_unix(seconds).rfc3339().into();
+            }
+        }
     }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        journal::{Summary, What},
+        target::TargetId,
+    };
+
+    #[test]
+    fn the_moments_of_an_entry_are_all_in_one_form() {
+        let at = Moment::from_unix(1_795_222_440);
+        let again =
+            Summary { count: Some(2), first: Some(at), last: Some(at), ..Summary::default() };
+        let target = "cleanup:orders".parse().unwrap();
+        for (summary, expected) in [
+            (Summary::default(), json!({})),
+            (
+                again,
+                json!({
+                    "count": 2, "first": "2026-11-21T00:54:00Z", "last": "2026-11-21T00:54:00Z",
+                }),
+            ),
+        ] {
+            let what =
+                What::Queued { target: TargetId::clone(&target), channel: "c".into(), summary };
+            let mut shown = happened(7, &Event { at, what });
+            let shown = shown.as_object_mut().unwrap();
+            for (name, value) in [
+                ("seq", json!(7)),
+                ("at", json!("2026-11-21T00:54:00Z")),
+                ("type", json!("queued")),
+                ("target", json!("cleanup:orders")),
+                ("channel", json!("c")),
+            ] {
+                assert_eq!(shown.remove(name), Some(value));
+            }
+            assert_eq!(json!(shown), expected);
+        }
+    }
 }
