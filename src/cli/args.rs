@@ -228,7 +228,7 @@ pub(super) struct HistoryArgs {
     /// Only jobs on this node, by CouchDB's name for it, or _cluster
     #[arg(id = "of_node", long = "node", value_name = "NODE")]
     pub(super) node: Option<String>,
-    /// Only jobs that ended like this: freed, nothing_freed, grew, failed or lost
+    /// Only jobs that ended like this: freed, nothing_freed, grew, unmeasured, failed or lost
     #[arg(long = "result", value_name = "RESULT")]
     pub(super) result: Option<String>,
     /// Only jobs that ended since then: 2026-11-21T00:54:00Z, or how long ago, such as 2h or 7d

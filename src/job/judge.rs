@@ -38,6 +38,11 @@ impl Before {
         }
     }
 
+    /// The same without sizes, which are of another moment: sequences tell a swap all the same.
+    pub(super) const fn without_sizes(self) -> Self {
+        Self { file: None, active: None, predicted: None, ..self }
+    }
+
     /// Whether a compaction that worked would show in the size of the file.
     fn would_show(&self) -> bool {
         let left = self.predicted.or(self.active);

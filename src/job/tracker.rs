@@ -6,6 +6,7 @@
 //! shows nothing, which ends nothing.
 
 mod intents;
+mod others;
 mod place;
 
 pub use intents::{Sent, StartRefused};
@@ -18,7 +19,6 @@ use super::{
 use crate::{
     clock::Moment,
     facts::Facts,
-    inventory::Doing,
     memory::{IntentKey, Left, Outcome, Owner},
     snapshot::{Ix, NodeIx, Snapshot, TargetRef},
     target::{Kind, TargetId},
@@ -103,7 +103,10 @@ struct Tracked {
     kind: Kind,
     intent: Option<IntentKey>,
     channel: Option<Arc<str>>,
+    /// When it was started, as far as that is known.
     since: Moment,
+    /// When this process learned of it.
+    first_seen: Moment,
     last_seen: Moment,
     stage: Stage,
     progress: Progress,
@@ -152,12 +155,18 @@ impl Tracker {
         Step { reread: self.unread(tables), ..step }
     }
 
-    /// Targets whose files have to be read to learn how their jobs ended. Asked for with each
+    /// Targets whose files have to be read to learn how their jobs ended, or how large they were
+    /// before. Asked for with each
     /// poll and not with each reading: what is read in the second in which a job was missed
     /// may not be enough.
     #[must_use]
     pub fn unread(&self, tables: &Snapshot) -> BTreeSet<Ix> {
-        let gone = self.jobs.values().filter(|job| matches!(job.stage, Stage::Gone(_)));
+        let wanted = |job: &&Tracked| match job.stage {
+            Stage::Gone(_) => true,
+            Stage::Shown { .. } => job.wants_sizes(tables),
+            Stage::Starting | Stage::Sent { .. } => false,
+        };
+        let gone = self.jobs.values().filter(wanted);
         gone.filter_map(|job| Some(job.alive(tables)?.ix())).collect()
     }
 
@@ -165,6 +174,7 @@ impl Tracker {
     pub fn clock_set(&mut self, now: Moment) {
         for job in self.jobs.values_mut() {
             job.last_seen = now;
+            job.first_seen = job.first_seen.min(now);
             match &mut job.stage {
                 Stage::Sent { at, .. } => *at = now,
                 Stage::Gone(gone) => gone.at = now,
@@ -181,7 +191,8 @@ impl Tracker {
         self.place(tables, now);
         let mut step = Step::default();
         let mut over = Vec::new();
-        for (key, job) in &self.jobs {
+        for (key, job) in &mut self.jobs {
+            job.look_at_sizes(tables);
             let verdict = match job.stage {
                 Stage::Gone(gone) => job.judged(gone, tables, now),
                 // Over before anybody saw it, or while no process of this program was there.
@@ -311,45 +322,6 @@ fn helps_with(task: &Task, compaction: &Task) -> bool {
 }
 
 impl Tracked {
-    /// A job that somebody else started.
-    fn others(task: &Task, now: Moment) -> Self {
-        Self {
-            target: task.target,
-            id: None,
-            kind: match task.seen.doing {
-                Doing::Compacts => Kind::Db,
-                Doing::CompactsView(_) | Doing::Builds(_) => Kind::View,
-                Doing::BuildsSearch { .. } => Kind::Search,
-            },
-            intent: None,
-            channel: None,
-            since: now,
-            last_seen: now,
-            stage: Stage::Shown { suspended: false },
-            progress: Progress::unknown(now),
-            before: Before::default(),
-            measured: false,
-            peak: 0,
-        }
-    }
-
-    /// Notes what is known of its target, at first sight.
-    fn about(&mut self, target: TargetRef<'_>, key: &JobKey, tables: &Snapshot, rules: &Rules<'_>) {
-        self.id = Some(target.id());
-        self.measured = place::is_measured(target, key, tables);
-        if self.intent.is_some() {
-            return;
-        }
-        self.before = Before::of(target);
-        self.channel = (rules.channel_of)(target);
-        let active = self.before.active.or(self.before.file).unwrap_or_default();
-        self.peak = match key.work {
-            Work::Db => scaled(active, rules.headroom_factor),
-            Work::View(_) => active,
-            Work::Build(_) | Work::BuildSearch(..) => 0,
-        };
-    }
-
     /// Its target, where that is still the one it was. One that was shown before the tables
     /// knew its file has no id yet.
     fn alive<'a>(&self, tables: &'a Snapshot) -> Option<TargetRef<'a>> {

@@ -36,10 +36,12 @@ impl Owner {
 pub enum Ending {
     /// The new file is smaller.
     Freed,
-    /// The new file is as large as the old one, or sizes are unknown.
+    /// The new file is as large as the old one.
     NothingFreed,
     /// The new file is larger.
     Grew,
+    /// It ended well, and the size of its file before or after is not known.
+    Unmeasured,
     /// CouchDB refused it, or it stopped with nothing swapped.
     Failed,
     /// Nobody can say any more: the node or the database went, or too long ago.
@@ -48,8 +50,19 @@ pub enum Ending {
 
 impl Ending {
     /// Every ending.
-    pub const ALL: [Self; 5] =
-        [Self::Freed, Self::NothingFreed, Self::Grew, Self::Failed, Self::Lost];
+    pub const ALL: [Self; 6] =
+        [Self::Freed, Self::NothingFreed, Self::Grew, Self::Unmeasured, Self::Failed, Self::Lost];
+
+    /// Whether jobs of a kind usually end like this: of deleted index files nobody knows the
+    /// sizes, of a db's file they are read.
+    #[must_use]
+    pub const fn is_usual_of(self, kind: Kind) -> bool {
+        match (kind, self) {
+            (_, Self::Failed | Self::Lost) | (Kind::View, _) => true,
+            (Kind::Db, _) => !matches!(self, Self::Unmeasured),
+            (Kind::Cleanup | Kind::Search, _) => matches!(self, Self::Unmeasured),
+        }
+    }
 
     /// The word in JSON and metric labels.
     #[must_use]
@@ -58,6 +71,7 @@ impl Ending {
             Self::Freed => "freed",
             Self::NothingFreed => "nothing_freed",
             Self::Grew => "grew",
+            Self::Unmeasured => "unmeasured",
             Self::Failed => "failed",
             Self::Lost => "lost",
         }
@@ -115,7 +129,8 @@ pub struct Outcome {
     /// Who ordered it, where an operator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
-    /// When it was started, or first seen.
+    /// When it was started, as its node says of one that somebody else started; else when it was
+    /// first seen.
     pub started_at: Moment,
     /// When it was last seen, or its end was noticed.
     pub ended_at: Moment,

@@ -79,7 +79,7 @@ impl Remembered {
             Ending::Lost => {}
             Ending::Failed if outcome.owner == Owner::Other => {}
             Ending::Failed => self.failed(outcome.ended_at, failure),
-            Ending::Freed | Ending::NothingFreed | Ending::Grew => {
+            Ending::Freed | Ending::NothingFreed | Ending::Grew | Ending::Unmeasured => {
                 let copies_done = std::mem::take(&mut self.copies_done);
                 *self = Self { copies_done, ..Self::default() };
                 self.futile = Futile::of(outcome, left);

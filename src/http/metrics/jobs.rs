@@ -117,8 +117,11 @@ fn happened(writer: &mut Writer, plan: &Plan, counts: &Counts) {
             started.insert((&node.name, &channel.name, channel.kind), 0);
         }
     }
-    let mut finished: BTreeMap<((&str, &str, Kind), Ending), u64> =
-        started.keys().flat_map(|place| Ending::ALL.map(|ending| ((*place, ending), 0))).collect();
+    let endings = |kind: Kind| Ending::ALL.into_iter().filter(move |it| it.is_usual_of(kind));
+    let mut finished: BTreeMap<((&str, &str, Kind), Ending), u64> = started
+        .keys()
+        .flat_map(|place| endings(place.2).map(|ending| ((*place, ending), 0)))
+        .collect();
     for ((node, channel, kind), count) in &counts.started {
         started.insert((node, channel, *kind), *count);
     }

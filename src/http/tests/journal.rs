@@ -173,7 +173,10 @@ async fn questions_to_the_journal_that_mean_nothing_are_named() {
     let mut tasks = JoinSet::new();
     let surface = surface(&mut tasks).await;
     for (path, named) in [
-        ("history?result=fine", "\"fine\" is no result: freed, nothing_freed, grew, failed, lost"),
+        (
+            "history?result=fine",
+            "\"fine\" is no result: freed, nothing_freed, grew, unmeasured, failed, lost",
+        ),
         ("history?since=yesterday", "since=\"yesterday\" is no moment"),
         ("history?target=orders", "\"orders\" is not a target id"),
         ("history?limit=10001", "limit 10001"),

@@ -214,6 +214,7 @@ impl Tracker {
                 intent: None,
                 channel: None,
                 since: intent.at,
+                first_seen: now,
                 last_seen: now,
                 stage,
                 progress: Progress::unknown(intent.at),
@@ -349,7 +350,14 @@ pub(super) fn ending(
             Some((before, after)) if after < before => (Ending::Freed, None),
             Some((before, after)) if after > before => (Ending::Grew, None),
             Some(_) => (Ending::NothingFreed, None),
-            None => (Ending::NothingFreed, Some("its sizes are not known".into())),
+            None => {
+                let unknown = match (before, after) {
+                    (None, Some(_)) => "its size before is not known",
+                    (Some(_), None) => "its size after is not known",
+                    _ => "its sizes are not known",
+                };
+                (Ending::Unmeasured, Some(unknown.into()))
+            }
         },
     }
 }

@@ -1,9 +1,11 @@
 //! Jobs on a line of time: what nodes show, what files say, and what is concluded.
 
+mod others;
+
 use super::*;
 use crate::{
     facts::{Facts, Flags, Known, Measured, Source},
-    inventory::TaskSeen,
+    inventory::{Doing, TaskSeen},
     memory::{Ending, Intent},
     snapshot::{DbMap, DbName, Draft, View},
     target::{Range, Signature},
@@ -482,7 +484,7 @@ fn cleanups_are_over_with_the_answer() {
     };
     line.start(intent.clone()).unwrap();
     let step = line.sent(11, &intent, Sent::Accepted);
-    assert_eq!((ends(&step)[0].0, line.jobs()), (Ending::NothingFreed, vec![]));
+    assert_eq!((ends(&step)[0].0, line.jobs()), (Ending::Unmeasured, vec![]));
 }
 
 #[test]

@@ -202,21 +202,18 @@ impl Naive<'_> {
             Some(Rest::Futile { .. }) => return Some(RefusalReason::Futile),
             Some(Rest::CoolDown { .. }) | None => {}
         }
-        let same = facts.update_seq.get().filter(|seq| *seq > 0) == facts.compacted_seq.get();
-        let frees = target.reclaimable().zip(facts.file.get());
-        let lean = frees.is_some_and(|(frees, file)| frees * 100 <= file);
-        if target.kind() == Kind::Db && same && lean && facts.compacted_seq.get().is_some() {
-            return Some(RefusalReason::Futile);
-        }
-        self.stale(ix)
+        let seq = facts.compacted_seq.get().filter(|seq| *seq > 0 && target.kind() == Kind::Db);
+        let lean = target.reclaimable().is_some_and(|it| it <= facts.file.get().unwrap_or(0) / 100);
+        let futile = lean && seq.is_some() && seq == facts.update_seq.get();
+        futile.then_some(RefusalReason::Futile).or_else(|| self.stale(ix))
     }
 
     fn stale(&self, ix: Ix) -> Option<RefusalReason> {
         let fresh_for = self.world.rules.fresh_for;
         let measured = self.target(ix).facts().measured_at;
         let history = &self.world.conditions.history;
-        let spent = history.started.get(&ix).filter(|at| measured.is_some_and(|it| it.at <= **at));
-        if spent.is_some() && !history.rounds.contains_key(&ix) {
+        let started = history.started.get(&ix).filter(|_| !history.rounds.contains_key(&ix));
+        if started.is_some_and(|at| measured.is_some_and(|it| it.at <= *at)) {
             return Some(RefusalReason::Stale);
         }
         let young = measured.is_some_and(|it| it.at.age(self.plan.made_at) <= fresh_for);

@@ -301,7 +301,9 @@ async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
             Ending::Freed => *freed.entry(outcome.target.to_string()).or_insert(0) += 1,
             // Kept, and killed before it was sent.
             Ending::Lost => {}
-            Ending::NothingFreed | Ending::Grew | Ending::Failed => panic!("{outcome:?}"),
+            Ending::NothingFreed | Ending::Grew | Ending::Unmeasured | Ending::Failed => {
+                panic!("{outcome:?}")
+            }
         }
     }
     assert_eq!(freed.len(), TARGETS, "each has its outcome");

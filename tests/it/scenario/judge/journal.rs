@@ -117,7 +117,9 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
         }
         let [one] = begun.as_slice() else { continue };
         let said = match ending.flatten() {
-            Some(Ending::Freed | Ending::NothingFreed | Ending::Grew) => Some(true),
+            Some(Ending::Freed | Ending::NothingFreed | Ending::Grew | Ending::Unmeasured) => {
+                Some(true)
+            }
             Some(Ending::Failed) => Some(false),
             Some(Ending::Lost) | None => None,
         };
