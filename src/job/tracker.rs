@@ -19,7 +19,6 @@ use super::{
 use crate::{
     clock::Moment,
     facts::Facts,
-    inventory::Doing,
     memory::{IntentKey, Left, Outcome, Owner},
     snapshot::{Ix, NodeIx, Snapshot, TargetRef},
     target::{Kind, TargetId},

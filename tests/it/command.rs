@@ -10,8 +10,6 @@ mod killed;
 mod orders;
 pub(crate) mod service;
 mod socket;
-
-mod socket;
 mod strangers;
 
 use base64::Engine as _;

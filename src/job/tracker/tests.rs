@@ -5,7 +5,7 @@ mod others;
 use super::*;
 use crate::{
     facts::{Facts, Flags, Known, Measured, Source},
-    inventory::TaskSeen,
+    inventory::{Doing, TaskSeen},
     memory::{Ending, Intent},
     snapshot::{DbMap, DbName, Draft, View},
     target::{Range, Signature},

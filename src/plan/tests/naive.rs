@@ -202,11 +202,10 @@ impl Naive<'_> {
             Some(Rest::Futile { .. }) => return Some(RefusalReason::Futile),
             Some(Rest::CoolDown { .. }) | None => {}
         }
-        let same = facts.update_seq.get().filter(|seq| *seq > 0) == facts.compacted_seq.get();
-        let most = facts.file.get().unwrap_or(0) / 100;
-        let lean = same && target.reclaimable().is_some_and(|frees| frees <= most);
-        let lean = lean && target.kind() == Kind::Db && facts.compacted_seq.get().is_some();
-        if lean { Some(RefusalReason::Futile) } else { self.stale(ix) }
+        let seq = facts.compacted_seq.get().filter(|seq| *seq > 0 && target.kind() == Kind::Db);
+        let lean = target.reclaimable().is_some_and(|it| it <= facts.file.get().unwrap_or(0) / 100);
+        let futile = lean && seq.is_some() && seq == facts.update_seq.get();
+        futile.then_some(RefusalReason::Futile).or_else(|| self.stale(ix))
     }
 
     fn stale(&self, ix: Ix) -> Option<RefusalReason> {
