@@ -1,6 +1,7 @@
 //! One request from its route to its answer: whom to ask, when, how often.
 
 mod addresses;
+mod beside;
 mod config_writes;
 mod doors;
 mod feeds;
@@ -129,6 +130,16 @@ impl Client {
         }
     }
 
+    /// Whether `node` hangs, as far as one can tell: requests to it had to rest, at its own address
+    /// and through others, and nothing has come from it since.
+    #[must_use]
+    pub fn is_silent(&self, node: &str) -> bool {
+        let Some(node) = self.shared.directory.known(node) else { return false };
+        let own = node.own.load();
+        own.as_ref().is_none_or(|own| own.breaker.is_on_probation())
+            && node.breaker.is_on_probation()
+    }
+
     async fn get<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -230,7 +241,13 @@ impl Client {
             };
             // What went wrong at first says more than that it now rests.
             let way = way.map_err(|error| last.take().unwrap_or(error))?;
-            let error = match self.attempt(route, path, &way).await {
+            let (way, outcome) = if matches!(whom, Whom::Any) && route.is_answered_alone() {
+                self.attempt_beside(route, path, &way.server).await
+            } else {
+                let outcome = self.attempt(route, path, &way).await;
+                (way, outcome)
+            };
+            let error = match outcome {
                 Ok(answer) => {
                     // Another way answered in time: the fault was the entry's.
                     if let Some(entry) = late.filter(|entry| !Arc::ptr_eq(entry, &way.server)) {
