@@ -176,14 +176,18 @@ impl Client {
         if self.shared.directory.entries.is_empty() {
             return Err(Error::Stopped);
         }
-        let mut tried = Vec::new();
+        let (mut tried, mut nonsense) = (Vec::new(), Vec::new());
         loop {
+            let mut again = false;
             let error = match self.ask(route, &path, whom, cold, &mut tried).await {
                 Ok((way, answer)) => {
                     let took = answer.2;
                     match self.shared.sender.read(route, &path, &way, answer, &check).await {
                         Ok(read) => return Ok((read, took)),
                         Err(error) => {
+                            // No other one is there to be asked.
+                            again = nonsense.contains(&way.server.address);
+                            nonsense.push(way.server.address.clone());
                             tried.push(way.server.address.clone());
                             error
                         }
@@ -192,7 +196,7 @@ impl Client {
                 Err(error) => error,
             };
             let mut entries = self.shared.directory.entries.iter();
-            let others = entries.any(|entry| !tried.contains(&entry.address));
+            let others = !again && entries.any(|entry| !tried.contains(&entry.address));
             if !(others && matches!(whom, Whom::Any) && error.is_of_one_server(&route)) {
                 return Err(error);
             }
@@ -242,7 +246,7 @@ impl Client {
             // What went wrong at first says more than that it now rests.
             let way = way.map_err(|error| last.take().unwrap_or(error))?;
             let (way, outcome) = if matches!(whom, Whom::Any) && route.is_answered_alone() {
-                self.attempt_beside(route, path, &way.server).await
+                self.attempt_beside(route, path, &way.server, tried).await
             } else {
                 let outcome = self.attempt(route, path, &way).await;
                 (way, outcome)

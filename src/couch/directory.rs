@@ -200,17 +200,23 @@ impl Directory {
         self.nodes.load().values().map(Arc::clone).collect()
     }
 
-    /// A live entry, in turn, that is not among `tried` if that can be helped, and whose last
-    /// answer came. Where no entry is left, a node's own address is as good.
+    /// A live entry, in turn, that is not among `tried` if that can be helped. Where the last
+    /// request to each came to nothing, a node's own address is as good.
     pub(super) fn any(&self, tried: &[Address], generation: u64) -> Result<Arc<Server>, Error> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
-        let mut order: Vec<Arc<Server>> =
-            (0..self.entries.len()).filter_map(|at| self.in_turn(start, at)).cloned().collect();
-        order.sort_by_key(|server| (tried.contains(&server.address), server.breaker.is_doubted()));
+        let mut order: Vec<&Arc<Server>> =
+            (0..self.entries.len()).filter_map(|at| self.in_turn(start, at)).collect();
+        let amiss =
+            |server: &Server| (tried.contains(&server.address), server.breaker.is_doubted());
+        let worse = |server: &Server| amiss(server) != (false, false);
+        order.sort_by_key(|server| amiss(server));
+        let (worst, best): (Vec<_>, Vec<_>) = order.into_iter().partition(|it| worse(it));
+        let own = std::iter::once_with(|| self.own_addresses(generation)).flatten();
+        let own = own.filter(|own| !worse(own));
         let mut refused = None;
         let mut resting: Option<Error> = None;
-        let own = std::iter::once_with(|| self.own_addresses(generation)).flatten();
-        for server in order.into_iter().chain(own) {
+        let (best, worst) = (best.into_iter().cloned(), worst.into_iter().cloned());
+        for server in best.chain(own).chain(worst) {
             if let Some(why) = server.door.refusal(generation) {
                 refused = Some(Error::LoginClosed { why });
                 continue;
@@ -226,11 +232,17 @@ impl Directory {
     }
 
     /// Another server than `not`, to ask beside it: one whose last answer came.
-    pub(super) fn another(&self, not: &Server, generation: u64) -> Option<Arc<Server>> {
+    pub(super) fn another(
+        &self,
+        not: &Server,
+        tried: &[Address],
+        generation: u64,
+    ) -> Option<Arc<Server>> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let entries = (0..self.entries.len()).filter_map(|at| self.in_turn(start, at)).cloned();
         entries.chain(self.own_addresses(generation)).find(|server| {
             server.address != not.address
+                && !tried.contains(&server.address)
                 && server.door.refusal(generation).is_none()
                 && !server.breaker.is_doubted()
         })

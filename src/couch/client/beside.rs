@@ -3,7 +3,7 @@
 
 use super::Client;
 use crate::couch::{
-    Error, Route,
+    Address, Error, Route,
     directory::{Server, Way},
 };
 use bytes::Bytes;
@@ -15,13 +15,14 @@ use tokio::time::timeout;
 type Outcome = Result<(Bytes, u16, Duration), Error>;
 
 impl Client {
-    /// Sends a request to a server and, where that is suspiciously silent, to another one: which
-    /// of them answered, and what.
+    /// Sends a request to a server and, where that is suspiciously silent, to another one that was
+    /// not `tried`: which of them answered, and what.
     pub(super) async fn attempt_beside(
         &self,
         route: Route<'_>,
         path: &str,
         first: &Arc<Server>,
+        tried: &[Address],
     ) -> (Way, Outcome) {
         let way = Way::direct(Arc::clone(first));
         let mut asked = pin!(self.attempt(route, path, &way));
@@ -29,7 +30,7 @@ impl Client {
             return (way.clone(), outcome);
         }
         let generation = self.shared.gate.generation();
-        let Some(other) = self.shared.directory.another(first, generation) else {
+        let Some(other) = self.shared.directory.another(first, tried, generation) else {
             return (way.clone(), asked.await);
         };
         let other = Way::direct(other);
