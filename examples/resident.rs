@@ -183,9 +183,11 @@ impl Source for MadeUp {
                 }))
                 .boxed()
             }
-            Stage::Strays { .. } | Stage::Disk | Stage::Views { .. } | Stage::Poll { .. } => {
-                stream::empty().boxed()
-            }
+            Stage::Strays { .. }
+            | Stage::Disk
+            | Stage::Views { .. }
+            | Stage::Poll { .. }
+            | Stage::Away { .. } => stream::empty().boxed(),
         };
         seen.chain(stream::once(std::future::ready(Observation::StageEnded))).boxed()
     }

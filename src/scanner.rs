@@ -7,6 +7,7 @@
 //! on which a job ended is read again at once. A source that fails leaves the old facts
 //! with their age.
 
+mod course;
 mod news;
 mod noticed;
 mod readings;
@@ -51,7 +52,8 @@ const PER_TARGET: Duration = Duration::from_nanos(2_500);
 const QUIET_POLL: Duration = Duration::from_secs(30);
 
 /// How long a sweep waits for nodes that have not answered once others have: as soon as that
-/// begins to look as if they hang, the rest goes on. A slow one is read after the others.
+/// begins to look as if they hang, the rest goes on. A slow one is read after the others. What
+/// needs the whole cluster is waited for as long as it takes, while no sweep is due.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Events of databases that are told together.
@@ -61,7 +63,7 @@ const TOGETHER: usize = 4_096;
 const REST: Duration = Duration::from_secs(1);
 
 /// The pause after a sweep that could read nothing, where the interval is longer: CouchDB
-/// may be starting.
+/// may be starting. And from the start of a sweep to the next for a node that came back.
 const RETRY: Duration = Duration::from_secs(15);
 
 /// How long the first sweep waits for what an earlier process measured.
@@ -217,6 +219,7 @@ impl Task {
         let mut published = Instant::now();
         let mut gap = PUBLISH;
         let mut next_sweep = Instant::now();
+        let mut began = Instant::now();
         let mut go_on = Instant::now();
         let mut next_poll = Instant::now();
         let mut listed = false;
@@ -233,7 +236,7 @@ impl Task {
                 () = time::sleep_until(touched.unwrap_or(published)), if touched.is_some() => {
                     Event::Touched
                 }
-                () = time::sleep_until(next_sweep), if !readings.sweeps() => Event::Sweep,
+                () = time::sleep_until(next_sweep), if self.may_sweep(&readings) => Event::Sweep,
                 () = time::sleep_until(go_on), if waits => Event::GoOn,
                 () = time::sleep_until(next_poll), if readings.poll.is_none() => Event::Poll,
                 news = self.settings.changed() => {
@@ -276,48 +279,39 @@ impl Task {
                 }
                 Event::Sweep => {
                     next_sweep = Instant::now() + settings.interval;
-                    go_on = Instant::now() + PATIENCE;
-                    if self.source.has_changed().unwrap_or_default() {
-                        self.source.mark_unchanged();
-                        self.tables.views.ask_again();
-                    }
-                    let stage = self.tables.begin(now);
-                    readings.sweep = Some(self.reading(stage));
+                    (began, go_on) = (Instant::now(), Instant::now() + PATIENCE);
+                    self.begin_sweep(&mut readings, now);
                     dirty = true;
                 }
-                Event::GoOn => {
-                    readings.late = readings.sweep.take();
-                    let stage = self.tables.go_on(&settings);
-                    readings.sweep = Some(self.reading(stage));
-                }
+                Event::GoOn => self.go_on(&mut readings, &settings),
                 Event::Poll => {
                     dirty |= self.tables.look_whether_quiet();
                     let quiet = self.tables.draft.now().is_quiet();
                     let pause = if quiet { settings.poll.max(QUIET_POLL) } else { settings.poll };
                     next_poll = Instant::now() + pause;
+                    self.ask_for_the_away(&mut readings, &settings);
                     readings.poll = self.polled(&settings, now).map(|stage| self.reading(stage));
                     if readings.poll.is_none() {
                         self.running.send_replace(Arc::new(self.tables.end_poll()));
                     }
                 }
                 Event::Seen(slot, seen) => {
-                    dirty = true;
+                    dirty |= slot != Slot::Away;
+                    let swept = self.tables.sweeps();
                     let seen = self.apply(slot, seen, &mut readings, &settings);
-                    let sweeps = matches!(slot, Slot::Sweep | Slot::Late);
-                    self.notice(seen != Seen::Part, sweeps && !readings.sweeps());
-                    if seen != Seen::Part {
-                        match slot {
-                            Slot::Poll => {
-                                self.running.send_replace(Arc::new(self.tables.end_poll()));
-                            }
-                            Slot::Sweep | Slot::Late => {
-                                next_sweep = next_sweep.max(Instant::now() + REST);
-                                if self.tables.status.problem.is_some() {
-                                    next_sweep = next_sweep.min(Instant::now() + RETRY);
-                                }
-                            }
-                            Slot::Shards(_) | Slot::Views | Slot::Entries => {}
-                        }
+                    let swept = swept && !self.tables.sweeps();
+                    self.notice(seen != Seen::Part, swept);
+                    if seen != Seen::Part && slot == Slot::Poll {
+                        self.running.send_replace(Arc::new(self.tables.end_poll()));
+                    }
+                    if swept || (seen != Seen::Part && matches!(slot, Slot::Sweep | Slot::Late)) {
+                        next_sweep = next_sweep.max(Instant::now() + REST);
+                    }
+                    if std::mem::take(&mut readings.came_back) {
+                        next_sweep = next_sweep.min(Instant::now().max(began + RETRY));
+                    }
+                    if swept && self.tables.status.problem.is_some() {
+                        next_sweep = next_sweep.min(Instant::now() + RETRY);
                     }
                     match seen {
                         Seen::Part => {}
@@ -336,72 +330,6 @@ impl Task {
                 }
             }
         }
-    }
-
-    /// Applies what was seen.
-    fn apply(
-        &mut self,
-        slot: Slot,
-        seen: Vec<Observation>,
-        readings: &mut Readings,
-        settings: &Settings,
-    ) -> Seen {
-        let now = self.clock.now();
-        for seen in seen {
-            let Some(reading) = readings.slot(slot) else { return Seen::Part };
-            let mut awaited = matches!(slot, Slot::Sweep | Slot::Late | Slot::Views);
-            let ended = seen == Observation::StageEnded;
-            let next = match slot {
-                Slot::Late if ended => {
-                    self.tables.all_heard();
-                    let rests = readings.sweep.is_none();
-                    rests.then(|| self.tables.round_ended(settings, now)).flatten()
-                }
-                Slot::Shards(_) if ended => {
-                    awaited = self.tables.touched_ended(&reading.stage, settings);
-                    None
-                }
-                Slot::Poll | Slot::Views | Slot::Entries if ended => None,
-                Slot::Entries => {
-                    if let Observation::Stray { db, entry } = seen {
-                        self.tables.entry(&db, entry, settings);
-                    }
-                    None
-                }
-                Slot::Sweep | Slot::Late | Slot::Poll | Slot::Shards(_) | Slot::Views => {
-                    let shard = if let Observation::Shard { ix, facts } = &seen {
-                        Some((*ix, matches!(facts, Ok(Some(_)))))
-                    } else {
-                        None
-                    };
-                    let next =
-                        self.tables.apply(seen, (&reading.stage, reading.began), settings, now);
-                    match shard {
-                        Some((ix, well)) if matches!(slot, Slot::Shards(_)) => {
-                            self.tables.touched_read(ix, well, settings);
-                        }
-                        Some((ix, true)) => self.tables.swept(ix),
-                        Some(_) | None => {}
-                    }
-                    next
-                }
-            };
-            if ended {
-                // What a stage left behind may hold a whole table: the next begins without.
-                readings.end(slot);
-                // Only a sweep has a next stage.
-                if let Some(stage) = next {
-                    readings.sweep = Some(self.reading(stage));
-                }
-                let goes_on = readings.sweep.is_some() && matches!(slot, Slot::Sweep | Slot::Late);
-                return match (goes_on, awaited) {
-                    (true, _) => Seen::Part,
-                    (false, true) => Seen::Awaited,
-                    (false, false) => Seen::Whole,
-                };
-            }
-        }
-        Seen::Part
     }
 
     /// Tells what was noticed of databases, where a reading ended or much was.

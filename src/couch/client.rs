@@ -1,6 +1,7 @@
 //! One request from its route to its answer: whom to ask, when, how often.
 
 mod addresses;
+mod beside;
 mod config_writes;
 mod doors;
 mod feeds;
@@ -159,6 +160,16 @@ impl Client {
         }
     }
 
+    /// Whether `node` hangs, as far as one can tell: requests to it had to rest, at its own address
+    /// and through others, and nothing has come from it since.
+    #[must_use]
+    pub fn is_silent(&self, node: &str) -> bool {
+        let Some(node) = self.shared.directory.known(node) else { return false };
+        let own = node.own.load();
+        own.as_ref().is_none_or(|own| own.breaker.is_on_probation())
+            && node.breaker.is_on_probation()
+    }
+
     async fn get<T: DeserializeOwned + Send + 'static>(
         &self,
         route: Route<'_>,
@@ -195,14 +206,18 @@ impl Client {
         if self.shared.directory.entries.is_empty() {
             return Err(Error::Stopped);
         }
-        let mut tried = Vec::new();
+        let (mut tried, mut nonsense) = (Vec::new(), Vec::new());
         loop {
+            let mut again = false;
             let error = match self.ask(route, &path, whom, cold, &mut tried).await {
                 Ok((way, answer)) => {
                     let took = answer.2;
                     match self.shared.sender.read(route, &path, &way, answer, &check).await {
                         Ok(read) => return Ok((read, took)),
                         Err(error) => {
+                            // No other one is there to be asked.
+                            again = nonsense.contains(&way.server.address);
+                            nonsense.push(way.server.address.clone());
                             tried.push(way.server.address.clone());
                             error
                         }
@@ -211,7 +226,7 @@ impl Client {
                 Err(error) => error,
             };
             let mut entries = self.shared.directory.entries.iter();
-            let others = entries.any(|entry| !tried.contains(&entry.address));
+            let others = !again && entries.any(|entry| !tried.contains(&entry.address));
             if !(others && matches!(whom, Whom::Any) && error.is_of_one_server(&route)) {
                 return Err(error);
             }
@@ -260,7 +275,13 @@ impl Client {
             };
             // What went wrong at first says more than that it now rests.
             let way = way.map_err(|error| last.take().unwrap_or(error))?;
-            let error = match self.attempt(route, path, &way).await {
+            let (way, outcome) = if matches!(whom, Whom::Any) && route.is_answered_alone() {
+                self.attempt_beside(route, path, &way.server, tried).await
+            } else {
+                let outcome = self.attempt(route, path, &way).await;
+                (way, outcome)
+            };
+            let error = match outcome {
                 Ok(answer) => {
                     // Another way answered in time: the fault was the entry's.
                     if let Some(entry) = late.filter(|entry| !Arc::ptr_eq(entry, &way.server)) {

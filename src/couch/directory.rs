@@ -206,27 +206,59 @@ impl Directory {
         self.nodes.load().values().map(Arc::clone).collect()
     }
 
-    /// A live entry, in turn, that is not among `tried` if that can be helped.
+    /// A live entry, in turn, that is not among `tried` if that can be helped. Where the last
+    /// request to each came to nothing, a node's own address is as good.
     pub(super) fn any(&self, tried: &[Address], generation: u64) -> Result<Arc<Server>, Error> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
-        let order = || (0..self.entries.len()).filter_map(|at| self.in_turn(start, at));
-        let fresh = order().filter(|server| !tried.contains(&server.address));
-        let again = order().filter(|server| tried.contains(&server.address));
+        let mut order: Vec<&Arc<Server>> =
+            (0..self.entries.len()).filter_map(|at| self.in_turn(start, at)).collect();
+        let amiss =
+            |server: &Server| (tried.contains(&server.address), server.breaker.is_doubted());
+        let worse = |server: &Server| amiss(server) != (false, false);
+        order.sort_by_key(|server| amiss(server));
+        let (worst, best): (Vec<_>, Vec<_>) = order.into_iter().partition(|it| worse(it));
+        let own = std::iter::once_with(|| self.own_addresses(generation)).flatten();
+        let own = own.filter(|own| !worse(own));
         let mut refused = None;
         let mut resting: Option<Error> = None;
-        for server in fresh.chain(again) {
+        let (best, worst) = (best.into_iter().cloned(), worst.into_iter().cloned());
+        for server in best.chain(own).chain(worst) {
             if let Some(why) = server.door.refusal(generation) {
                 refused = Some(Error::LoginClosed { why });
                 continue;
             }
             match server.breaker.admit() {
-                Ok(()) => return Ok(Arc::clone(server)),
+                Ok(()) => return Ok(server),
                 Err(rest) => {
                     resting = Some(Error::resting(server.address.to_string(), rest));
                 }
             }
         }
         Err(resting.or(refused).unwrap_or(Error::Stopped))
+    }
+
+    /// Another server than `not`, to ask beside it: one whose last answer came.
+    pub(super) fn another(
+        &self,
+        not: &Server,
+        tried: &[Address],
+        generation: u64,
+    ) -> Option<Arc<Server>> {
+        let start = self.turn.fetch_add(1, Ordering::Relaxed);
+        let entries = (0..self.entries.len()).filter_map(|at| self.in_turn(start, at)).cloned();
+        entries.chain(self.own_addresses(generation)).find(|server| {
+            server.address != not.address
+                && !tried.contains(&server.address)
+                && server.door.refusal(generation).is_none()
+                && !server.breaker.is_doubted()
+        })
+    }
+
+    /// The own addresses of nodes at which the login was accepted.
+    fn own_addresses(&self, generation: u64) -> Vec<Arc<Server>> {
+        let nodes = self.nodes.load();
+        let own = nodes.values().filter_map(|node| node.own.load_full());
+        own.filter(|own| own.door.is_open(generation)).collect()
     }
 
     fn in_turn(&self, start: usize, at: usize) -> Option<&Arc<Server>> {

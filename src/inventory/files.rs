@@ -99,7 +99,8 @@ impl FilesSource {
             | Stage::Disk
             | Stage::Shards { .. }
             | Stage::Views { .. }
-            | Stage::Poll { .. } => Vec::new(),
+            | Stage::Poll { .. }
+            | Stage::Away { .. } => Vec::new(),
         };
         stream::iter(seen).boxed()
     }

@@ -56,21 +56,21 @@ impl HttpSource {
         Self { client, clock, settings: Arc::new(settings) }
     }
 
-    /// Who is there, and what is being split.
+    /// Who is there.
     fn nodes(self) -> BoxStream<'static, Observation> {
-        let reshard = self.clone().reshard().map(Observation::Reshard);
         let members = async move {
             let members = self.client.membership().await.map(Members::from).map_err(Unread::from);
             let names =
                 members.as_ref().map(|members| members.expected.clone()).unwrap_or_default();
             let first = stream::once(std::future::ready(Observation::Members(members)));
-            let nodes =
-                stream::iter(names).map(move |node| self.clone().node(node)).buffer_unordered(32);
-            first.chain(nodes)
+            first.chain(self.each(names))
         };
-        // Side by side, so that a cluster that hangs is waited for once.
-        stream::select(stream::once(reshard).boxed(), stream::once(members).flatten().boxed())
-            .boxed()
+        stream::once(members).flatten().boxed()
+    }
+
+    /// Whether each of these nodes answers.
+    fn each(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
+        stream::iter(nodes).map(move |node| self.clone().node(node)).buffer_unordered(32).boxed()
     }
 
     async fn node(self, node: String) -> Observation {
@@ -242,6 +242,7 @@ impl Source for HttpSource {
             Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
             Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),
             Stage::Poll { nodes } => this.poll(nodes),
+            Stage::Away { nodes } => this.each(nodes),
             Stage::Disk => stream::empty().boxed(),
         };
         observations.chain(stream::once(std::future::ready(Observation::StageEnded))).boxed()

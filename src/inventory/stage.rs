@@ -15,7 +15,7 @@ pub trait Source: Debug + Send + Sync + 'static {
 /// What is to be read.
 #[derive(Clone, Debug)]
 pub enum Stage {
-    /// Who belongs to the cluster, which nodes answer, what is being split.
+    /// Who belongs to the cluster and which nodes answer.
     Nodes,
     /// The shard map, page by page.
     Map,
@@ -52,6 +52,11 @@ pub enum Stage {
         /// The nodes.
         nodes: Vec<String>,
     },
+    /// Whether these nodes, which did not answer, do so again.
+    Away {
+        /// The nodes.
+        nodes: Vec<String>,
+    },
 }
 
 impl Stage {
@@ -68,6 +73,7 @@ impl Stage {
             Self::Views { .. } => "views",
             Self::Splits => "splits",
             Self::Poll { .. } => "poll",
+            Self::Away { .. } => "away",
         }
     }
 }

@@ -49,7 +49,15 @@ pub(super) struct Readings {
     pub(super) sweep: Option<Reading>,
     /// What the sweep's first stage still waits for while others go on.
     pub(super) late: Option<Reading>,
+    /// What is being split.
+    pub(super) splits: Option<Reading>,
+    /// The views of a sweep.
+    pub(super) cluster: Option<Reading>,
     pub(super) poll: Option<Reading>,
+    /// Whether nodes that did not answer do so again.
+    pub(super) away: Option<Reading>,
+    /// Whether one of them did.
+    pub(super) came_back: bool,
     /// Shards that something touched, node by node, so that a slow one holds up no other.
     pub(super) shards: BTreeMap<NodeIx, Reading>,
     pub(super) views: Option<Reading>,
@@ -62,19 +70,17 @@ pub(super) struct Readings {
 pub(super) enum Slot {
     Sweep,
     Late,
+    Splits,
+    Cluster,
     Poll,
+    Away,
     Shards(NodeIx),
     Views,
     Entries,
 }
 
 impl Readings {
-    /// Whether a sweep runs.
-    pub(super) const fn sweeps(&self) -> bool {
-        self.sweep.is_some() || self.late.is_some()
-    }
-
-    /// Whether it asks the nodes, and waits for all of them.
+    /// Whether a sweep asks the nodes, and waits for all of them.
     pub(super) fn asks_nodes(&self) -> bool {
         self.sweep.as_ref().is_some_and(|sweep| matches!(sweep.stage, Stage::Nodes))
     }
@@ -82,14 +88,17 @@ impl Readings {
     /// Whether the sweep knows which files there are.
     pub(super) fn listed(&self) -> bool {
         let stage = self.sweep.as_ref().map(|reading| &reading.stage);
-        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. } | Stage::Views { .. }))
+        matches!(stage, Some(Stage::Strays { .. } | Stage::Shards { .. })) || self.cluster.is_some()
     }
 
     pub(super) fn slot(&self, slot: Slot) -> Option<&Reading> {
         match slot {
             Slot::Sweep => self.sweep.as_ref(),
             Slot::Late => self.late.as_ref(),
+            Slot::Splits => self.splits.as_ref(),
+            Slot::Cluster => self.cluster.as_ref(),
             Slot::Poll => self.poll.as_ref(),
+            Slot::Away => self.away.as_ref(),
             Slot::Shards(node) => self.shards.get(&node),
             Slot::Views => self.views.as_ref(),
             Slot::Entries => self.entries.as_ref(),
@@ -104,7 +113,10 @@ impl Readings {
         match slot {
             Slot::Sweep => self.sweep = None,
             Slot::Late => self.late = None,
+            Slot::Splits => self.splits = None,
+            Slot::Cluster => self.cluster = None,
             Slot::Poll => self.poll = None,
+            Slot::Away => self.away = None,
             Slot::Shards(node) => {
                 self.shards.remove(&node);
             }
@@ -120,8 +132,11 @@ impl Readings {
             let shards = self.shards.iter_mut().map(|(node, it)| (Slot::Shards(*node), it));
             let others = [
                 (Slot::Entries, self.entries.as_mut()),
+                (Slot::Away, self.away.as_mut()),
                 (Slot::Views, self.views.as_mut()),
                 (Slot::Late, self.late.as_mut()),
+                (Slot::Splits, self.splits.as_mut()),
+                (Slot::Cluster, self.cluster.as_mut()),
                 (Slot::Sweep, self.sweep.as_mut()),
             ];
             let others = others.into_iter().filter_map(|(slot, it)| Some((slot, it?)));

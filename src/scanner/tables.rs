@@ -11,6 +11,7 @@ mod listing;
 mod rounds;
 mod searches;
 mod spared;
+mod stages;
 mod tasks;
 mod views;
 mod wanted;
@@ -21,7 +22,7 @@ use crate::{
     facts::Facts,
     inventory::{MapRead, Members, NodeSeen, Observation, Reshard, Stage, Unread},
     job,
-    snapshot::{DbName, Draft, Ix, NodeIx, Snapshot, TargetRef},
+    snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
     target::Kind,
 };
 use disk::{Disk, Peers};
@@ -48,6 +49,8 @@ pub(super) struct Tables {
     rounds: Rounds,
     /// Nodes that could not be read whole in this sweep.
     incomplete: BTreeSet<NodeIx>,
+    /// Whether nothing of the whole cluster was unread since its views began to be read.
+    views_whole: bool,
     /// Rights found missing in this sweep.
     rights: BTreeSet<String>,
     began: Moment,
@@ -74,6 +77,7 @@ impl Tables {
             spared: Spared::default(),
             rounds: Rounds::default(),
             incomplete: BTreeSet::new(),
+            views_whole: false,
             rights: BTreeSet::new(),
             began: Moment::default(),
             began_at: Instant::now(),
@@ -107,7 +111,6 @@ impl Tables {
         self.began_at = Instant::now();
         self.incomplete.clear();
         self.rights.clear();
-        self.listing.reshard = Reshard::default();
         self.disk.begin();
         self.spared.begin(self.draft.now());
         self.next_part();
@@ -130,13 +133,7 @@ impl Tables {
                 self.serve(settings);
             }
             Observation::Node(node) => self.node(node),
-            Observation::Reshard(reshard) => {
-                self.rounds.reshard = true;
-                match reshard {
-                    Ok(reshard) => self.listing.reshard = reshard,
-                    Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
-                }
-            }
+            Observation::Reshard(splits) => self.splits(splits, settings),
             Observation::MapPage(page) => {
                 for entry in page {
                     self.listing.map_entry(&mut self.draft, &mut self.views, settings, entry);
@@ -215,116 +212,6 @@ impl Tables {
             Observation::StageEnded => return self.next(stage, settings, now),
         }
         None
-    }
-
-    fn next(&mut self, stage: &Stage, settings: &Settings, now: Moment) -> Option<Stage> {
-        match stage {
-            Stage::Nodes => Some(self.after_nodes(settings)),
-            Stage::Map => Some(Stage::Files { nodes: self.nodes_to_read(settings) }),
-            Stage::Files { .. } => Some(Stage::Strays { dbs: self.listing.unknown_strays() }),
-            Stage::Strays { .. } => {
-                let map_whole = self.listing.map_whole;
-                self.listing.settle(&mut self.draft, settings);
-                if map_whole {
-                    self.notices.listed(self.listing.dbs(), &self.draft);
-                    self.followed.has_listed(self.began, &self.listing.reshard);
-                }
-                if !settings.views {
-                    self.views.forget(&mut self.draft);
-                } else if self.rounds.is_first() && (map_whole || self.listing.readable) {
-                    self.views.forget_gone(&mut self.draft);
-                }
-                // One walk a sweep: it waits for no node.
-                if self.rounds.is_first() {
-                    Some(Stage::Disk)
-                } else {
-                    Some(self.shards_to_read(settings))
-                }
-            }
-            Stage::Disk => Some(self.shards_to_read(settings)),
-            Stage::Shards { .. } => self.round_ended(settings, now),
-            Stage::Views { .. } => {
-                self.finish(now);
-                None
-            }
-            Stage::Splits | Stage::Poll { .. } => None,
-        }
-    }
-
-    /// Whether a sweep has enough to go on with, though some node has not answered.
-    pub(super) fn may_go_on(&self) -> bool {
-        self.rounds.may_go_on()
-    }
-
-    /// Goes on without the nodes that have not answered.
-    pub(super) fn go_on(&mut self, settings: &Settings) -> Stage {
-        self.rounds.awaits = true;
-        self.after_nodes(settings)
-    }
-
-    /// What comes after the nodes: what there is, or where feeds have told that, the files that
-    /// are read beside CouchDB.
-    fn after_nodes(&mut self, settings: &Settings) -> Stage {
-        self.lists = self.has_to_list(settings);
-        if self.lists {
-            self.listing.begin();
-            return Stage::Map;
-        }
-        self.nodes_to_read(settings);
-        Stage::Disk
-    }
-
-    fn shards_to_read(&mut self, settings: &Settings) -> Stage {
-        let lanes = self.lanes(settings);
-        self.expect(lanes.iter().map(|lane| lane.targets.len()).sum());
-        Stage::Shards { snapshot: Arc::new(self.draft.now().without_facts()), lanes }
-    }
-
-    /// Whether a place still has the target that a stage was to read there.
-    fn is_still(&self, ix: Ix, stage: &Stage) -> bool {
-        let Stage::Shards { snapshot, .. } = stage else { return false };
-        let (then, now) = (snapshot.target(ix), self.draft.now().target(ix));
-        then.zip(now).is_some_and(|(then, now)| {
-            let place = |it: TargetRef<'_>| (it.kind(), it.node_ix(), it.range());
-            place(then) == place(now) && then.db_name() == now.db_name()
-        })
-    }
-
-    /// Every node has answered by now, or failed to.
-    pub(super) const fn all_heard(&mut self) {
-        self.rounds.awaits = false;
-    }
-
-    /// What comes after the shards of those that answered: nodes that took longer to, then
-    /// views, then the end; nothing while a node is still waited for.
-    pub(super) fn round_ended(&mut self, settings: &Settings, now: Moment) -> Option<Stage> {
-        if self.rounds.awaits {
-            return None;
-        }
-        let nodes = self.nodes_to_read(settings);
-        if !nodes.is_empty() {
-            return Some(if self.lists {
-                Stage::Files { nodes }
-            } else {
-                self.shards_to_read(settings)
-            });
-        }
-        if settings.views {
-            let dbs = self.dbs_to_read(settings);
-            self.expect(dbs.len());
-            return Some(Stage::Views {
-                snapshot: Arc::new(self.draft.now().without_facts()),
-                dbs,
-            });
-        }
-        self.finish(now);
-        None
-    }
-
-    /// So many more are to be read.
-    fn expect(&mut self, more: usize) {
-        let done = self.status.progress.map_or(0, |progress| progress.done);
-        self.status.progress = Some(Progress { since: self.began, done, total: Some(done + more) });
     }
 
     fn members(&mut self, members: Result<Members, Unread>) {
@@ -443,6 +330,9 @@ impl Tables {
 
     fn unread(&mut self, at: NodeIx, unread: &Unread) {
         self.incomplete.insert(at);
+        if at == NodeIx::CLUSTER {
+            self.views_whole = false;
+        }
         self.count(at, unread);
     }
 

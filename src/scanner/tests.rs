@@ -131,7 +131,7 @@ impl Cluster {
                 vec![Observation::Members(Ok(Members { connected: vec![], expected }))]
             }
             Stage::Map if self.alone => vec![Observation::MapEnd(Ok(MapRead::None))],
-            Stage::Splits => vec![],
+            Stage::Splits | Stage::Away { .. } => vec![],
             Stage::Nodes => {
                 let expected = NODES.map(ToOwned::to_owned).to_vec();
                 let members = Members { connected: expected.clone(), expected };

@@ -5,7 +5,7 @@
 //! everything in one place. Deterministic: a fault strikes by route and count, never by chance.
 
 use super::cluster::Cluster;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// What happens to a request instead of, or before, its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,8 @@ impl Fault {
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     faults: Vec<(Fault, u64)>,
+    /// Nodes whose process stands still, and when the others give each up.
+    frozen: BTreeMap<String, Duration>,
 }
 
 impl Planned {
@@ -103,6 +105,26 @@ impl Planned {
 
     pub(super) fn clear(&mut self) {
         self.faults.clear();
+    }
+
+    /// Whether a node's process stands still.
+    pub(super) fn is_frozen(&self, node: &str) -> bool {
+        self.frozen.contains_key(node)
+    }
+
+    /// Whether nodes stand still that the others have not given up.
+    pub(super) fn any_awaited(&self, now: Duration) -> bool {
+        self.frozen.values().any(|given_up| now < *given_up)
+    }
+
+    /// Whether a node stands still and the others still wait for it.
+    pub(super) fn is_awaited(&self, node: &str, now: Duration) -> bool {
+        self.frozen.get(node).is_some_and(|given_up| now < *given_up)
+    }
+
+    /// Whether the others have given a node up.
+    pub(super) fn is_given_up(&self, node: &str, now: Duration) -> bool {
+        self.frozen.get(node).is_some_and(|given_up| now >= *given_up)
     }
 
     /// The effect on this request: that of the first fault that strikes it.
@@ -150,6 +172,22 @@ impl Faults {
     /// Forgets every planned fault. States of nodes stay.
     pub fn clear(&self) {
         self.cluster.locked(|inner| inner.planned.clear());
+    }
+
+    /// Stops a node's process where it stands, its sockets open (`SIGSTOP`): its own address
+    /// takes connections and answers nothing, and the others wait for it, each request that needs
+    /// it with them, until Erlang gives it up after so long (`net_ticktime`, a minute by
+    /// default). Afterwards it is down for them.
+    pub fn freeze(&self, node: &str, given_up_after: Duration) {
+        self.cluster.locked(|inner| {
+            let given_up = inner.world.now().saturating_add(given_up_after);
+            inner.planned.frozen.insert(node.to_owned(), given_up);
+        });
+    }
+
+    /// Lets a node's process go on (`SIGCONT`): what waits for it is answered.
+    pub fn thaw(&self, node: &str) {
+        self.cluster.locked(|inner| inner.planned.frozen.remove(node));
     }
 
     /// Takes a node down: its own address refuses, others answer 412 for it. Its

@@ -10,6 +10,7 @@ mod ask;
 mod backend;
 mod database;
 mod feed;
+mod frozen;
 mod node;
 mod search;
 mod server;
@@ -138,6 +139,11 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         return std::future::pending().await;
     }
     let wall_start = cluster.wall().unix().saturating_sub(cluster.elapsed().as_secs());
+    if frozen::waits(&cluster, &node, parts.uri.path()) {
+        let mut left = Left { asked: Some((&cluster, &parts, &node, &shown)) };
+        frozen::waited(&cluster, &node, parts.uri.path()).await;
+        left.asked = None;
+    }
     let (routed, version, request, set_cookie) = cluster.locked(|inner| {
         let version = inner.world.node_version(&node).unwrap_or(Version::V3_5_0);
         let checks = checks(inner, &node, wall_start, false);
@@ -266,6 +272,9 @@ fn routed(inner: &mut Inner, ask: Ask) -> Routed {
     }
     let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
     match segments.as_slice() {
+        _ if frozen::is_lost(inner, &segments) => {
+            error(500, "nodedown", "progress not possible").into()
+        }
         ["_node", node, rest @ ..] => node::route(inner, &ask, node, rest),
         ["_db_updates"] => feed::route(inner, &ask),
         ["_global_changes"] if ask.method == http::Method::GET => feed::database(inner, &ask),

@@ -1,5 +1,6 @@
 //! What goes wrong on one node, and with the login, costs that and nothing else.
 
+mod frozen;
 mod login;
 
 use crate::support::{
@@ -137,12 +138,11 @@ async fn a_node_that_hangs_holds_up_one_sweep_for_a_timeout_and_later_ones_hardl
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
 }
 
-/// Others do not wait until it is plain that a node hangs, which takes 29 s; only where it is a
-/// way in as well does it take a while until another one is taken.
+/// Others do not wait until it is plain that a node hangs, which takes 29 s; where it is a way in
+/// as well, another one is asked beside it as soon as it is silent.
 #[tokio::test(start_paused = true)]
 async fn while_a_node_hangs_the_others_are_read() {
-    for (met_before, ways_in, within) in
-        [(false, 1, 9), (true, 1, 4), (false, 3, 22), (true, 3, 17)]
+    for (met_before, ways_in, within) in [(false, 1, 4), (true, 1, 4), (false, 3, 6), (true, 3, 5)]
     {
         let start = Instant::now();
         let mut flags = urls_of(&world());
@@ -164,7 +164,10 @@ async fn while_a_node_hangs_the_others_are_read() {
         let after = last.unix() - began;
         assert!(after <= within, "{after} s, {ways_in} ways in, met before: {met_before}");
         assert_eq!(node(&plan, B).up, Some(false), "the sweep ends when it is plain");
-        assert!(rig.errors().iter().all(|(at, _)| at == B), "{:?}", rig.errors());
+        // Design documents of what lies on B alone nobody else can read.
+        let of_cluster = ("_cluster".to_owned(), "node_down");
+        let others: Vec<_> = rig.errors().into_iter().filter(|it| *it != of_cluster).collect();
+        assert_eq!(others, [(B.to_owned(), "timeout")]);
     }
 }
 

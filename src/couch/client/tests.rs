@@ -1,5 +1,6 @@
 //! The client against servers in this process, on paused time, and over sockets.
 
+mod beside;
 mod endless;
 mod fake;
 mod faults;

@@ -52,6 +52,22 @@ impl Route<'_> {
         }
     }
 
+    /// Whether each server answers this by itself, whatever became of the other nodes: what it
+    /// says of itself, and the shard map and membership, of which each node has its own copy.
+    #[must_use]
+    pub const fn is_answered_alone(&self) -> bool {
+        matches!(
+            self,
+            Self::Welcome
+                | Self::Session
+                | Self::Membership
+                | Self::ShardMap { .. }
+                | Self::AllDbs { .. }
+                | Self::DbShards { .. }
+                | Self::DocShards { .. }
+        )
+    }
+
     /// Whether CouchDB answers this to a server admin alone. Of the rest some are open
     /// and some want a member of the database.
     #[must_use]

@@ -55,7 +55,15 @@ impl HttpSource {
         let cold = cold.map(|copy| copy.node());
         let ranges = copies.first()?.map().ranges;
         let (mut signatures, mut searches) = (None, Vec::new());
-        let views = match self.client.design_docs(name.db, cold).await {
+        let docs = match self.out_of_reach(&copies) {
+            Some(unread) => Err(unread),
+            None => match self.client.design_docs(name.db, cold).await {
+                // Deleted since the map was read: the next sweep takes it out.
+                Err(error) if error.kind() == Failed::NotFound => return None,
+                docs => docs.map_err(Unread::from),
+            },
+        };
+        let views = match docs {
             Ok(docs) => {
                 signatures = all_signatures(&docs);
                 searches = self.searches(snapshot, name.db, ranges, &docs, offers).await;
@@ -67,12 +75,32 @@ impl HttpSource {
                 }
                 Ok(merged(views))
             }
-            // Deleted since the map was read: the next sweep takes it out.
-            Err(error) if error.kind() == Failed::NotFound => return None,
-            Err(error) => Err(Unread::from(error)),
+            Err(unread) => Err(unread),
         };
         let (db, suffix) = (name.db.to_owned(), name.suffix.to_owned());
         Some(Observation::Views { db, suffix, views, searches, signatures })
+    }
+
+    /// Why a database cannot be asked for its design documents: all copies of some range lie on
+    /// nodes that hang, and CouchDB would wait for them, for each database anew.
+    fn out_of_reach(&self, copies: &[TargetRef<'_>]) -> Option<Unread> {
+        let map = copies.first()?.map();
+        if copies.len() < map.copies as usize {
+            return None;
+        }
+        let (silent, others): (Vec<&TargetRef<'_>>, Vec<_>) =
+            copies.iter().partition(|copy| self.client.is_silent(copy.node()));
+        let lost =
+            silent.iter().find(|copy| others.iter().all(|other| other.range() != copy.range()))?;
+        let (db, range) = (lost.db_name().db, lost.range()?);
+        Some(Unread {
+            reason: Failed::NodeDown.label(),
+            message: format!(
+                "the design documents of {db} are not asked for: {} does not answer, and no other node that does has range {range}",
+                lost.node()
+            ),
+            right: None,
+        })
     }
 
     /// One index, asked for through the first of its documents that a request can carry.

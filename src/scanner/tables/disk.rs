@@ -38,6 +38,8 @@ pub(super) struct Disk {
     nodes: BTreeMap<NodeIx, OnNode>,
     /// Databases of which some part was met in this sweep.
     with_parts: BTreeSet<DbIx>,
+    /// The same of the sweep before, whose views may still be read while this one walks.
+    with_parts_before: BTreeSet<DbIx>,
 }
 
 /// The nodes that each sidecar told of last.
@@ -67,7 +69,8 @@ struct Judged {
 
 impl Disk {
     pub(super) fn begin(&mut self) {
-        *self = Self::default();
+        let with_parts_before = std::mem::take(&mut self.with_parts);
+        *self = Self { with_parts_before, ..Self::default() };
     }
 
     /// Whether the directories of some node were walked in this sweep.
@@ -75,9 +78,9 @@ impl Disk {
         self.nodes.values().any(|node| node.ended.is_some())
     }
 
-    /// Whether some index file of this database was met in this sweep.
+    /// Whether some index file of this database was met in this sweep, or before the walks of it.
     pub(super) fn has_parts(&self, db: DbIx) -> bool {
-        self.with_parts.contains(&db)
+        self.with_parts.contains(&db) || (!self.walked() && self.with_parts_before.contains(&db))
     }
 
     /// Whether files of this node were met in this sweep.

@@ -10,15 +10,22 @@ impl Tables {
         (self.incomplete.is_empty() && self.status.problem.is_none()).then_some(self.began)
     }
 
-    /// Ends a sweep: says which nodes were read whole and how old the oldest facts are.
-    pub(super) fn finish(&mut self, now: Moment) {
+    /// Ends a sweep: says which nodes were read whole and how old the oldest facts are. What of
+    /// the cluster has not come by now is unread in it, and taken in when it comes.
+    pub(in crate::scanner) fn finish(&mut self, now: Moment) {
+        if !self.rounds.splits || !self.rounds.views.are_over() {
+            self.incomplete.insert(NodeIx::CLUSTER);
+        }
         self.judge_disk(now);
         self.count_disagreements();
-        self.whole_no_more();
+        if self.rounds.views.are_over() {
+            self.whole_no_more();
+        }
         self.note_ages(now);
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
             let whole = !self.incomplete.contains(&at)
+                && !self.rounds.has_read(at)
                 && (at == NodeIx::CLUSTER
                     || self.draft.now().node(at).is_some_and(|node| node.up == Some(true)));
             if whole {

@@ -40,7 +40,7 @@ pub(in crate::scanner) struct Followed {
     /// Entries of the shard map.
     pub(in crate::scanner) entries: Touched<(), Box<str>>,
     /// When the last whole listing began, and what was being split by it.
-    listed: Option<(Moment, Instant, Reshard)>,
+    listed: Option<(Moment, Instant, Option<Reshard>)>,
     /// Nodes that were not there when they were last asked.
     away: BTreeSet<NodeIx>,
     /// Counts sweeps: each reads another part of what is confirmed.
@@ -89,8 +89,13 @@ impl Followed {
     }
 
     /// What a node has on its disk was listed, all of the map having been read.
-    pub(super) fn has_listed(&mut self, began: Moment, reshard: &Reshard) {
-        self.listed = Some((began, Instant::now(), reshard.clone()));
+    pub(super) fn has_listed(&mut self, began: Moment, splits: Option<&Reshard>) {
+        self.listed = Some((began, Instant::now(), splits.cloned()));
+    }
+
+    /// Whether some node was not there when it was last asked.
+    pub(super) fn is_any_away(&self) -> bool {
+        !self.away.is_empty()
     }
 }
 
@@ -309,7 +314,7 @@ impl Tables {
 
     /// Whether a sweep has to list what there is, or feeds have told since it was last listed.
     pub(super) fn has_to_list(&self, settings: &Settings) -> bool {
-        let (Some(since), Some((began, at, reshard))) =
+        let (Some(since), Some((began, at, splits))) =
             (self.draft.now().followed_since(), &self.followed.listed)
         else {
             return true;
@@ -317,7 +322,7 @@ impl Tables {
         let mut nodes = self.draft.now().nodes().iter().enumerate().skip(1);
         *began < since
             || at.elapsed() >= settings.interval_followed
-            || *reshard != self.listing.reshard
+            || *splits != self.listing.splits
             || nodes.any(|(at, node)| {
                 let read = node.member && node.up == Some(true) && settings.nodes.has(&node.name);
                 read && !NodeIx::from_usize(at).is_some_and(|at| self.listing.has_listed(at))

@@ -18,7 +18,10 @@ const STRAYS: usize = 200;
 /// One sweep's listing.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    pub(super) reshard: Reshard,
+    /// What is being split; `None` before anybody said.
+    pub(super) splits: Option<Reshard>,
+    /// Whether the state of what was listed is decided.
+    settled: bool,
     pub(super) map_whole: bool,
     /// Whether the map is what the login may read, database by database.
     pub(super) readable: bool,
@@ -61,9 +64,14 @@ impl Listing {
             dbs: std::mem::take(&mut self.dbs),
             mapped: std::mem::take(&mut self.mapped),
             on_disk: std::mem::take(&mut self.on_disk),
-            reshard: std::mem::take(&mut self.reshard),
+            splits: self.splits.take(),
             ..Self::default()
         };
+    }
+
+    /// Whether the state of what was listed is decided.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// Takes one database of the map into the tables.
@@ -82,7 +90,6 @@ impl Listing {
             ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
         };
         draft.set_map(db, map, views.of(db));
-        views.mapped(db);
         for copy in &entry.copies {
             if settings.nodes.has(&copy.node) {
                 let node = draft.node(&copy.node);
@@ -184,7 +191,10 @@ impl Listing {
     ///
     /// Nothing is taken out on the word of a map that broke off, nor from a node that was
     /// not listed and still belongs to the cluster.
+    /// Before it is known what is being split, a copy that is not where it should be may be on the
+    /// move: what was said of it before stands.
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
+        self.settled = true;
         self.settle_strays(draft);
         let places = draft.now().capacity();
         for ix in (0..places).filter_map(Ix::from_usize) {
@@ -204,8 +214,9 @@ impl Listing {
                     draft.set_state(ix, state);
                 }
                 (true, false) if listed => {
-                    let state = self.absent(draft, ix);
-                    draft.set_state(ix, state);
+                    if let Some(state) = self.absent(draft, ix) {
+                        draft.set_state(ix, state);
+                    }
                 }
                 (true, false) => {}
                 // A stray: its state was settled above.
@@ -246,7 +257,17 @@ impl Listing {
                 node: node.as_deref().unwrap_or_default(),
             };
             let absent = |at: &CopyAt| self.is_absent(draft, name, at);
-            let state = standing_of_stray(copy, entry, &self.reshard, absent);
+            let known = self.splits.is_some();
+            let nothing = Reshard::default();
+            let splits = self.splits.as_ref().unwrap_or(&nothing);
+            let state = standing_of_stray(copy, entry, splits, absent);
+            if state == State::Orphan && !known {
+                if let Some(ix) = in_map {
+                    self.on_disk.set(ix.as_usize());
+                }
+                self.strays.push(stray);
+                continue;
+            }
             let db = draft.db(name);
             let ix = draft.db_target(stray.node, db, Some(stray.range));
             draft.set_state(ix, state);
@@ -263,7 +284,7 @@ impl Listing {
 
     /// Takes in what is being split by now; answers whether that was news.
     pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
-        self.reshard = splits.clone();
+        self.splits = Some(splits.clone());
         let splits = |target: &TargetRef<'_>| {
             target.state() == State::Ok && self.placed(draft, target.ix()) == State::Resharding
         };
@@ -276,22 +297,29 @@ impl Listing {
 
     /// The state of a copy that is where it should be. Most often nothing is split.
     fn placed(&self, draft: &Draft, ix: Ix) -> State {
-        let target = draft.now().target(ix).filter(|_| !self.reshard.is_empty());
-        let placed = target.and_then(|target| {
-            let (db, range) = (target.db_name().db, target.range()?);
-            Some(standing_of_placed(Copy { db, range, node: target.node() }, &self.reshard))
+        let Some(target) = draft.now().target(ix) else { return State::Ok };
+        let Some(splits) = &self.splits else {
+            let is_split = target.state() == State::Resharding;
+            return if is_split { State::Resharding } else { State::Ok };
+        };
+        let placed = target.range().filter(|_| !splits.is_empty()).map(|range| {
+            let db = target.db_name().db;
+            standing_of_placed(Copy { db, range, node: target.node() }, splits)
         });
         placed.unwrap_or(State::Ok)
     }
 
-    fn absent(&self, draft: &Draft, ix: Ix) -> State {
-        let Some(target) = draft.now().target(ix) else { return State::Missing };
+    /// The state of a copy that is not where it should be, if one can tell.
+    fn absent(&self, draft: &Draft, ix: Ix) -> Option<State> {
+        let target = draft.now().target(ix)?;
         let name = target.db_name();
-        let Some(range) = target.range() else { return State::Missing };
+        let Some(range) = target.range() else { return Some(State::Missing) };
         let copy = Copy { db: name.db, range, node: target.node() };
         let still = MapEntry::default();
         let entry =
             self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&still);
-        standing_of_absent(copy, entry, &self.reshard)
+        let nothing = Reshard::default();
+        let state = standing_of_absent(copy, entry, self.splits.as_ref().unwrap_or(&nothing));
+        (self.splits.is_some() || state == State::Resharding).then_some(state)
     }
 }

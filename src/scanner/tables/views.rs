@@ -4,7 +4,7 @@ use crate::{
     clock::Moment,
     facts::{Facts, Known as KnownNumber, Measured, Source},
     inventory::{SearchSeen, Unread, ViewSeen, doc_hash},
-    snapshot::{DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
+    snapshot::{Bits, DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
     target::{Kind, Signature, State},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -40,8 +40,6 @@ pub(super) struct Known {
     /// Its views and its search indexes.
     pub(super) views: Vec<Ix>,
     cleanup: Option<Ix>,
-    /// Whether the map had the database in this sweep.
-    mapped: bool,
     /// Every signature that some design document of the database has, where all are known.
     designed: Option<Vec<Signature>>,
     /// Whether they were asked for since index files of it were met: otherwise nobody keeps them.
@@ -166,17 +164,10 @@ impl Views {
         }
     }
 
-    /// Notes that the map still has a database.
-    pub(super) fn mapped(&mut self, db: DbIx) {
-        if let Some(known) = self.dbs.get_mut(&db) {
-            known.mapped = true;
-        }
-    }
-
-    /// Takes out the views of databases the map no longer has.
-    pub(super) fn forget_gone(&mut self, draft: &mut Draft) {
-        self.dbs.retain(|_, known| {
-            let stays = std::mem::take(&mut known.mapped);
+    /// Takes out the views of databases that the map has no more.
+    pub(super) fn forget_gone(&mut self, draft: &mut Draft, there: &Bits) {
+        self.dbs.retain(|db, known| {
+            let stays = there.has(db.as_usize());
             if !stays {
                 for ix in known.views.drain(..).chain(known.cleanup.take()) {
                     draft.remove(ix);

@@ -98,7 +98,11 @@ impl Source for Told {
                 };
                 asked.into_iter().map(told).collect()
             }
-            Stage::Views { .. } | Stage::Strays { .. } | Stage::Splits | Stage::Poll { .. } => {
+            Stage::Views { .. }
+            | Stage::Strays { .. }
+            | Stage::Splits
+            | Stage::Poll { .. }
+            | Stage::Away { .. } => {
                 vec![]
             }
             Stage::Nodes => Cluster::default().answers(Stage::Nodes),

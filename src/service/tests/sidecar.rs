@@ -101,7 +101,10 @@ impl Source for Owner {
                 }]),
                 signatures: None,
             }],
-            Stage::Strays { .. } | Stage::Shards { .. } | Stage::Poll { .. } => vec![],
+            Stage::Strays { .. }
+            | Stage::Shards { .. }
+            | Stage::Poll { .. }
+            | Stage::Away { .. } => vec![],
         };
         let end = stream::once(std::future::ready(Observation::StageEnded));
         stream::iter(seen).chain(end).boxed()

@@ -23,7 +23,8 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> 
     }
     let local = node == "_local";
     let node = if local { ask.node.clone() } else { node.to_owned() };
-    match inner.world.node_up(&node) {
+    let given_up = inner.planned.is_given_up(&node, inner.world.now());
+    match inner.world.node_up(&node).map(|up| up && !given_up) {
         None => return not_found(&format!("no such node: {node}")).into(),
         Some(false) => return error(412, "nodedown", &format!("{node} is down")).into(),
         Some(true) => {}

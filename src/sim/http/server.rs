@@ -158,8 +158,11 @@ fn begin_session(ask: &Ask) -> Answer {
 
 fn membership(inner: &Inner) -> Answer {
     let all = inner.world.nodes();
-    let up: Vec<&String> =
-        all.iter().filter(|node| inner.world.node_up(node) == Some(true)).collect();
+    let now = inner.world.now();
+    let is_up = |node: &&String| {
+        inner.world.node_up(node) == Some(true) && !inner.planned.is_given_up(node, now)
+    };
+    let up: Vec<&String> = all.iter().filter(is_up).collect();
     json(200, &value!({"all_nodes": up, "cluster_nodes": all})).behind()
 }
 

@@ -105,6 +105,37 @@ async fn a_compaction_over_http_runs_and_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_frozen_node_is_waited_for_until_it_is_given_up() {
+    let config = Config::new(&[A, B])
+        .with(Database { q: 2, n: 1, placed_on: vec![B.to_owned()], ..Database::new("there") })
+        .with(Database { q: 2, n: 1, placed_on: vec![A.to_owned()], ..Database::new("here") });
+    let cluster = Cluster::new(config, 1, Clock::anchored(Moment::from_unix(1))).unwrap();
+    let whole = format!("/_node/{B}/_all_dbs");
+    cluster.faults().freeze(B, Duration::from_secs(60));
+    let timed = async |path: &str| {
+        let began = tokio::time::Instant::now();
+        (get(&cluster, path).await.0, began.elapsed().as_secs())
+    };
+    for path in ["/", "/_membership", "/_node/_local/_all_dbs", "/_node/_local/_dbs/_all_docs"] {
+        assert_eq!(timed(path).await, (200, 0), "{path}: a node knows that by itself");
+    }
+    assert_eq!(timed("/here/_design_docs").await, (200, 0));
+    assert_eq!(timed("/there/_shards").await, (200, 0));
+    let (jobs, lost, forwarded) =
+        tokio::join!(timed("/_reshard/jobs"), timed("/there/_design_docs"), timed(&whole));
+    assert_eq!((jobs, lost, forwarded), ((200, 60), (500, 60), (412, 60)));
+    let (_, members) = get(&cluster, "/_membership").await;
+    assert_eq!(members, json!({"all_nodes": [A], "cluster_nodes": [A, B]}));
+    let own = cluster.router(B).oneshot(request(Method::GET, "/", Some(ADMIN)));
+    let own = tokio::spawn(own);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(!own.is_finished(), "its own address takes a request and answers nothing");
+    cluster.faults().thaw(B);
+    assert_eq!(own.await.unwrap().unwrap().status(), 200);
+    assert_eq!((timed(&whole).await, timed("/there/_design_docs").await), ((200, 0), (200, 0)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_down_node_refuses_at_its_address_and_is_down_for_others() {
     let cluster = cluster();
     cluster.faults().down(B);

@@ -1,0 +1,194 @@
+//! A node whose process stands still, its sockets open, delays nothing that others answer by
+//! themselves.
+
+use super::{facts_of, split, world};
+use crate::support::{A, B, C, Rig, START, dbs_seen, dbs_there, small, targets, urls_of};
+use recliner::{
+    config::Flags,
+    plan::Plan,
+    sim::{Config, Database, Design},
+    target::{Kind, ShardName, State},
+};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Longer than any test looks: nobody gives the node up.
+const NEVER: Duration = Duration::from_secs(86_400);
+
+/// Sweeps often, and from nobody but its sweeps does it hear anything.
+const OFTEN: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n";
+
+/// So many databases that have views lie on B alone that waiting for one after the other would
+/// take an hour; and a split is under way.
+fn with_much_on_b() -> Config {
+    let splits = Database { splitting: true, q: 2, ..Database::new("splits") };
+    (0..200).fold(world().with(splits), |world, at| {
+        let name = format!("there-{at}");
+        let designs = vec![Design::new("w")];
+        let placed_on = vec![B.to_owned()];
+        world.with(Database { n: 1, q: 1, placed_on, designs, ..small(&name, 10) })
+    })
+}
+
+fn flags(ways_in: &[usize]) -> Flags {
+    let urls = urls_of(&world()).couchdb_urls;
+    Flags {
+        couchdb_urls: ways_in.iter().map(|at| urls[*at].clone()).collect(),
+        couchdb_username: Some("admin".into()),
+        env_password: Some("secret".into()),
+        ..Flags::default()
+    }
+}
+
+/// Seconds since the start at which a node was last read whole.
+fn success(plan: &Plan, of: &str) -> Option<u64> {
+    let nodes = plan.snapshot.nodes();
+    let at = nodes.iter().find(|node| &*node.name == of)?.last_success?;
+    Some(at.unix() - START.unix())
+}
+
+/// What looking at the healthy nodes for a while showed.
+#[derive(Debug, Default)]
+struct Watched {
+    /// How long the last success of one of them lay back at most.
+    oldest: u64,
+    /// When all of them had first been read.
+    first: Option<u64>,
+    /// Shard files that were told to be of no use, or to be lost.
+    amiss: Vec<String>,
+}
+
+async fn watched(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Duration) -> Watched {
+    let mut watched = Watched::default();
+    let end = Instant::now() + span;
+    while Instant::now() < end {
+        sleep(Duration::from_millis(500)).await;
+        let plan = rig.planned().await;
+        let now = start.elapsed().as_secs();
+        let successes = healthy.map(|node| success(&plan, node));
+        if successes.iter().all(Option::is_some) {
+            watched.first.get_or_insert(now);
+        }
+        for at in successes {
+            watched.oldest = watched.oldest.max(now - at.unwrap_or_default());
+        }
+        let amiss = targets(&plan, Kind::Db)
+            .filter(|target| matches!(target.state(), State::Orphan | State::Missing));
+        watched.amiss.extend(amiss.map(|target| target.id().to_string()));
+    }
+    watched
+}
+
+/// The sweeps of the healthy nodes come every half a minute, and never more than a few seconds
+/// later, in the first sweep and later, with a cluster that gives the frozen node up and with one
+/// that never does, whichever server is the way in and wherever in a sweep it happens.
+#[tokio::test(start_paused = true)]
+async fn healthy_nodes_are_read_in_time_whatever_a_frozen_one_holds_up() {
+    let minute = Duration::from_secs(60);
+    for (ways_in, ahead, given_up_after, late) in [
+        (&[0][..], None, minute, 3),
+        (&[0], None, NEVER, 3),
+        (&[0], Some(0), minute, 3),
+        (&[0], Some(1), NEVER, 3),
+        (&[0, 1, 2], None, NEVER, 3),
+        (&[0, 1, 2], Some(0), minute, 6),
+        (&[0, 1, 2], Some(20), NEVER, 6),
+        // The only way in hangs: the others' own addresses are known by now.
+        (&[1], Some(1), NEVER, 6),
+        (&[1], Some(20), minute, 6),
+    ] {
+        let case = format!(
+            "ways in {ways_in:?}, frozen {ahead:?} s before a sweep, given up after {given_up_after:?}"
+        );
+        let start = Instant::now();
+        let mut rig = Rig::with_flags(with_much_on_b(), OFTEN, flags(ways_in));
+        if let Some(ahead) = ahead {
+            // Sweeps begin at 0, 30, 60 ...
+            sleep(Duration::from_secs(119 - ahead)).await;
+            assert!(rig.status().progress.is_none(), "{case}");
+        }
+        rig.cluster.faults().freeze(B, given_up_after);
+        let span = Duration::from_secs(300);
+        let watched = watched(&mut rig, start, [A, C], span).await;
+        assert!(watched.oldest <= 30 + late, "{case}: {watched:?}");
+        assert_eq!(watched.amiss, Vec::<String>::new(), "{case}");
+        if ahead.is_none() {
+            assert!(watched.first.is_some_and(|at| at <= 12), "{case}: {watched:?}");
+        }
+        let plan = rig.planned().await;
+        assert!(success(&plan, B) < success(&plan, A), "{case}");
+        let cluster = success(&plan, "_cluster").unwrap_or_default();
+        assert!(cluster <= 120, "{case}: nobody can say that the whole cluster was read");
+        for (node, reason) in rig.errors() {
+            assert!([B, "_cluster"].contains(&&*node), "{case}: {node} {reason}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_freezes_within_a_sweep_holds_up_no_other_node_of_it() {
+    let world = (0..100).fold(world(), |world, at| world.with(small(&format!("db-{at}"), 10)));
+    let yaml = "couchdb: {cold_reads_per_second: 10}\nscan: {interval: 24h}\n";
+    let start = Instant::now();
+    let mut rig = Rig::with_flags(world, yaml, flags(&[0]));
+    sleep(Duration::from_secs(5)).await;
+    rig.cluster.faults().freeze(B, NEVER);
+    let watched = watched(&mut rig, start, [A, C], Duration::from_secs(40)).await;
+    // Ten shards a second of some 110.
+    assert!(watched.first.is_some_and(|at| at <= 12), "{watched:?}");
+    let plan = rig.planned().await;
+    assert_eq!(success(&plan, B), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_on_healthy_nodes_is_seen_meanwhile_and_all_of_it_after() {
+    let mut rig = Rig::with_flags(with_much_on_b(), OFTEN, flags(&[0, 1, 2]));
+    rig.until(|status| status.sweeps > 1).await;
+    let there = |rig: &Rig| {
+        dbs_there(&rig.cluster, |_, file| match ShardName::split(file) {
+            Some(shard) if shard.db == "splits" && shard.range.to <= u32::MAX / 2 => {
+                State::Resharding
+            }
+            _ => State::Ok,
+        })
+    };
+    let plan = rig.planned().await;
+    assert_eq!(dbs_seen(&plan), there(&rig));
+    let before = facts_of(&plan, B);
+    rig.cluster.faults().freeze(B, Duration::from_secs(60));
+    for _ in 0..5 {
+        rig.cluster.world(|world| world.write("app", 100));
+        sleep(Duration::from_secs(40)).await;
+        let plan = rig.planned().await;
+        let (_, healthy) = split(dbs_seen(&plan), B);
+        assert_eq!(healthy, split(there(&rig), B).1);
+        assert_eq!(facts_of(&plan, B), before, "what was known of B stays");
+    }
+    rig.cluster.faults().thaw(B);
+    sleep(Duration::from_secs(20)).await;
+    let plan = rig.planned().await;
+    assert_eq!(dbs_seen(&plan), there(&rig));
+    assert_eq!(rig.status().last_success, rig.status().last_end);
+}
+
+/// At the latest when a rest of a minute is over: a sweep is not due for long.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_is_read_at_once() {
+    for (given_up_after, within) in [(Duration::from_secs(60), 20), (NEVER, 75)] {
+        let start = Instant::now();
+        let yaml = "scan: {interval: 20m}\nfollow: {enabled: false}\n";
+        let mut rig = Rig::with_flags(with_much_on_b(), yaml, flags(&[0]));
+        sleep(Duration::from_secs(1_190)).await;
+        rig.cluster.faults().freeze(B, given_up_after);
+        sleep(Duration::from_secs(300)).await;
+        let before = rig.status().sweeps;
+        rig.cluster.faults().thaw(B);
+        let back = start.elapsed().as_secs();
+        let healed =
+            |plan: &Plan| ["_cluster", A, B, C].iter().all(|it| success(plan, it) >= Some(back));
+        rig.plan_where(healed).await;
+        let took = start.elapsed().as_secs() - back;
+        assert!(took <= within, "{took} s, given up after {given_up_after:?}");
+        assert!(rig.status().sweeps <= before + 2);
+    }
+}
