@@ -14,11 +14,11 @@ use crate::{
     settings::{Nodes, Settings},
 };
 use secrecy::{ExposeSecret, SecretString};
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 /// What the command line and the environment say, as it was written; what is absent was
-/// not given.
-#[derive(Clone, Debug, Default)]
+/// not given. It may hold a password in a URL, so that `Debug` shows nothing of it.
+#[derive(Clone, Default)]
 pub struct Flags {
     /// `--couchdb.url`, repeatable.
     pub couchdb_urls: Vec<String>,
@@ -52,6 +52,12 @@ pub struct Flags {
     pub log_level: Option<String>,
     /// `--log.format`.
     pub log_format: Option<String>,
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Flags").finish_non_exhaustive()
+    }
 }
 
 /// Why nobody should be able to reach what would run with these settings, if so:
