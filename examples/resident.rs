@@ -134,7 +134,7 @@ impl Source for MadeUp {
                         node,
                         up: Ok(()),
                         version: None,
-                        own_address: None,
+                        own_address: OwnAddress::Unknown,
                         smoosh: SmooshSeen::Unasked,
                     })
                 });

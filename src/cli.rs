@@ -21,12 +21,16 @@ mod serve;
 mod service_client;
 mod table;
 
-use crate::couch::Coalescing;
+use crate::{config, couch::Coalescing};
 use args::{Args, Command};
 use clap::Parser;
 use output::{complain, note, print, print_json, printable};
 use serde_json::Value;
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
 use tokio::runtime::Builder;
 
 /// Threads of a service for requests, answers and timers; the tables and all rendering have
@@ -94,11 +98,12 @@ impl Failure {
 
 /// Runs one command line.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
-    let args = match Args::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let args = match Args::try_parse_from(&words) {
         Ok(args) => args,
         Err(refused) => {
             let exit = if refused.use_stderr() { Exit::Usage } else { Exit::Done };
-            return if refused.print().is_ok() { exit } else { Exit::Failed };
+            return if told(&refused, &words).is_ok() { exit } else { Exit::Failed };
         }
     };
     // One provider for TLS, chosen once: two in one program make rustls refuse both.
@@ -143,4 +148,21 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             failure.exit
         }
     }
+}
+
+/// Says what is wrong with a command line, or what was asked about it: words of it may be URLs
+/// with a password in them.
+fn told(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
+    let said = refused.render().to_string();
+    let words = words.iter().filter_map(|word| word.to_str());
+    let values = words.flat_map(|word| {
+        let value = word.split_once('=').map(|(_, value)| value);
+        value.into_iter().chain([word])
+    });
+    let shown = values.fold(said.clone(), |said, value| {
+        let shown = config::without_secrets(value);
+        if shown == value { said } else { said.replace(value, &shown) }
+    });
+    // Its own way of printing has colours.
+    if shown == said { refused.print() } else { io::stderr().write_all(shown.as_bytes()) }
 }

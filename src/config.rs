@@ -19,7 +19,7 @@ pub mod write;
 
 pub use changes::{Change, When, changes};
 pub use flags::{Flags, open_to_strangers};
-pub use problem::{Finding, FindingKind, Place, Problem, Problems};
+pub use problem::{Finding, FindingKind, Place, Problem, Problems, without_secrets};
 pub use web::{Clients, PasswordHash, Pem, WebConfig, WebTls, Written, read_web};
 pub use write::{shown, to_yaml};
 

@@ -19,6 +19,7 @@ mod door;
 mod error;
 mod gate;
 mod greeting;
+mod hidden;
 mod host_pattern;
 mod lines;
 mod metrics;

@@ -15,13 +15,14 @@ use crate::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use std::{
+    fmt,
     os::unix::net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 /// What the command line and the environment say, as it was written; what is absent was
-/// not given.
-#[derive(Clone, Debug, Default)]
+/// not given. It may hold a password in a URL, so that `Debug` shows nothing of it.
+#[derive(Clone, Default)]
 pub struct Flags {
     /// `--couchdb.url`, repeatable.
     pub couchdb_urls: Vec<String>,
@@ -57,6 +58,12 @@ pub struct Flags {
     pub log_level: Option<String>,
     /// `--log.format`.
     pub log_format: Option<String>,
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Flags").finish_non_exhaustive()
+    }
 }
 
 /// Why nobody should be able to reach what would run with these settings, if so:

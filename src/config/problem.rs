@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, and what is only worth knowing.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// Where something is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,23 +127,38 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A text as a message may repeat it: quoted, short, and without what may be the user and
-/// the password of a URL, also of one that is misspelt.
+/// A text as a message may repeat it: quoted, short, and without what may be secret in a URL.
 pub(super) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
-    let hidden =
-        text.rsplit_once('@').filter(|(before, _)| before.contains(':')).map(|(before, host)| {
-            match before.split_once("://") {
-                Some((scheme, _)) => format!("{scheme}://<secret>@{host}"),
-                None => format!("<secret>@{host}"),
-            }
-        });
-    let text = hidden.as_deref().unwrap_or(text);
+    let text = without_secrets(text);
     if text.chars().count() > LONGEST {
         let start: String = text.chars().take(LONGEST).collect();
         return format!("{start:?}…");
     }
     format!("{text:?}")
+}
+
+/// A text without what may be the user and the password of a URL, also of one that is misspelt,
+/// and without a URL's query and fragment. What is no URL stays as it is.
+#[must_use]
+pub fn without_secrets(text: &str) -> Cow<'_, str> {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme), rest),
+        None => (None, text),
+    };
+    let start = scheme.map_or_else(String::new, |scheme| format!("{scheme}://"));
+    let login =
+        rest.rsplit_once('@').filter(|(before, _)| scheme.is_some() || before.contains(':'));
+    let query = rest.split_once(['?', '#']).filter(|_| scheme.is_some());
+    match (login, query) {
+        (None, None) => Cow::Borrowed(text),
+        (Some((_, host)), None) if !host.contains(['?', '#']) => {
+            Cow::Owned(format!("{start}<secret>@{host}"))
+        }
+        (None, Some((before, _))) => Cow::Owned(format!("{start}{before}?<secret>")),
+        // Either may be part of the other.
+        (Some(_), _) => Cow::Owned(format!("{start}<secret>")),
+    }
 }
 
 /// `a, b or c`.

@@ -179,20 +179,17 @@ pub(super) fn path(text: &str) -> Read<PathBuf> {
 pub(super) fn url(what: &'static str, example: &'static str) -> impl Fn(&str) -> Read<Address> {
     move |text| {
         text.parse::<Address>().map_err(|why| match why {
-            ParseAddressError::Url { reason, .. } => format!(
-                "found {}, but the URL of {what} belongs here, such as {example} ({reason})",
-                quoted(text)
+            ParseAddressError::Url { shown, reason } => format!(
+                "found {shown}, but the URL of {what} belongs here, such as {example} ({reason})"
             ),
-            ParseAddressError::Scheme { .. } => format!(
-                "found {}, but the URL of {what} begins with http:// or https://, such as {example}",
-                quoted(text)
+            ParseAddressError::Scheme { shown } => format!(
+                "found {shown}, but the URL of {what} begins with http:// or https://, such as {example}"
             ),
-            ParseAddressError::Login { .. } => format!(
+            ParseAddressError::Login => format!(
                 "found a URL with a user or a password in it, but the URL of {what} is written without, such as {example}"
             ),
-            ParseAddressError::Query { .. } => format!(
-                "found {}, but the URL of {what} has no query (?) and no fragment (#), such as {example}",
-                quoted(text)
+            ParseAddressError::Query => format!(
+                "found a URL with a query (?) or a fragment (#), but the URL of {what} has none, such as {example}"
             ),
         })
     }

@@ -125,9 +125,10 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Why a text is not the address of a CouchDB server.
+/// Why a text is not the address of a server.
 ///
-/// The text itself is shown only where it can hold no credentials.
+/// Of the text itself only what can hold no credentials is shown: neither a user, a password, a
+/// query nor a fragment, nor what may be meant for one of them.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseAddressError {
     /// It is not a URL.
@@ -148,30 +149,29 @@ pub enum ParseAddressError {
     },
     /// A user or a password is part of it.
     #[error(
-        "the CouchDB URL for {host} carries a user or a password: give them as couchdb.username and couchdb.password_file (or COUCHDB_USER and COUCHDB_PASSWORD) instead"
+        "the CouchDB URL carries a user or a password: give them as couchdb.username and couchdb.password_file (or COUCHDB_USER and COUCHDB_PASSWORD) instead"
     )]
-    Login {
-        /// The host.
-        host: String,
-    },
+    Login,
     /// It has a query or a fragment.
-    #[error("the CouchDB URL for {host} has a query or a fragment: leave out what follows ? or #")]
-    Query {
-        /// The host.
-        host: String,
-    },
+    #[error("the CouchDB URL has a query or a fragment: leave out what follows ? or #")]
+    Query,
 }
 
-/// The text where it can hold no credentials, else a stand-in.
+/// The text where it can hold no credentials, else a stand-in: scheme, host and port of plain
+/// letters and digits, and a path.
 fn shown(text: &str) -> String {
-    let authority = text.split_once("//").map_or("", |(_, rest)| rest);
-    let authority = authority.split('/').next().unwrap_or_default();
+    const LONGEST: usize = 60;
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let authority = rest.split('/').next().unwrap_or_default();
     let port = authority.rsplit_once(']').map_or(authority, |(_, port)| port).split_once(':');
     let only_a_port = port.is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-    if text.contains('@') || !only_a_port {
-        "what was given (not shown, it may hold a password)".to_owned()
-    } else {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:/[]".contains(&byte);
+    let is_plain =
+        scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) && rest.bytes().all(plain);
+    if is_plain && only_a_port && text.len() <= LONGEST {
         format!("{text:?}")
+    } else {
+        "what was given (not shown, it may hold a password)".to_owned()
     }
 }
 
@@ -188,10 +188,10 @@ impl FromStr for Address {
         }
         let host = url.host_str().unwrap_or_default().to_owned();
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(ParseAddressError::Login { host });
+            return Err(ParseAddressError::Login);
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(ParseAddressError::Query { host });
+            return Err(ParseAddressError::Query);
         }
         let port = url.port_or_known_default().unwrap_or_default();
         let authority = format!("{host}:{port}");
@@ -263,6 +263,38 @@ mod tests {
         ] {
             let found = first.of_node(node);
             assert_eq!(found.as_ref().map(Address::as_str), base, "{node}");
+        }
+    }
+
+    #[test]
+    fn what_may_hold_a_secret_is_not_repeated() {
+        for text in [
+            "admin:q9zsecret@host",
+            "q9zsecret@host",
+            "http://q9zsecret@host:x",
+            "http:/admin:q9zsecret@host",
+            "//admin:q9zsecret@host",
+            "admin:q9zsecret",
+            "http://admin:q9zsecret",
+            "host?token=q9zsecret",
+            "host:5984?token=q9zsecret",
+            "http://host:99999/?token=q9zsecret",
+            "http://host/?token=a@q9zsecret",
+            "ftp://host/#q9zsecret",
+            "http://q9zsecret?word@host",
+            "http://q9zsecret#word@host",
+            "http://user@q9zsecret/ss@host",
+            "http://ho st/;q9zsecret=1",
+            "token=q9zsecret",
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(!error.to_string().contains("secret"), "{error}");
+            assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        }
+        for (text, says) in
+            [("couch-a:5984", "\"couch-a:5984\""), ("ftp://couch-a/x", "\"ftp://couch-a/x\"")]
+        {
+            assert!(text.parse::<Address>().unwrap_err().to_string().contains(says), "{text}");
         }
     }
 

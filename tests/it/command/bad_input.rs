@@ -154,3 +154,27 @@ async fn a_target_that_is_not_there_is_named() {
         ran.refuses(1, &[&format!("{name:?}")]);
     }
 }
+
+#[tokio::test]
+async fn no_usage_repeats_a_password_from_a_url() {
+    let url = format!("http://adm:{PASSWORD}@127.0.0.1:5984");
+    let bare = format!("adm:{PASSWORD}@127.0.0.1:5984");
+    let token = format!("http://127.0.0.1:5984/?token={PASSWORD}");
+    let flag = |name: &str, url: &str| format!("{name}={url}");
+    for url in [&url, &bare, &token] {
+        let refused: [&[&str]; 7] = [
+            &["scan", url],
+            &["scan", "--couchdb.url", url],
+            &["scan", "--couchdb.uri", url],
+            &["scan", &flag("--couchdb.uri", url)],
+            &["serve", "--log.level", url],
+            &["plan", "--recliner.url", url],
+            &["history", "--recliner.url", url],
+        ];
+        for words in refused {
+            // It looks for the password itself.
+            let ran = recliner(words, &[]).await;
+            assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{words:?}: {ran:?}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! No message, and no `Debug`, repeats what may be secret in a URL.
+
+use super::*;
+use proptest::prelude::*;
+
+const SECRET: &str = "q9zsecretz9q";
+
+/// Every place of a configuration that holds a URL, with `url` in it.
+fn everywhere(url: &str) -> [(Flags, String); 6] {
+    let url = serde_json::to_string(url).unwrap();
+    let flag = Flags { couchdb_urls: vec![url.trim_matches('"').to_owned()], ..Flags::default() };
+    let volume = format!("{{nodes: [couchdb@a], prometheus: {{url: {url}, query: up}}}}");
+    [
+        (flag, String::new()),
+        (Flags::default(), format!("couchdb: {{urls: [{url}]}}")),
+        (flags(), format!("couchdb: {{nodes: {{couchdb@b: {url}}}}}")),
+        (flags(), format!("peers: [{url}]")),
+        (flags(), format!("headroom: {{volumes: [{volume}]}}")),
+        // What is no URL there, but may have been meant for one.
+        (flags(), format!("couchdb: {url}")),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_message_repeats_what_may_be_secret_in_a_url(
+        scheme in "(http://|https://|ftp://|//|http:/|http:|)",
+        user in "(adm:|adm|)",
+        before in "[a-zA-Z0-9]{0,3}",
+        after in "[a-zA-Z0-9]{0,3}",
+        host in "[a-z]{1,6}(:[0-9]{1,6}|:x|)",
+        end in "(/|/db|/?a=b|#x|)",
+    ) {
+        let secret = format!("{before}{SECRET}{after}");
+        for url in [
+            format!("{scheme}{user}:{secret}@{host}{end}"),
+            format!("http://{secret}@{host}{end}"),
+            format!("http://{host}?token={secret}"),
+            format!("https://{host}/db?{secret}"),
+            format!("http://{host}#{secret}"),
+            format!("http://adm:x?{secret}@{host}"),
+            format!("http://{host}?a@b={secret}"),
+        ] {
+            for (flags, text) in everywhere(&url) {
+                let Err(problems) = load_text(&flags, &text) else { continue };
+                let said = format!("{problems} {problems:?} {flags:?}");
+                prop_assert!(!said.contains("q9z"), "{}: {}", url, said);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_stays_as_it_is(text in "[a-z0-9 ./_#?-]{0,20}(@[a-z-]{0,9})?") {
+        prop_assert_eq!(without_secrets(&text), &*text);
+    }
+}

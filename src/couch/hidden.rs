@@ -1,0 +1,164 @@
+//! What must not appear in a text: a login's password, in the forms in which it is sent.
+//!
+//! A password that could be any word is hidden only where a text quotes it as a value. To hide
+//! it everywhere would garble messages, and tell it: who reads "[hidden]@couch-a" knows what
+//! stands there.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// What stands in its place.
+const HIDDEN: &str = "[hidden]";
+
+/// Texts from here on are no word, whatever they are made of.
+const LONG: usize = 16;
+
+/// Shorter texts may be part of a word by chance.
+const SHORT: usize = 8;
+
+/// Endings of the names of what holds a password.
+const NAMES: [&str; 5] = ["password", "passwd", "passphrase", "pass", "pwd"];
+
+/// Texts that are hidden.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hidden {
+    user: String,
+    /// The password as it may be written.
+    passwords: Vec<SecretString>,
+    /// User and password in one; no word looks like it.
+    token: Option<SecretString>,
+}
+
+impl Hidden {
+    /// The password of `user`, plain and as URLs and JSON write it, and `token`, which says both.
+    pub(super) fn new(user: &str, password: &str, token: String) -> Self {
+        let in_url = utf8_percent_encode(password, NON_ALPHANUMERIC).to_string();
+        let json = serde_json::Value::from(password).to_string();
+        let in_json = json.trim_start_matches('"').trim_end_matches('"').to_owned();
+        let mut passwords = vec![password.to_owned(), in_url, in_json];
+        passwords.retain(|secret| !secret.is_empty());
+        // The longest first: one may hold another.
+        passwords.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        passwords.dedup();
+        let passwords = passwords.into_iter().map(SecretString::from).collect();
+        Self { user: user.to_owned(), passwords, token: Some(token.into()) }
+    }
+
+    /// `text` without them, and without the cookie that was shown.
+    pub(super) fn hide(&self, text: &str, cookie: Option<&str>) -> String {
+        let token = self.token.as_ref().map(SecretString::expose_secret);
+        let whole = token.into_iter().chain(cookie).filter(|secret| !secret.is_empty());
+        let text = whole.fold(text.to_owned(), |text, secret| text.replace(secret, HIDDEN));
+        let passwords = self.passwords.iter().map(SecretString::expose_secret);
+        passwords.fold(text, |text, secret| self.without(&text, secret))
+    }
+
+    fn without(&self, text: &str, secret: &str) -> String {
+        if !is_wordlike(secret) {
+            return text.replace(secret, HIDDEN);
+        }
+        let mut shown = String::with_capacity(text.len());
+        let mut rest = 0;
+        for (at, _) in text.match_indices(secret) {
+            let (before, after) = (text.get(..at), text.get(at + secret.len()..));
+            let is_value =
+                before.zip(after).is_some_and(|(before, after)| self.quotes(before, after));
+            if is_value && at >= rest {
+                shown.push_str(text.get(rest..at).unwrap_or_default());
+                shown.push_str(HIDDEN);
+                rest = at + secret.len();
+            }
+        }
+        shown.push_str(text.get(rest..).unwrap_or_default());
+        shown
+    }
+
+    /// Whether what stands between these is quoted as a value.
+    fn quotes(&self, before: &str, after: &str) -> bool {
+        let marks = |letter: char| matches!(letter, '"' | '\'' | '`');
+        let opened = before.chars().next_back().filter(|last| marks(*last));
+        if opened.is_some() && opened == after.chars().next() {
+            return true;
+        }
+        if after.starts_with(char::is_alphanumeric) {
+            return false;
+        }
+        let spaced = |letter: char| letter == ' ' || marks(letter) || letter == '\\';
+        let Some(key) = before.trim_end_matches(spaced).strip_suffix([':', '=']) else {
+            return false;
+        };
+        let key = key.trim_end_matches(spaced);
+        let named = NAMES.iter().any(|name| {
+            let start = key.len().checked_sub(name.len());
+            start.and_then(|start| key.get(start..)).is_some_and(|it| it.eq_ignore_ascii_case(name))
+        });
+        named || (!self.user.is_empty() && key.ends_with(&self.user))
+    }
+}
+
+/// Whether a text could stand in a message by chance.
+fn is_wordlike(secret: &str) -> bool {
+    let letters = secret.chars().count();
+    let one_case = !(secret.contains(char::is_lowercase) && secret.contains(char::is_uppercase));
+    let word = one_case && secret.chars().all(char::is_alphabetic);
+    letters < SHORT || (word && letters < LONG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_password_that_is_a_word_is_hidden_only_where_it_is_a_value() {
+        for (password, text, expected) in [
+            ("pass", "Name or password is incorrect.", "Name or password is incorrect."),
+            ("password", "Name or password is incorrect.", "Name or password is incorrect."),
+            ("a", "You are not a server admin.", "You are not a server admin."),
+            ("adm", "adm is not a server admin", "adm is not a server admin"),
+            ("couchdb", "no such node: couchdb@a", "no such node: couchdb@a"),
+            ("couchdb", "couchdb:5984 is down", "couchdb:5984 is down"),
+            ("pass", r#"you sent "pass" and "password""#, r#"you sent "[hidden]" and "password""#),
+            ("a", "adm:a@couch-a", "adm:[hidden]@couch-a"),
+            ("pass", "adm:password", "adm:password"),
+            (
+                "pass",
+                r#"{"name":"adm","password":"pass"}"#,
+                r#"{"name":"adm","password":"[hidden]"}"#,
+            ),
+            ("a", "name=adm&password=a&next=a", "name=adm&password=[hidden]&next=a"),
+            ("pass", "Password: pass.", "Password: [hidden]."),
+            ("pass", "pass pass 'pass'", "pass pass '[hidden]'"),
+            ("p@s", "adm:p%40s@couch", "adm:[hidden]@couch"),
+            ("hunter2", "hunter2", "hunter2"),
+        ] {
+            let hidden = Hidden::new("adm", password, "YWRtOmhlcmU=".to_owned());
+            assert_eq!(hidden.hide(text, None), expected, "{password}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_word_is_hidden_everywhere() {
+        for password in ["hunter22", "Hunterhunter", "correct horse", "abcdefghijklmnop"] {
+            let hidden = Hidden::new("adm", password, "YWRtOmhlcmU=".to_owned());
+            let text = format!("x{password}x and YWRtOmhlcmU= and cookie.value.1");
+            let shown = hidden.hide(&text, Some("cookie.value.1"));
+            assert_eq!(shown, "x[hidden]x and [hidden] and [hidden]");
+            assert!(!format!("{hidden:?}").contains(password));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_else_is_changed(password in "[ -~]{1,12}", text in "[ -~]{0,60}") {
+            let hidden = Hidden::new("adm", &password, "YWRtOmhlcmU=".to_owned());
+            let shown = hidden.hide(&text, None);
+            if !text.contains(&password) && !text.contains('%') && !text.contains('\\') {
+                prop_assert_eq!(&shown, &text);
+            }
+            let told = format!("{text} adm:{password}, \"{password}\" {text}");
+            let shown = hidden.hide(&told, None);
+            prop_assert!(shown.matches("[hidden]").count() >= 2, "{}", shown);
+        }
+    }
+}
