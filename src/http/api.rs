@@ -6,14 +6,15 @@ pub(super) use journal::{events, history};
 
 use super::{
     State,
+    answer::{self, Answer, text},
     guard::Turns,
     query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
 };
 use crate::{
     clock::Moment,
     plan::Plan,
-    report::{self, Explained, Found, Planned, SuspensionLine, Target, Wanted},
-    snapshot::{Ix, NodeIx, TargetRef},
+    report::{self, Explained, Found, Planned, RefusedLine, SuspensionLine, Target, Wanted},
+    snapshot::{Ix, TargetRef},
 };
 use axum::{
     Extension, Json,
@@ -79,19 +80,19 @@ pub(super) fn success(data: &Value) -> Response {
 pub(super) async fn worked_out(
     state: &State,
     turns: Turns,
-    work: impl FnOnce(&Plan) -> Result<Value, Refused> + Send + 'static,
+    work: impl FnOnce(Arc<Plan>) -> Result<Answer, Refused> + Send + 'static,
 ) -> Response {
-    let Some(turn) = turns.wait().await else {
+    let Some(turn) = turns.clone().wait().await else {
         return Refused::stopping().into_response();
     };
     let plan = Arc::clone(&state.plan.borrow());
     let work = move || {
         // The turn ends with the work, not with the client's patience.
         let _turn = turn;
-        work(&plan)
+        work(plan).map(Answer::begin)
     };
     match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(data)) => success(&data),
+        Ok(Ok(begun)) => begun.sent(turns),
         Ok(Err(refused)) => refused.into_response(),
         Err(failed) => super::lost(failed),
     }
@@ -197,7 +198,7 @@ pub(super) async fn targets(
     };
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
-        let found = query.select(plan).map_err(Refused::bad)?;
+        let found = query.select(&plan).map_err(Refused::bad)?;
         Ok(listed(plan, page, &found, Target::of))
     })
     .await
@@ -205,19 +206,20 @@ pub(super) async fn targets(
 
 /// One page of the targets that were found.
 fn listed<T: Serialize>(
-    plan: &Plan,
+    plan: Arc<Plan>,
     page: Page,
     found: &[Ix],
-    line: impl Fn(&Plan, TargetRef<'_>) -> T,
-) -> Value {
-    let targets = page.of(found).iter().filter_map(|ix| plan.snapshot.target(*ix));
-    json!({
+    line: impl Fn(&Plan, TargetRef<'_>) -> T + Send + 'static,
+) -> Answer {
+    let head = json!({
         "generated_at": plan.snapshot.generated_at().rfc3339(),
         "total": found.len(),
         "offset": page.offset,
         "limit": page.limit,
-        "targets": targets.map(|target| line(plan, target)).collect::<Vec<_>>(),
-    })
+    });
+    let shown = page.of(found).to_vec().into_iter();
+    let lines = shown.filter_map(move |ix| Some(text(&line(&plan, plan.snapshot.target(ix)?))));
+    Answer::with_list(&head, "targets", lines)
 }
 
 /// Queues with what waits in them, best first.
@@ -232,43 +234,52 @@ pub(super) async fn queue(
     };
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
-        query.check(plan).map_err(Refused::bad)?;
-        let name = |at: NodeIx| plan.snapshot.node(at).map(|node| node.name.to_string());
-        let queues: Vec<Value> = plan
-            .queues
-            .iter()
-            .filter_map(|queue| {
-                let node = name(queue.node)?;
-                let channel = plan.channels.list.get(queue.channel)?;
-                let wanted = query.node.as_deref().is_none_or(|wanted| wanted == node)
-                    && query.channel.as_deref().is_none_or(|wanted| wanted == &*channel.name);
-                wanted.then(|| {
-                    let waiting =
-                        page.of(&queue.waiting).iter().filter_map(|ix| plan.snapshot.target(*ix));
-                    json!({
-                        "node": node,
-                        "channel": &*channel.name,
-                        "size": queue.waiting.len(),
-                        "capacity": queue.capacity,
-                        "overflow": queue.overflow,
-                        "active": queue.active,
-                        "reclaimable_bytes": queue.reclaimable,
-                        "priority_max": queue.priority.map(|(best, _)| best),
-                        "priority_min": queue.priority.map(|(_, worst)| worst),
-                        "oldest": queue.oldest.map(Moment::rfc3339),
-                        "targets": waiting.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
-                    })
-                })
-            })
-            .collect();
-        Ok(json!({
+        query.check(&plan).map_err(Refused::bad)?;
+        let head = json!({
             "generated_at": plan.snapshot.generated_at().rfc3339(),
             "offset": page.offset,
             "limit": page.limit,
-            "queues": queues,
-        }))
+        });
+        let queues = (0..plan.queues.len())
+            .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
+        Ok(Answer::with_lists(&head, "queues", queues))
     })
     .await
+}
+
+/// A queue with what waits in it; none where another is asked for.
+fn one_queue(
+    plan: Arc<Plan>,
+    at: usize,
+    query: &QueueQuery,
+    page: Page,
+) -> Option<impl Iterator<Item = Vec<u8>> + use<>> {
+    let queue = plan.queues.get(at)?;
+    let node = plan.snapshot.node(queue.node)?;
+    let channel = plan.channels.list.get(queue.channel)?;
+    let wanted = query.node.as_deref().is_none_or(|wanted| wanted == &*node.name)
+        && query.channel.as_deref().is_none_or(|wanted| wanted == &*channel.name);
+    if !wanted {
+        return None;
+    }
+    let head = json!({
+        "node": &*node.name,
+        "channel": &*channel.name,
+        "size": queue.waiting.len(),
+        "capacity": queue.capacity,
+        "overflow": queue.overflow,
+        "active": queue.active,
+        "reclaimable_bytes": queue.reclaimable,
+        "priority_max": queue.priority.map(|(best, _)| best),
+        "priority_min": queue.priority.map(|(_, worst)| worst),
+        "oldest": queue.oldest.map(Moment::rfc3339),
+    });
+    let waiting = page.of(&queue.waiting).len();
+    let lines = (0..waiting).filter_map(move |place| {
+        let ix = page.of(&plan.queues.get(at)?.waiting).get(place)?;
+        Some(text(&Target::of(&plan, plan.snapshot.target(*ix)?)))
+    });
+    Some(answer::listed(&head, "targets", lines))
 }
 
 /// What starts, with the exact requests, and why the rest of what waits does not.
@@ -284,11 +295,18 @@ pub(super) async fn plan(
     let builds = Arc::clone(&state.builds.borrow());
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
-        query.check(plan).map_err(Refused::bad)?;
+        query.check(&plan).map_err(Refused::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
-        let mut planned = json!(Planned::of(plan, Wanted { node, channel, offset, limit }));
-        planned["builds"] = super::builds::shown(&builds);
-        Ok(planned)
+        let (outline, refused) = Planned::outline(&plan, Wanted { node, channel, offset, limit });
+        let mut head = json!(outline);
+        head["builds"] = super::builds::shown(&builds);
+        if let Some(fields) = head.as_object_mut() {
+            fields.remove("refused");
+        }
+        let lines = refused
+            .into_iter()
+            .filter_map(move |ix| Some(text(&RefusedLine::of(&plan, plan.snapshot.target(ix)?)?)));
+        Ok(Answer::with_list(&head, "refused", lines))
     })
     .await
 }
@@ -309,13 +327,13 @@ pub(super) async fn explain(
         let Some(text) = &query.target else {
             return Err(Refused::bad("say which: ?target= an id, a database, or <db>/_design/x"));
         };
-        let mut found = report::find(plan, text);
+        let mut found = report::find(&plan, text);
         // An id pasted into an address as it is printed has lost one layer of encoding,
         // and a plus sign reads as a space: then what was written is meant.
         if found == Found::None
             && let Some(text) = raw.as_deref().and_then(|raw| written(raw, "target"))
         {
-            found = report::find(plan, text);
+            found = report::find(&plan, text);
         }
         let found = match found {
             Found::One(ix) => vec![ix],

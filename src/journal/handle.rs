@@ -2,7 +2,7 @@
 
 use super::{
     Event, EventsQuery, FeedPage, FeedQuery, HistoryQuery, Identity, Measured, Page, Position,
-    Reached, Taken, What, feed, marks, measured,
+    Reached, Taken, Type, What, feed, marks, measured,
     query::{self, Unread},
     task::Request,
 };
@@ -188,6 +188,19 @@ impl Journal {
     /// When it cannot be read.
     pub async fn events(&self, query: EventsQuery) -> Result<Page<Event>, Trouble> {
         self.read(move |tx| query::events(tx, &query)).await
+    }
+
+    /// The number of the oldest of the newest events of these types, of so many at most: from
+    /// there on they can be read page by page. None where there is no such event.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn newest_events_from(
+        &self,
+        types: Vec<Type>,
+        limit: usize,
+    ) -> Result<Option<u64>, Trouble> {
+        self.read(move |tx| query::newest_from(tx, &types, limit)).await
     }
 
     /// The latest event of each type of each database.

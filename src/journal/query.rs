@@ -123,6 +123,30 @@ pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<E
     }
 }
 
+/// The number of the oldest of the newest events of these types, of so many at most; none where
+/// there is none.
+pub(super) fn newest_from(
+    tx: &ReadTransaction,
+    types: &[Type],
+    limit: usize,
+) -> Result<Option<u64>, Unread> {
+    let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
+    let newest = merged(own.iter()?.rev(), databases.iter()?.rev(), |one, two| one > two);
+    let mut found = (0, None);
+    for entry in newest {
+        if found.0 == limit {
+            break;
+        }
+        let (seq, entry) = entry?;
+        let wanted =
+            types.is_empty() || types.contains(&parsed::<Event>(entry.value().1)?.what.kind());
+        if wanted {
+            found = (found.0 + 1, Some(seq.value()));
+        }
+    }
+    Ok(found.1)
+}
+
 type Entry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, (u32, &'static [u8])>);
 
 /// Entries of two tables that share one series of numbers, as one list.
