@@ -5,6 +5,7 @@
 //! service, where the operator allowed them, and are answered when they were carried out.
 
 mod admin;
+mod answer;
 mod api;
 mod builds;
 mod facts;

@@ -6,15 +6,16 @@ pub(super) use journal::{events, history};
 
 use super::{
     State,
+    answer::{self, Answer, text},
     guard::Turns,
     query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
 };
 use crate::{
     clock::Moment,
     plan::Plan,
-    report::{self, Explained, Found, Planned, SuspensionLine, Target, Wanted},
+    report::{self, Explained, Found, Planned, RefusedLine, SuspensionLine, Target, Wanted},
     scanner::Status,
-    snapshot::{Ix, NodeIx, TargetRef},
+    snapshot::{Ix, TargetRef},
     target::TargetId,
 };
 use axum::{
@@ -81,19 +82,19 @@ pub(super) fn success(data: &Value) -> Response {
 pub(super) async fn worked_out(
     state: &State,
     turns: Turns,
-    work: impl FnOnce(&Plan) -> Result<Value, Refused> + Send + 'static,
+    work: impl FnOnce(Arc<Plan>) -> Result<Answer, Refused> + Send + 'static,
 ) -> Response {
-    let Some(turn) = turns.wait().await else {
+    let Some(turn) = turns.clone().wait().await else {
         return Refused::stopping().into_response();
     };
     let plan = Arc::clone(&state.plan.borrow());
     let work = move || {
         // The turn ends with the work, not with the client's patience.
         let _turn = turn;
-        work(&plan)
+        work(plan).map(Answer::begin)
     };
     match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(data)) => success(&data),
+        Ok(Ok(begun)) => begun.sent(turns),
         Ok(Err(refused)) => refused.into_response(),
         Err(failed) => super::lost(failed),
     }
@@ -199,7 +200,7 @@ pub(super) async fn targets(
     };
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
-        let found = query.select(plan).map_err(Refused::bad)?;
+        let found = query.select(&plan).map_err(Refused::bad)?;
         Ok(listed(plan, page, &found, Target::of))
     })
     .await
@@ -207,19 +208,20 @@ pub(super) async fn targets(
 
 /// One page of the targets that were found.
 fn listed<T: Serialize>(
-    plan: &Plan,
+    plan: Arc<Plan>,
     page: Page,
     found: &[Ix],
-    line: impl Fn(&Plan, TargetRef<'_>) -> T,
-) -> Value {
-    let targets = page.of(found).iter().filter_map(|ix| plan.snapshot.target(*ix));
-    json!({
+    line: impl Fn(&Plan, TargetRef<'_>) -> T + Send + 'static,
+) -> Answer {
+    let head = json!({
         "generated_at": plan.snapshot.generated_at().rfc3339(),
         "total": found.len(),
         "offset": page.offset,
         "limit": page.limit,
-        "targets": targets.map(|target| line(plan, target)).collect::<Vec<_>>(),
-    })
+    });
+    let shown = page.of(found).to_vec().into_iter();
+    let lines = shown.filter_map(move |ix| Some(text(&line(&plan, plan.snapshot.target(ix)?))));
+    Answer::with_list(&head, "targets", lines)
 }
 
 /// Queues with what waits in them, best first.
@@ -234,43 +236,52 @@ pub(super) async fn queue(
     };
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
-        query.check(plan).map_err(Refused::bad)?;
-        let name = |at: NodeIx| plan.snapshot.node(at).map(|node| node.name.to_string());
-        let queues: Vec<Value> = plan
-            .queues
-            .iter()
-            .filter_map(|queue| {
-                let node = name(queue.node)?;
-                let channel = plan.channels.list.get(queue.channel)?;
-                let wanted = query.node.as_deref().is_none_or(|wanted| wanted == node)
-                    && query.channel.as_deref().is_none_or(|wanted| wanted == &*channel.name);
-                wanted.then(|| {
-                    let waiting =
-                        page.of(&queue.waiting).iter().filter_map(|ix| plan.snapshot.target(*ix));
-                    json!({
-                        "node": node,
-                        "channel": &*channel.name,
-                        "size": queue.waiting.len(),
-                        "capacity": queue.capacity,
-                        "overflow": queue.overflow,
-                        "active": queue.active,
-                        "reclaimable_bytes": queue.reclaimable,
-                        "priority_max": queue.priority.map(|(best, _)| best),
-                        "priority_min": queue.priority.map(|(_, worst)| worst),
-                        "oldest": queue.oldest.map(Moment::rfc3339),
-                        "targets": waiting.map(|target| Target::of(plan, target)).collect::<Vec<_>>(),
-                    })
-                })
-            })
-            .collect();
-        Ok(json!({
+        query.check(&plan).map_err(Refused::bad)?;
+        let head = json!({
             "generated_at": plan.snapshot.generated_at().rfc3339(),
             "offset": page.offset,
             "limit": page.limit,
-            "queues": queues,
-        }))
+        });
+        let queues = (0..plan.queues.len())
+            .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
+        Ok(Answer::with_lists(&head, "queues", queues))
     })
     .await
+}
+
+/// A queue with what waits in it; none where another is asked for.
+fn one_queue(
+    plan: Arc<Plan>,
+    at: usize,
+    query: &QueueQuery,
+    page: Page,
+) -> Option<impl Iterator<Item = Vec<u8>> + use<>> {
+    let queue = plan.queues.get(at)?;
+    let node = plan.snapshot.node(queue.node)?;
+    let channel = plan.channels.list.get(queue.channel)?;
+    let wanted = query.node.as_deref().is_none_or(|wanted| wanted == &*node.name)
+        && query.channel.as_deref().is_none_or(|wanted| wanted == &*channel.name);
+    if !wanted {
+        return None;
+    }
+    let head = json!({
+        "node": &*node.name,
+        "channel": &*channel.name,
+        "size": queue.waiting.len(),
+        "capacity": queue.capacity,
+        "overflow": queue.overflow,
+        "active": queue.active,
+        "reclaimable_bytes": queue.reclaimable,
+        "priority_max": queue.priority.map(|(best, _)| best),
+        "priority_min": queue.priority.map(|(_, worst)| worst),
+        "oldest": queue.oldest.map(Moment::rfc3339),
+    });
+    let waiting = page.of(&queue.waiting).len();
+    let lines = (0..waiting).filter_map(move |place| {
+        let ix = page.of(&plan.queues.get(at)?.waiting).get(place)?;
+        Some(text(&Target::of(&plan, plan.snapshot.target(*ix)?)))
+    });
+    Some(answer::listed(&head, "targets", lines))
 }
 
 /// What starts, with the exact requests, and why the rest of what waits does not.
@@ -286,11 +297,18 @@ pub(super) async fn plan(
     let builds = Arc::clone(&state.builds.borrow());
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
-        query.check(plan).map_err(Refused::bad)?;
+        query.check(&plan).map_err(Refused::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
-        let mut planned = json!(Planned::of(plan, Wanted { node, channel, offset, limit }));
-        planned["builds"] = super::builds::shown(&builds);
-        Ok(planned)
+        let (outline, refused) = Planned::outline(&plan, Wanted { node, channel, offset, limit });
+        let mut head = json!(outline);
+        head["builds"] = super::builds::shown(&builds);
+        if let Some(fields) = head.as_object_mut() {
+            fields.remove("refused");
+        }
+        let lines = refused
+            .into_iter()
+            .filter_map(move |ix| Some(text(&RefusedLine::of(&plan, plan.snapshot.target(ix)?)?)));
+        Ok(Answer::with_list(&head, "refused", lines))
     })
     .await
 }
@@ -314,9 +332,9 @@ pub(super) async fn explain(
                 "name a target: ?target= an id, a shard file, a database, or <db>/_design/<name>",
             ));
         };
-        let (text, found) = meant(plan, text, raw.as_deref());
+        let (text, found) = meant(&plan, text, raw.as_deref());
         if found == Found::None {
-            return Err(no_match(plan, &status, text));
+            return Err(no_match(&plan, &status, text));
         }
         Ok(listed(plan, page, &found.all(), Explained::of))
     })

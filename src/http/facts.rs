@@ -6,15 +6,16 @@
 
 use super::{
     State,
+    answer::{Answer, text},
     api::{Asked, Refused, asked, worked_out},
     guard::Turns,
     probes::unready,
 };
 use crate::{
     facts::Source,
-    inventory::{FactsLine, FactsPage},
+    inventory::FactsLine,
     plan::Plan,
-    snapshot::{Snapshot, TargetRef},
+    snapshot::{Ix, Snapshot, TargetRef},
     target::{Kind, Range, ShardName, Signature, State as TargetState, TargetId},
 };
 use axum::{
@@ -22,7 +23,8 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::json;
+use std::sync::Arc;
 
 /// Lines of one answer unless told, and at most.
 const LIMIT: usize = 2_000;
@@ -118,7 +120,7 @@ pub(super) async fn facts(
     worked_out(&state, turns, move |plan| answer(plan, &query)).await
 }
 
-fn answer(plan: &Plan, query: &FactsQuery) -> Result<Value, Refused> {
+fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
     let limit = query.limit.unwrap_or(LIMIT);
     if limit == 0 || limit > LARGEST {
         return Err(Refused::bad(format!("limit {limit} is not from 1 to {LARGEST}")));
@@ -132,9 +134,14 @@ fn answer(plan: &Plan, query: &FactsQuery) -> Result<Value, Refused> {
         Place::named(id).ok_or_else(|| Refused::bad("a cleanup is no file: after wants another id"))
     });
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
-    let facts: Vec<FactsLine> = targets.into_iter().filter_map(FactsLine::of).collect();
-    let next = facts.last().filter(|_| more).map(|line| line.id.clone());
-    serde_json::to_value(FactsPage { facts, next }).map_err(Refused::unavailable)
+    let mut last = targets.iter().rev().filter_map(|target| FactsLine::of(*target));
+    let next = last.next().filter(|_| more).map(|line| line.id);
+    let listed: Vec<Ix> = targets.into_iter().map(TargetRef::ix).collect();
+    let lines = listed.into_iter().filter_map(move |ix| {
+        let target = plan.snapshot.target(ix)?;
+        Some(text(&FactsLine::of(target)?))
+    });
+    Ok(Answer::with_list(&json!({ "next": next }), "facts", lines))
 }
 
 #[cfg(test)]

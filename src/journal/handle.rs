@@ -190,6 +190,15 @@ impl Journal {
         self.read(move |tx| query::events(tx, &query)).await
     }
 
+    /// The number of the oldest of the newest events that are wanted, of as many as the query
+    /// takes at most: from there on they can be read page by page. None where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn newest_events_from(&self, query: EventsQuery) -> Result<Option<u64>, Trouble> {
+        self.read(move |tx| query::newest_from(tx, &query)).await
+    }
+
     /// The latest event of each type of each database.
     ///
     /// # Errors

@@ -147,6 +147,28 @@ pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<E
     }
 }
 
+/// The number of the oldest of the newest wanted events, of `query.limit` at most; none where
+/// there is none.
+pub(super) fn newest_from(
+    tx: &ReadTransaction,
+    query: &EventsQuery,
+) -> Result<Option<u64>, Unread> {
+    let (own, databases) = (tx.open_table(EVENTS)?, tx.open_table(DB_EVENTS)?);
+    let newest = merged(own.iter()?.rev(), databases.iter()?.rev(), |one, two| one > two);
+    let all = query.types.is_empty() && query.target.is_none();
+    let mut found = (0, None);
+    for entry in newest {
+        if found.0 == query.limit {
+            break;
+        }
+        let (seq, entry) = entry?;
+        if all || query.wants(&parsed::<Event>(entry.value().1)?.what) {
+            found = (found.0 + 1, Some(seq.value()));
+        }
+    }
+    Ok(found.1)
+}
+
 type Entry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, (u32, &'static [u8])>);
 
 /// Entries of two tables that share one series of numbers, as one list.

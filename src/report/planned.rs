@@ -145,6 +145,15 @@ impl Planned {
     /// What is wanted of a plan.
     #[must_use]
     pub fn of(plan: &Plan, wanted: Wanted<'_>) -> Self {
+        let (outline, refused) = Self::outline(plan, wanted);
+        let lines = refused.into_iter();
+        let lines = lines.filter_map(|ix| RefusedLine::of(plan, plan.snapshot.target(ix)?));
+        Self { refused: lines.collect(), ..outline }
+    }
+
+    /// The same without the refused targets, and which they are: there may be many.
+    #[must_use]
+    pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<Ix>) {
         let node_name = |at: NodeIx| plan.snapshot.node(at).map_or("", |node| &node.name);
         let fits = |node: &str, channel: &str| {
             wanted.node.is_none_or(|name| name == node)
@@ -181,8 +190,7 @@ impl Planned {
             .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &node.name)))
             .flat_map(|(at, name)| shut(plan, at, name))
             .collect();
-        let page = waiting.iter().skip(wanted.offset).take(wanted.limit);
-        Self {
+        let outline = Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
             made_at: plan.made_at.rfc3339(),
             mode: plan.rules.mode.label(),
@@ -194,10 +202,10 @@ impl Planned {
             total: waiting.len(),
             offset: wanted.offset,
             limit: wanted.limit,
-            refused: page
-                .filter_map(|ix| RefusedLine::of(plan, plan.snapshot.target(*ix)?))
-                .collect(),
-        }
+            refused: Vec::new(),
+        };
+        let page = waiting.into_iter().skip(wanted.offset).take(wanted.limit);
+        (outline, page.collect())
     }
 }
 
@@ -247,7 +255,9 @@ impl StartLine {
 }
 
 impl RefusedLine {
-    fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
+    /// A target of a plan, if it waits and does not start.
+    #[must_use]
+    pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
         let (channel, placed) = plan.placement(target.ix())?;
         let Decision::Refused(refusal) = plan.decision(target) else { return None };
         Some(Self {

@@ -1,13 +1,16 @@
 //! What the journal remembers: how jobs ended, and what happened.
+//!
+//! A long list is read page by page while it is sent: what a slow reader holds is one page.
 
-use super::{Asked, Refused, State, asked, meant, no_match, success};
+use super::{Asked, Refused, State, asked, meant, no_match};
 use crate::{
     clock::Moment,
     http::{
+        answer::{self, text},
         guard::Turns,
         query::{EventsParameters, HistoryParameters},
     },
-    journal::{Event, EventsQuery, HistoryQuery, Journal, Kept},
+    journal::{Event, EventsQuery, HistoryQuery, Journal, Kept, Page},
     memory::{Outcome, Trouble},
     report::{self, Found},
     spawned::joined,
@@ -15,16 +18,21 @@ use crate::{
 };
 use axum::{
     Extension,
+    body::Body,
     extract::{self, RawQuery},
     response::{IntoResponse as _, Response},
 };
+use futures::stream;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{io, sync::Arc};
 use tokio::{
     sync::broadcast,
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+
+/// Entries that are read and rendered at a time.
+const PAGE: usize = 500;
 
 impl From<Trouble> for Refused {
     fn from(why: Trouble) -> Self {
@@ -43,21 +51,19 @@ pub(in crate::http) async fn history(
         let parameters = asked(query)?;
         let text = parameters.target.clone();
         let mut query = parameters.read(state.clock.now()).map_err(Refused::bad)?;
-        let limit = query.limit;
-        let journal = journal_of(&state)?;
-        let named = named(&state, &turns, text, raw).await?;
-        query.target = named.as_ref().map(|named| named.selector.clone());
-        let page = in_turn(&turns, journal.history(query.clone())).await?;
-        if let Some(named) = named.filter(|_| page.entries.is_empty()) {
+        let (head, left) = (json!({ "limit": query.limit }), query.limit);
+        let journal = journal_of(&state)?.clone();
+        if let Some(named) = named(&state, &turns, text, raw).await? {
+            query.target = Some(named.selector.clone());
             // A target that is gone is known where anything is remembered of it.
-            let any = HistoryQuery { target: query.target, limit: 1, ..HistoryQuery::default() };
-            let ever = in_turn(&turns, journal.history(any)).await?;
-            named.check(!ever.entries.is_empty())?;
+            let any = HistoryQuery { target: query.target.clone(), limit: 1, ..Default::default() };
+            if named.unknown.is_some() {
+                let ever = in_turn(&turns, journal.history(any)).await?;
+                named.check(!ever.entries.is_empty())?;
+            }
         }
-        let next = page.entries.last().filter(|_| page.more).map(|(seq, _)| *seq);
-        let outcomes: Vec<Value> =
-            page.entries.iter().map(|(seq, outcome)| told(*seq, outcome)).collect();
-        Ok(json!({ "limit": limit, "outcomes": outcomes, "next_before": next }))
+        let list = Outcomes { query, next: None };
+        Reading { journal, turns, list, left, any: false }.begun(&head, "outcomes").await
     })
     .await
 }
@@ -72,9 +78,9 @@ pub(in crate::http) async fn events(
     answered(async {
         let parameters = asked(query)?;
         let text = parameters.target.clone();
-        let now = state.clock.now();
-        let (mut query, wait) = parameters.read(now).map_err(Refused::bad)?;
-        let journal = journal_of(&state)?;
+        let (mut query, wait) = parameters.read(state.clock.now()).map_err(Refused::bad)?;
+        let (head, left) = (json!({ "limit": query.limit }), query.limit);
+        let journal = journal_of(&state)?.clone();
         if let Some(named) = named(&state, &turns, text, raw).await? {
             query.target = Some(named.selector.clone());
             let any = EventsQuery { target: query.target.clone(), limit: 1, ..Default::default() };
@@ -89,29 +95,169 @@ pub(in crate::http) async fn events(
         loop {
             // What is on the disk before the look is found by it.
             let last_seq = journal.health().borrow().last_seq;
-            let page = in_turn(&turns, journal.events(query.clone())).await?;
-            let last_seq = page.entries.last().map_or(last_seq, |(seq, _)| last_seq.max(*seq));
-            let kept = kept.as_mut().filter(|_| page.entries.is_empty());
             // A number that is still to come is of another journal: its reader should know.
             let ahead = query.since.is_some_and(|since| since > last_seq);
-            if let Some(kept) = kept
+            let newest = query.since.is_none() && query.from.is_none();
+            if newest {
+                let look = journal.newest_events_from(query.clone());
+                let from = in_turn(&turns, look).await?;
+                query.since = Some(from.map_or(last_seq, |from| from.saturating_sub(1)));
+            }
+            let list = Events { query: query.clone(), newest, last_seq, more: false };
+            let (journal, turns) = (journal.clone(), turns.clone());
+            let mut reading = Reading { journal, turns, list, left, any: false };
+            let page = reading.page().await?;
+            if let Some(kept) = kept.as_mut().filter(|_| page.entries.is_empty())
                 && !ahead
                 && comes(kept, &query, deadline, &state.stop).await
             {
                 query.since = query.since.max(Some(last_seq));
                 continue;
             }
-            let events: Vec<Value> =
-                page.entries.iter().map(|(seq, event)| happened(*seq, event)).collect();
-            return Ok(json!({
-                "limit": query.limit,
-                "events": events,
-                "more": page.more,
-                "last_seq": last_seq,
-            }));
+            return reading.begun_with(page, &head, "events");
         }
     })
     .await
+}
+
+/// A list in the journal that is read page by page.
+trait List: Send + 'static {
+    type Entry: Send;
+
+    /// The next page of so many.
+    fn page(
+        &self,
+        journal: &Journal,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page<Self::Entry>, Trouble>> + Send;
+
+    /// What is shown of an entry.
+    fn shown(seq: u64, entry: &Self::Entry) -> Value;
+
+    /// Goes on behind the last entry of a page, and notes whether there are more behind it.
+    fn take(&mut self, last: Option<u64>, more: bool);
+
+    /// The fields that stand behind the list.
+    fn fields(&self) -> Value;
+}
+
+struct Outcomes {
+    query: HistoryQuery,
+    /// The number below which there are more.
+    next: Option<u64>,
+}
+
+impl List for Outcomes {
+    type Entry = Outcome;
+
+    async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Outcome>, Trouble> {
+        journal.history(HistoryQuery { limit, ..self.query.clone() }).await
+    }
+
+    fn shown(seq: u64, outcome: &Outcome) -> Value {
+        told(seq, outcome)
+    }
+
+    fn take(&mut self, last: Option<u64>, more: bool) {
+        self.query.before = last.or(self.query.before);
+        self.next = last.filter(|_| more);
+    }
+
+    fn fields(&self) -> Value {
+        json!({ "next_before": self.next })
+    }
+}
+
+struct Events {
+    query: EventsQuery,
+    /// Whether the newest are meant: what comes while they are told is not one of them.
+    newest: bool,
+    /// The journal's last number when the list was begun, or that of a later entry in it.
+    last_seq: u64,
+    more: bool,
+}
+
+impl List for Events {
+    type Entry = Event;
+
+    async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Event>, Trouble> {
+        journal.events(EventsQuery { limit, ..self.query.clone() }).await
+    }
+
+    fn shown(seq: u64, event: &Event) -> Value {
+        happened(seq, event)
+    }
+
+    fn take(&mut self, last: Option<u64>, more: bool) {
+        self.query.since = last.or(self.query.since);
+        self.last_seq = self.last_seq.max(last.unwrap_or(0));
+        self.more = more && !self.newest;
+    }
+
+    fn fields(&self) -> Value {
+        json!({ "more": self.more, "last_seq": self.last_seq })
+    }
+}
+
+/// A list that is being sent.
+struct Reading<L> {
+    journal: Journal,
+    turns: Turns,
+    list: L,
+    /// How many entries it may still have.
+    left: usize,
+    /// Whether it had any.
+    any: bool,
+}
+
+impl<L: List> Reading<L> {
+    /// The answer: its first page is read, the others when they are asked for.
+    async fn begun(mut self, head: &Value, name: &str) -> Result<Response, Refused> {
+        let page = self.page().await?;
+        self.begun_with(page, head, name)
+    }
+
+    fn begun_with(
+        mut self,
+        page: Page<L::Entry>,
+        head: &Value,
+        name: &str,
+    ) -> Result<Response, Refused> {
+        let mut first = answer::enveloped(&answer::opened(head, name));
+        if self.rendered(&page, &mut first) {
+            return Ok(answer::json(Body::from(first)));
+        }
+        let others = stream::try_unfold(Some(self), async |reading| {
+            let Some(mut reading) = reading else { return Ok(None) };
+            let page = reading.page().await;
+            let page = page.map_err(|refused| io::Error::other(refused.why))?;
+            let mut piece = Vec::new();
+            let ends = reading.rendered(&page, &mut piece);
+            Ok(Some((piece, (!ends).then_some(reading))))
+        });
+        Ok(answer::json(answer::in_pieces(first, others)))
+    }
+
+    async fn page(&mut self) -> Result<Page<L::Entry>, Refused> {
+        in_turn(&self.turns, self.list.page(&self.journal, self.left.min(PAGE))).await
+    }
+
+    /// Adds a page to a text, and its end if it was the last one; answers whether it was.
+    fn rendered(&mut self, page: &Page<L::Entry>, out: &mut Vec<u8>) -> bool {
+        for (seq, entry) in &page.entries {
+            if std::mem::replace(&mut self.any, true) {
+                out.push(b',');
+            }
+            out.extend(text(&L::shown(*seq, entry)));
+        }
+        self.left = self.left.saturating_sub(page.entries.len());
+        self.list.take(page.entries.last().map(|(seq, _)| *seq), page.more);
+        let ends = self.left == 0 || !page.more;
+        if ends {
+            out.extend(answer::closed(&self.list.fields()));
+        }
+        ends
+    }
 }
 
 /// Waits for an event that is asked for; answers whether one came in time.
@@ -175,11 +321,8 @@ async fn named(
     joined(tokio::task::spawn_blocking(work).await).map(Some).ok_or_else(Refused::stopping)
 }
 
-async fn answered(answer: impl Future<Output = Result<Value, Refused>>) -> Response {
-    match answer.await {
-        Ok(data) => success(&data),
-        Err(refused) => refused.into_response(),
-    }
+async fn answered(answer: impl Future<Output = Result<Response, Refused>>) -> Response {
+    answer.await.unwrap_or_else(|refused| refused.into_response())
 }
 
 fn journal_of(state: &State) -> Result<&Journal, Refused> {

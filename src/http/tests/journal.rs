@@ -272,3 +272,37 @@ async fn a_journal_that_is_not_there_or_ended_is_said() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(body["error"], "the journal is closed: recliner is stopping");
 }
+
+#[tokio::test]
+async fn long_lists_are_read_page_by_page_and_come_to_the_same() {
+    let mut tasks = JoinSet::new();
+    let mut surface = Surface::new();
+    let journal = journal(&mut tasks).await;
+    let mut changes: Vec<Change> = Vec::new();
+    for number in 0..1_700 {
+        changes.push(Change::Ended { outcome: outcome(number), closes: None });
+    }
+    journal.keep(changes).await.unwrap();
+    surface.state.journal = Some(journal);
+    // Each outcome is told by an event with the number behind its own.
+    let outcomes: Vec<u64> = (0..1_700).rev().map(|number| 2 * number + 1).collect();
+    let events: Vec<u64> = (0..1_700).map(|number| 2 * number + 2).collect();
+    let all = surface.data("/api/v1/history?limit=10000").await;
+    assert_eq!((numbers(&all["outcomes"]), &all["next_before"]), (outcomes.clone(), &json!(null)));
+    for limit in [0, 1, 499, 500, 501, 1_000, 1_699, 1_700] {
+        let part = surface.data(&format!("/api/v1/history?limit={limit}")).await;
+        assert_eq!(numbers(&part["outcomes"]), outcomes[..limit], "{limit}");
+        let next = outcomes[..limit].last().filter(|_| limit < 1_700);
+        assert_eq!(part["next_before"], json!(next), "{limit}");
+        let newest = surface.data(&format!("/api/v1/events?limit={limit}")).await;
+        assert_eq!(numbers(&newest["events"]), events[1_700 - limit..], "{limit}");
+        assert_eq!((&newest["more"], &newest["last_seq"]), (&json!(false), &json!(3_400)));
+        let behind = surface.data(&format!("/api/v1/events?since=2&limit={limit}")).await;
+        assert_eq!(numbers(&behind["events"]), events[1..(1 + limit).min(1_700)], "{limit}");
+        assert_eq!((&behind["more"], &behind["limit"]), (&json!(limit < 1_699), &json!(limit)));
+    }
+    let failed = surface.data("/api/v1/history?limit=900&result=failed").await;
+    assert_eq!(numbers(&failed["outcomes"]).len(), 850);
+    let none = surface.data("/api/v1/events?types=suspended&limit=1000").await;
+    assert_eq!((&none["events"], &none["last_seq"]), (&json!([]), &json!(3_400)));
+}
