@@ -5,11 +5,14 @@ use crate::support::{
     small, target, targets, view_there, views_seen,
 };
 use recliner::{
-    sim::{Config, Database, Design, Fleet, Node, Orphan, Version},
+    sim::{Config, Database, Design, Fleet, Node, Orphan, Version, demo_config},
     snapshot::SmooshSeen,
     target::{Kind, ShardName, State},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 use tokio::time::sleep;
 
 /// A node keeps 500 files open: of 600 all are opened once for their facts and, at first,
@@ -377,4 +380,42 @@ async fn changed_settings_take_effect_without_a_new_start() {
     let plan = rig.sweep().await;
     assert_eq!(dbs_seen(&plan), dbs_there(&rig.cluster, |_, _| State::Ok));
     assert_eq!(views_seen(&plan).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_databases_take_the_place_of_others_in_an_hour_of_compactions() {
+    const TOP: usize = 3;
+    // CouchDB's own daemon compacts.
+    let yaml = "scan: {interval: 10s, top: 3}\npoll: 1s\ncouchdb: {cold_reads_per_second: off}\n";
+    let mut rig = Rig::new(demo_config(), yaml);
+    rig.until(|status| status.sweeps > 0).await;
+    let (mut exported, mut best) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..60 {
+        sleep(Duration::from_secs(60)).await;
+        let plan = rig.planned().await;
+        let snapshot = &plan.snapshot;
+        let name = |db| snapshot.db_name(db).expect("it is there").db.to_owned();
+        let top = snapshot.top();
+        let whole: BTreeSet<_> =
+            top.databases.iter().filter(|it| it.whole).map(|it| it.db).collect();
+        assert_eq!(whole.len(), TOP);
+        // Every target of those, and none of any other.
+        let files = snapshot.targets().filter(|target| {
+            let there = !matches!(target.state(), State::Missing | State::Orphan);
+            matches!(target.kind(), Kind::Db | Kind::View) && there && whole.contains(&target.db())
+        });
+        assert_eq!(files.map(|target| target.ix()).collect::<Vec<_>>(), top.targets);
+        exported.extend(whole.into_iter().map(name));
+        let mut reclaimable = BTreeMap::new();
+        for target in snapshot.targets().filter(|target| target.state() == State::Ok) {
+            *reclaimable.entry(name(target.db())).or_insert(0) +=
+                target.reclaimable().unwrap_or_default();
+        }
+        let mut order: Vec<(u64, String)> =
+            reclaimable.into_iter().map(|(db, bytes)| (bytes, db)).collect();
+        order.sort_unstable();
+        best.extend(order.into_iter().rev().take(TOP).map(|(_, db)| db));
+    }
+    assert!(best.len() > TOP + 1, "the largest of each moment are {best:?}");
+    assert!(exported.len() < best.len(), "{exported:?} beside {best:?}");
 }

@@ -8,7 +8,8 @@ mod live;
 
 use super::{
     catalogue::{self, OF_THE_SCRAPE, Series},
-    promql,
+    promql::{self, Selector},
+    rules,
 };
 use recliner::exposition::MetricType;
 use serde_json::Value;
@@ -24,7 +25,8 @@ const NAMES: [&str; 4] =
     ["recliner-enforcement", "recliner-node", "recliner-overview", "recliner-target"];
 
 /// Kinds of panels that any Grafana since 10 draws without a plugin. A `row` is a heading.
-const KINDS: [&str; 7] = ["bargauge", "gauge", "row", "stat", "table", "text", "timeseries"];
+const KINDS: [&str; 8] =
+    ["bargauge", "gauge", "row", "stat", "state-timeline", "table", "text", "timeseries"];
 
 /// Of Grafana's units, those that fit what recliner measures.
 const UNITS: [&str; 9] =
@@ -260,12 +262,11 @@ fn every_board_has_the_variables_and_none_offers_the_pseudo_node() {
                 need(false, format!("${name}: {query} has not one selector"));
                 continue;
             };
-            let series = known.get(&selector.name);
-            let has = |label: &str| {
-                OF_THE_SCRAPE.contains(&label)
-                    || series.is_some_and(|series| series.labels.contains(label))
+            let has = |series: &str| {
+                let series = known.get(series);
+                series.is_some_and(|it| OF_THE_SCRAPE.contains(&label) || it.labels.contains(label))
             };
-            need(series.is_some() && has(label), format!("${name}: {query} names what is not"));
+            need(selector.names().all(has), format!("${name}: {query} names what is not"));
             // The pseudo node neither answers nor fails to.
             need(
                 name != "node" || selector.name == "recliner_node_up",
@@ -325,7 +326,7 @@ fn every_panel_says_what_it_shows_and_in_which_unit() {
 
 #[test]
 fn every_query_names_what_there_is_and_counts_it_once() {
-    let known = known();
+    let (known, recorded) = (known(), rules::recorded());
     let mut wrong = Wrong::default();
     for query in boards().iter().flat_map(Board::queries) {
         let Query { place, expression, labels } = &query;
@@ -347,8 +348,11 @@ fn every_query_names_what_there_is_and_counts_it_once() {
                     .any(|it| it.label == label && it.op == "=~" && it.value == value)
             };
             need(has("cluster", "CLUSTER"), format!("{name} of whichever cluster"));
-            // Prometheus's own, of rules that have summed jobs and instances up.
-            if name == "ALERTS" {
+            // Prometheus's own, and recorded, of rules that have summed jobs and instances up.
+            if name == "ALERTS" || recorded.contains_key(name) {
+                there.extend(
+                    recorded.get(name).iter().flat_map(|it| &it.labels).map(String::as_str),
+                );
                 continue;
             }
             need(has("job", "JOB") && has("instance", "INSTANCE"), format!("{name} of whoever"));
@@ -383,6 +387,51 @@ fn every_query_names_what_there_is_and_counts_it_once() {
         for label in reading.labels.iter().chain(labels) {
             need(there.contains(label.as_str()), format!("{label} is no label there"));
         }
+    }
+}
+
+/// Families that have only some databases, or only some indexes, and so no sum over all.
+fn is_cut(name: &str) -> bool {
+    let of_some = ["recliner_database_", "recliner_target_", "recliner_view_part_"];
+    let lagging = ["recliner_view_updates_pending", "recliner_search_updates_pending"];
+    of_some.iter().any(|family| name.starts_with(family)) || lagging.contains(&name)
+}
+
+/// Whether an expression takes what some databases have for what all of them have: it adds up, or
+/// counts, or averages over a family that has not all of them, and neither names the database nor
+/// keeps databases apart.
+fn sums_what_is_cut(selector: &Selector) -> bool {
+    let one = selector.matchers.iter().any(|it| it.label == "db" && it.op == "=");
+    let over_all = selector.aggregations.iter().zip(&selector.groupings).any(|(op, grouping)| {
+        !["max", "min", "group", "topk", "bottomk"].contains(&&**op) && !grouping.keeps("db")
+    });
+    selector.names().any(is_cut) && over_all && !one
+}
+
+#[test]
+fn no_query_sums_a_family_that_has_only_some_databases() {
+    let mut wrong = Wrong::default();
+    for Query { place, expression, .. } in boards().iter().flat_map(Board::queries) {
+        let reading = promql::read(&expand(&expression, &READ)).expect("it is PromQL");
+        for selector in reading.selectors.iter().filter(|it| sums_what_is_cut(it)) {
+            wrong.unless(false, || format!("{place}: {} is not complete", selector.name));
+        }
+    }
+    for (expression, cut) in [
+        ("sum(recliner_target_file_bytes)", true),
+        ("count(max by (db) (recliner_target_file_bytes))", true),
+        ("sum by (node) (max by (node, db) (recliner_view_part_file_bytes))", true),
+        ("avg without (db) (recliner_database_file_bytes)", true),
+        ("max(sum(max by (cluster, db) (recliner_database_copies{db=~\"a.*\"})))", true),
+        ("sum(recliner_view_updates_pending)", true),
+        ("sum(recliner_target_file_bytes{db=\"orders\"})", false),
+        ("topk(5, sum by (db) (recliner_database_reclaimable_bytes))", false),
+        ("topk(5, max by (node, range) (recliner_target_file_bytes))", false),
+        ("sum(recliner_file_bytes)", false),
+    ] {
+        let reading = promql::read(expression).expect("it is PromQL");
+        let found = reading.selectors.iter().any(sums_what_is_cut);
+        wrong.unless(found == cut, || format!("{expression}: {found}"));
     }
 }
 

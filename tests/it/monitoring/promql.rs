@@ -1,8 +1,8 @@
 //! Reads PromQL: what an expression selects, and the labels it names.
 
 use promql_parser::{
-    label::Matchers,
-    parser::{self, Expr, VectorSelector},
+    label::{Labels, Matchers},
+    parser::{self, Expr, LabelModifier, VectorSelector},
 };
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,6 +13,23 @@ pub(crate) struct Matcher {
     /// `=`, `!=`, `=~` or `!~`.
     pub(crate) op: String,
     pub(crate) value: String,
+}
+
+/// The labels by which an aggregation groups.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Grouping {
+    By(BTreeSet<String>),
+    Without(BTreeSet<String>),
+}
+
+impl Grouping {
+    /// Whether what differs in this label stays apart.
+    pub(crate) fn keeps(&self, label: &str) -> bool {
+        match self {
+            Self::By(labels) => labels.contains(label),
+            Self::Without(labels) => !labels.contains(label),
+        }
+    }
 }
 
 /// One selector of an expression.
@@ -26,6 +43,15 @@ pub(crate) struct Selector {
     pub(crate) function: Option<&'static str>,
     /// The aggregations around it, such as `sum`, the innermost last.
     pub(crate) aggregations: Vec<String>,
+    /// By what each of them groups.
+    pub(crate) groupings: Vec<Grouping>,
+}
+
+impl Selector {
+    /// The names that it selects: several where it names them by a pattern.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.name.split('|')
+    }
 }
 
 /// What an expression names.
@@ -49,6 +75,7 @@ pub(crate) fn read(expression: &str) -> Result<Reading, String> {
 struct Around {
     function: Option<&'static str>,
     aggregations: Vec<String>,
+    groupings: Vec<Grouping>,
 }
 
 impl Around {
@@ -63,6 +90,12 @@ fn walk(expr: &Expr, around: &Around, out: &mut Reading) {
         Expr::Aggregate(it) => {
             let mut inside = plain.clone();
             inside.aggregations.push(it.op.to_string());
+            let labels = |of: &Labels| of.labels.iter().cloned().collect();
+            inside.groupings.push(match &it.modifier {
+                Some(LabelModifier::Exclude(of)) => Grouping::Without(labels(of)),
+                Some(LabelModifier::Include(of)) => Grouping::By(labels(of)),
+                None => Grouping::By(BTreeSet::new()),
+            });
             walk(&it.expr, &inside, out);
             if let Some(parameter) = &it.param {
                 walk(parameter, &plain, out);
@@ -74,7 +107,7 @@ fn walk(expr: &Expr, around: &Around, out: &mut Reading) {
             walk(&it.lhs, &plain, out);
             walk(&it.rhs, &plain, out);
             if let Some(modifier) = &it.modifier {
-                let matching = modifier.matching.iter().map(parser::LabelModifier::labels);
+                let matching = modifier.matching.iter().map(LabelModifier::labels);
                 let lists = matching.chain(modifier.card.labels());
                 out.labels.extend(lists.flat_map(|list| list.labels.clone()));
             }
@@ -116,11 +149,13 @@ fn selector(it: &VectorSelector, range: Option<Duration>, around: &Around) -> Se
         value: matcher.value.clone(),
     });
     let mut matchers: Vec<Matcher> = matchers.collect();
-    let in_braces = matchers.iter().position(|it| it.label == "__name__" && it.op == "=");
+    // A pattern, where it is one, of whole names.
+    let named = |it: &Matcher| it.label == "__name__" && ["=", "=~"].contains(&&*it.op);
+    let in_braces = matchers.iter().position(named);
     let in_braces = in_braces.map(|at| matchers.remove(at).value);
-    let Around { function, aggregations } = around.clone();
+    let Around { function, aggregations, groupings } = around.clone();
     let name = it.name.clone().or(in_braces).unwrap_or_default();
-    Selector { name, matchers, range, function, aggregations }
+    Selector { name, matchers, range, function, aggregations, groupings }
 }
 
 #[test]
@@ -131,7 +166,7 @@ fn an_expression_is_read_to_its_leaves() {
                 / on (node) group_left (version) max without (instance) (b),
             "to", "$1", "from", "(.*)"
         ) > 0
-        or (max_over_time((count({__name__="c"}))[1h:]))
+        or (max_over_time((count({__name__=~"c|d"}))[1h:]))
     "#;
     let reading = read(text).expect("it is sound");
     let matcher = |label: &str, op: &str, value: &str| Matcher {
@@ -139,20 +174,27 @@ fn an_expression_is_read_to_its_leaves() {
         op: op.to_owned(),
         value: value.to_owned(),
     };
-    let plain = |name: &str, aggregation: &str| Selector {
+    let labels = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect();
+    let plain = |name: &str, aggregation: &str, grouping: Grouping| Selector {
         name: name.to_owned(),
         matchers: Vec::new(),
         range: None,
         function: None,
         aggregations: vec![aggregation.to_owned()],
+        groupings: vec![grouping],
     };
     let a = Selector {
         matchers: vec![matcher("job", "=~", "x|y"), matcher("node", "!=", "_cluster")],
         range: Some(Duration::from_secs(300)),
         function: Some("rate"),
-        ..plain("a_total", "sum")
+        ..plain("a_total", "sum", Grouping::By(labels(&["node", "channel"])))
     };
-    assert_eq!(reading.selectors, [a, plain("b", "max"), plain("c", "count")]);
+    let b = plain("b", "max", Grouping::Without(labels(&["instance"])));
+    let c = plain("c|d", "count", Grouping::By(BTreeSet::new()));
+    assert!(a.groupings[0].keeps("node") && !a.groupings[0].keeps("instance"));
+    assert!(b.groupings[0].keeps("node") && !b.groupings[0].keeps("instance"));
+    assert_eq!(c.names().collect::<Vec<_>>(), ["c", "d"]);
+    assert_eq!(reading.selectors, [a, b, c]);
     let labels: Vec<&str> = reading.labels.iter().map(String::as_str).collect();
     assert_eq!(labels, ["channel", "from", "instance", "node", "to", "version"]);
     for broken in ["sum by node (a)", "rate(a)", "a >", "a{b=c}"] {

@@ -3,6 +3,7 @@
 use super::{
     super::{
         demo::Demo,
+        rules,
         servers::Server,
         tools::{self, PROMETHEUS},
     },
@@ -70,11 +71,13 @@ async fn every_query_finds_something_in_a_demo() {
     }
     let demo = Demo::start().await;
     let scrape = format!(
-        "scrape_configs: [{{job_name: recliner, honor_labels: true, scrape_interval: 1s, \
+        "global: {{evaluation_interval: 1s}}\nrule_files: [recording.yaml]\n\
+         scrape_configs: [{{job_name: recliner, honor_labels: true, scrape_interval: 1s, \
          static_configs: [{{targets: [\"{}\"], labels: {{cluster: demo}}}}]}}]",
         demo.address
     );
-    let prometheus = Server::prometheus(&scrape, &[]).await;
+    let files = [("recording.yaml", rules::RECORDING)];
+    let prometheus = Server::prometheus(&scrape, &files).await;
     // Until the demo has shown something of each kind.
     drop(demo.metrics().await);
     let boards = boards();
