@@ -39,6 +39,8 @@ struct State {
     /// The last look that saw it wait.
     look: u32,
     channel: u8,
+    /// Of the target's generation the low byte: its place may have been another's.
+    generation: u8,
     /// Why it did not start then, and what was told of that last; zero for nothing.
     seen: u8,
     told: u8,
@@ -70,8 +72,10 @@ impl Memory {
             let Some(state) = self.states.get_mut(at) else { continue };
             let room = found.queued.len() + found.refused.len() < most;
             let reason = code(it.refused);
-            if state.look != before || before == 0 || state.channel != channel {
-                *state = State { look: now, channel, seen: reason, told: 0 };
+            let [generation, ..] = it.ix.generation().to_le_bytes();
+            let same = state.channel == channel && state.generation == generation;
+            if state.look != before || before == 0 || !same {
+                *state = State { look: now, channel, generation, seen: reason, told: 0 };
                 if room {
                     found.queued.push(it)
                 } else {
@@ -152,6 +156,26 @@ mod tests {
         ] {
             assert_eq!(told(plans), expected, "{plans:?}");
         }
+    }
+
+    #[test]
+    fn another_target_in_the_place_of_one_that_went_is_new() {
+        let mut draft = crate::snapshot::Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let mut made = |name: &str, gone: Option<Ix>| {
+            gone.into_iter().for_each(|ix| draft.remove(ix));
+            let db = draft.db(crate::snapshot::DbName { db: name, suffix: "" });
+            draft.db_target(node, db, None)
+        };
+        let one = made("one", None);
+        let other = made("other", Some(one));
+        assert_eq!(one.as_usize(), other.as_usize());
+        let mut memory = Memory::default();
+        let mut queued = |ix| {
+            let waits = Waiting { ix, channel: 1, refused: None };
+            memory.look([waits].into_iter(), 9).queued.len()
+        };
+        assert_eq!([one, one, other, other].map(&mut queued), [1, 0, 1, 0]);
     }
 
     #[test]
