@@ -69,7 +69,7 @@ fn in_and_out(channels: &Arc<Channels>, snapshot: &Snapshot) -> usize {
     let node = NodeIx::from_usize(1).unwrap_or_default();
     let mut taken = 0;
     for channel in 0..channels.list.len() {
-        while queues.pop(node, channel).is_some() {
+        while queues.pop(node, channel) {
             taken += 1;
         }
     }

@@ -60,6 +60,12 @@ pub enum NotStarted {
     /// It is under way, or cannot be.
     #[error(transparent)]
     Refused(#[from] StartRefused),
+    /// What was ordered was taken back, or begun, since the plan was made.
+    #[error("nobody orders it any more")]
+    NotOrdered,
+    /// What is remembered of it by now keeps it from starting.
+    #[error("what is remembered of it by now leaves it alone: it {0}")]
+    Rests(&'static str),
     /// The journal cannot be written: after a crash nobody would know of it.
     #[error("the journal cannot be written: {0}")]
     NotKept(Trouble),
@@ -79,9 +85,17 @@ pub enum NotKept {
     Stopping,
 }
 
+/// A start that is decided.
+#[derive(Debug)]
+struct Starting {
+    intent: Intent,
+    /// The order by which it starts, where one is why.
+    ordered: Option<Ordered>,
+}
+
 #[derive(Debug)]
 enum Command {
-    Starting(Box<Intent>, oneshot::Sender<Result<(u64, oneshot::Receiver<Answer>), NotStarted>>),
+    Starting(Box<Starting>, oneshot::Sender<Result<(u64, oneshot::Receiver<Answer>), NotStarted>>),
     Sent(IntentKey, Sent),
     Suspend(Scope, Suspension, oneshot::Sender<Answer>),
     Resume(Scope, Option<String>, oneshot::Sender<Answer>),
@@ -103,15 +117,20 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Says that a start is coming; answers once that would survive a crash, with the number
-    /// of starts that [`Jobs::taken`] then counts. Only then may the request go out, and
-    /// [`Self::sent`] MUST follow.
+    /// Says that a start is coming, by an order where there is one; answers once that would
+    /// survive a crash, with the number of starts that [`Jobs::taken`] then counts. Only then may
+    /// the request go out, and [`Self::sent`] MUST follow.
     ///
     /// # Errors
-    /// When it is under way already, or cannot be kept; then nothing may be sent.
-    pub async fn starting(&self, intent: Intent) -> Result<u64, NotStarted> {
+    /// When it is under way already, when the target, by its id, is left alone or its order is
+    /// gone by now, or when it cannot be kept; then nothing may be sent.
+    pub async fn starting(
+        &self,
+        intent: Intent,
+        ordered: Option<Ordered>,
+    ) -> Result<u64, NotStarted> {
         let (answer, answered) = oneshot::channel();
-        let command = Command::Starting(Box::new(intent), answer);
+        let command = Command::Starting(Box::new(Starting { intent, ordered }), answer);
         self.commands.send(command).await.map_err(|_| NotStarted::Stopping)?;
         let (taken, kept) = answered.await.map_err(|_| NotStarted::Stopping)??;
         kept.await.map_err(|_| NotStarted::Stopping)?.map_err(NotStarted::NotKept)?;
@@ -313,16 +332,18 @@ impl Task {
     fn command(&mut self, command: Command, tables: &Snapshot, settings: &Settings) {
         let now = self.clock.now();
         match command {
-            Command::Starting(intent, answer) => {
+            Command::Starting(start, answer) => {
                 if answer.is_closed() {
                     return;
                 }
                 let trouble = self.outbox.trouble().map(|(_, why)| Trouble(why.clone()));
+                let Starting { intent, ordered } = *start;
                 let key = intent.key();
-                let taken = match trouble {
+                let allowed = match trouble {
                     Some(trouble) => Err(NotStarted::NotKept(trouble)),
-                    None => self.state.start(*intent, tables, now).map_err(NotStarted::from),
+                    None => self.state.allows(&intent, ordered.as_ref(), tables, now),
                 };
+                let taken = allowed.and_then(|()| Ok(self.state.start(intent, tables, now)?));
                 let taken = taken.map(|changes| {
                     let (kept, waits) = oneshot::channel();
                     self.outbox.push(changes);

@@ -227,7 +227,8 @@ impl Plan {
     /// The channel that takes a target, its priority there, and since when it waits.
     #[must_use]
     pub fn placement(&self, ix: Ix) -> Option<(&Channel, Placement)> {
-        let placement = *self.placements.get(ix.as_usize())?;
+        let target = self.snapshot.target(ix)?;
+        let placement = *self.placements.get(target.ix().as_usize())?;
         Some((self.channels.list.get(placement.channel()?)?, placement))
     }
 

@@ -212,7 +212,7 @@ impl Task {
             let of_channel = plan.channels.list.get(queue.channel);
             let of_channel = of_channel.is_some_and(|it| takes(&channel, &it.name));
             if of_node && of_channel {
-                while self.queues.pop(queue.node, queue.channel).is_some() {
+                while self.queues.pop(queue.node, queue.channel) {
                     left += 1;
                 }
             }

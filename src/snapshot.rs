@@ -16,17 +16,19 @@ mod mark;
 mod names;
 mod node;
 mod packed;
+mod place;
 mod target_ref;
 mod top;
 mod totals;
 mod view;
 
 pub use bits::Bits;
-pub use draft::{DbIx, Draft, Ix};
+pub use draft::Draft;
 pub use kept::{Block, Damaged, Loose};
 pub use mark::{Mark, Marked};
 pub use names::DbName;
 pub use node::{Node, NodeIx, OnDisk, OnVolume, SmooshChannel, SmooshSeen, WaitingPriority};
+pub use place::{DbIx, Ix};
 pub use target_ref::TargetRef;
 pub use top::{DbSums, FileSums, TARGETS_FOR_EACH, Top, TopDb};
 pub use totals::{Sum, Sums, Totals};
@@ -54,6 +56,8 @@ struct Row {
     node: NodeIx,
     kind: Option<Kind>,
     state: State,
+    /// How many targets had this place before.
+    generation: u32,
 }
 
 /// What the shard map says of one database.
@@ -149,7 +153,8 @@ impl Snapshot {
         whole && facts.measured_at.is_some_and(|measured| measured.at >= since)
     }
 
-    /// Which targets changed, came or went since the version before.
+    /// Which targets changed, came or went since the version before; of one place the one that
+    /// went before the one that came.
     #[must_use]
     pub fn changed(&self) -> &[Ix] {
         &self.changed
@@ -168,10 +173,21 @@ impl Snapshot {
         self.rows.len()
     }
 
-    /// The target at `ix`, unless it went.
+    /// The target at `ix`, unless it went; never another that has its place by now.
     #[must_use]
     pub fn target(&self, ix: Ix) -> Option<TargetRef<'_>> {
         TargetRef::new(self, ix)
+    }
+
+    /// The target that has a place now, if one does.
+    #[must_use]
+    pub fn target_at(&self, place: usize) -> Option<TargetRef<'_>> {
+        self.target(self.ix_at(u32::try_from(place).ok()?))
+    }
+
+    /// The one that had a place last.
+    fn ix_at(&self, place: u32) -> Ix {
+        Ix::of(place, self.rows.get(place as usize).map_or(0, |row| row.generation))
     }
 
     /// Every target, in the order they were first seen.
@@ -180,7 +196,7 @@ impl Snapshot {
             .iter()
             .enumerate()
             .filter(|(_, row)| row.kind.is_some())
-            .filter_map(|(at, _)| TargetRef::new(self, Ix::from_usize(at)?))
+            .filter_map(|(at, _)| self.target_at(at))
     }
 
     /// Every node that was ever a member, and the pseudo node of the cluster first.

@@ -51,7 +51,7 @@ impl Tools {
         match self.prepared(&plan, &start, splits).await {
             Ok((intent, order)) => {
                 let key = intent.key();
-                match self.follower.starting(intent).await {
+                match self.follower.starting(intent, start.ordered).await {
                     Ok(taken) => Decided::Goes { key, order, taken },
                     Err(why) => Decided::Off(why.to_string()),
                 }

@@ -1,13 +1,13 @@
 //! What the follower knows, and how it changes. No I/O: what must be kept and read again is
 //! handed back.
 
-use super::{Counts, Settings, places::Places, rereads::PendingRereads};
+use super::{Counts, NotStarted, Settings, places::Places, rereads::PendingRereads};
 use crate::{
     clock::Moment,
     job::{Ended, History, Jobs, Rules, Running, Sent, StartRefused, Step, Tracker},
     memory::{
         Calibration, Change, Ending, Intent, IntentKey, Ordered, Owner, Recovered, Remembered,
-        Scope, Suspension, Suspensions,
+        Rest, Scope, Suspension, Suspensions,
     },
     plan::first_channel,
     snapshot::{Ix, NodeIx, Snapshot},
@@ -148,6 +148,38 @@ impl State {
             }
         }
         follows
+    }
+
+    /// Whether what is remembered of a target, by its id, lets it start: the plan knew it by its
+    /// place in the tables, and may be older than what is known by now.
+    pub(super) fn allows(
+        &mut self,
+        intent: &Intent,
+        ordered: Option<&Ordered>,
+        tables: &Snapshot,
+        now: Moment,
+    ) -> Result<(), NotStarted> {
+        self.follow_tables(tables, now);
+        let id = &intent.target;
+        let remembered = self.remembered.get(id).cloned().unwrap_or_default();
+        if ordered.is_some() && remembered.ordered.as_ref() != ordered {
+            return Err(NotStarted::NotOrdered);
+        }
+        let target = self.places.of(id).and_then(|ix| tables.target(ix));
+        let facts = target.map(|target| target.facts()).unwrap_or_default();
+        let forced = ordered.is_some_and(|ordered| ordered.force);
+        let rest = remembered.rest(id.kind(), &facts, now).filter(|_| !forced);
+        if let Some(rest) = rest {
+            return Err(NotStarted::Rests(match rest {
+                Rest::CoolDown { .. } => "failed not long ago",
+                Rest::Quarantined { .. } => "is in quarantine",
+                Rest::Futile { .. } => "would free nothing more than its last compaction did",
+            }));
+        }
+        if self.rereads.has(id) && remembered.copies_done.is_empty() {
+            return Err(NotStarted::Rests("was started and has not been measured since"));
+        }
+        Ok(())
     }
 
     /// Takes up a start. It counts from now on, kept or not, and does what was ordered.
@@ -344,6 +376,17 @@ impl State {
         self.tracker.jobs()
     }
 
+    /// Finds the targets that something is remembered of, and forgets what was measured since it
+    /// was started.
+    fn follow_tables(&mut self, tables: &Snapshot, now: Moment) {
+        self.places.follow(tables);
+        let places = &self.places;
+        let facts = |id: &TargetId| Some(tables.target(places.of(id)?)?.facts());
+        for id in self.rereads.measured(facts, now) {
+            self.leave(&id);
+        }
+    }
+
     /// What is remembered, by places in the tables.
     pub(super) fn history(
         &mut self,
@@ -353,12 +396,7 @@ impl State {
     ) -> History {
         self.spent.retain(|(at, _)| at.age(now) < HOUR);
         // What came to be remembered just now must hold starts back from now on.
-        self.places.follow(tables);
-        let places = &self.places;
-        let facts = |id: &TargetId| Some(tables.target(places.of(id)?)?.facts());
-        for id in self.rereads.measured(facts, now) {
-            self.leave(&id);
-        }
+        self.follow_tables(tables, now);
         let started = self.rereads.all().filter_map(|(id, at)| Some((self.places.of(id)?, at)));
         let mut history = History {
             suspensions: self.suspensions.clone(),

@@ -108,6 +108,51 @@ impl Site {
     }
 }
 
+impl Site {
+    fn intent(&self) -> Intent {
+        let target = self.draft.now().target(self.db).expect("it is there");
+        Intent {
+            target: target.id(),
+            node: NODE.into(),
+            shard: Some(SHARD.into()),
+            design: None,
+            channel: "ratio_dbs".into(),
+            ordered_by: None,
+            at: self.clock.now(),
+            file_bytes: Some(900),
+            active_bytes: Some(100),
+            update_seq: Some(50),
+            compacted_seq: Some(10),
+            predicted_bytes: Some(100),
+            peak_bytes: 0,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_counts_by_its_targets_name_whatever_the_plan_knew_it_by() {
+    let mut site = Site::new();
+    site.reads(10);
+    let (intent, now) = (site.intent(), site.clock.now());
+    let until = now.plus(Duration::from_secs(600));
+    let ordered = Ordered { at: now, until, by: "ann".into(), force: true };
+    let follower = site.follower.clone();
+
+    // The plan was made while something else had its place, and that was ordered.
+    let refused = follower.starting(intent.clone(), Some(ordered.clone())).await;
+    assert_eq!(refused, Err(NotStarted::NotOrdered));
+    follower.order(intent.target.clone(), ordered.clone()).await.expect("it is kept");
+    let started = follower.starting(intent.clone(), Some(ordered.clone())).await;
+    assert_eq!(started, Ok(1), "by its own order");
+    follower.sent(intent.key(), Sent::Refused("HTTP 500".into())).await;
+
+    // It failed: a plan that does not know that yet starts nothing, and no older order does.
+    let refused = follower.starting(intent.clone(), None).await;
+    assert_eq!(refused, Err(NotStarted::Rests("failed not long ago")));
+    let refused = follower.starting(intent, Some(ordered)).await;
+    assert_eq!(refused, Err(NotStarted::NotOrdered), "it was spent");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_read_while_an_order_comes_ends_a_job_at_once() {
     let mut site = Site::new();

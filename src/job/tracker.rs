@@ -189,6 +189,7 @@ impl Tracker {
     /// Takes in what was read since.
     pub fn measured(&mut self, tables: &Snapshot, now: Moment) -> Step {
         self.place(tables, now);
+        self.jobs.values_mut().for_each(|job| job.find_again(tables));
         let mut step = Step::default();
         let mut over = Vec::new();
         for (key, job) in &mut self.jobs {

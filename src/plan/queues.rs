@@ -8,6 +8,7 @@ use crate::{
     snapshot::{Chunked, Ix, NodeIx, Snapshot},
     target::Kind,
 };
+use hashbrown::HashMap;
 use ordered_float::OrderedFloat;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +17,17 @@ use std::{
 
 type Place = (NodeIx, usize);
 
+/// A target's row in the tables: who leaves a row is told before another has it.
+type Row = u32;
+
 /// The queues, kept up with snapshots; the planner task owns it.
 #[derive(Debug)]
 pub struct Queues {
     channels: Arc<Channels>,
     placements: Chunked<Placement>,
     queues: BTreeMap<Place, Lane>,
+    /// Which of the targets that had a row it was that was placed, where it is not the first.
+    generations: HashMap<usize, u32>,
     seen: u64,
 }
 
@@ -38,14 +44,14 @@ pub(super) struct Waiting {
 /// One queue and what was last published of it.
 #[derive(Debug)]
 struct Lane {
-    queue: Queue<Ix>,
+    queue: Queue<Row>,
     active: BTreeSet<Ix>,
     changed: bool,
     published: Option<Arc<QueueView>>,
 }
 
 impl Lane {
-    const fn new(queue: Queue<Ix>) -> Self {
+    const fn new(queue: Queue<Row>) -> Self {
         Self { queue, active: BTreeSet::new(), changed: true, published: None }
     }
 }
@@ -54,7 +60,8 @@ impl Queues {
     /// Empty queues for these channels.
     #[must_use]
     pub fn new(channels: Arc<Channels>) -> Self {
-        Self { channels, placements: Chunked::default(), queues: BTreeMap::new(), seen: 0 }
+        let (placements, queues) = (Chunked::default(), BTreeMap::new());
+        Self { channels, placements, queues, generations: HashMap::new(), seen: 0 }
     }
 
     /// Takes over other channels. A target that stays in a channel of the same name keeps
@@ -112,15 +119,20 @@ impl Queues {
         Plan::of(queues, snapshot, conditions, rules, now)
     }
 
-    /// Takes the best waiting target of a queue out of it.
-    pub fn pop(&mut self, node: NodeIx, channel: usize) -> Option<Ix> {
-        let lane = self.queues.get_mut(&(node, channel))?;
-        let best = lane.queue.pop()?;
+    /// Takes the best waiting target of a queue out of it; whether there was one.
+    pub fn pop(&mut self, node: NodeIx, channel: usize) -> bool {
+        let Some(lane) = self.queues.get_mut(&(node, channel)) else { return false };
+        let Some(best) = lane.queue.pop() else { return false };
         lane.changed = true;
-        if let Some(placement) = self.placements.get_mut(best.ix.as_usize()) {
+        if let Some(placement) = self.placements.get_mut(best.ix as usize) {
             *placement = Placement::default();
         }
-        Some(best.ix)
+        true
+    }
+
+    /// Whether the one that was placed at a target's row is that target.
+    fn is_same(&self, ix: Ix) -> bool {
+        self.generations.get(&ix.as_usize()).copied().unwrap_or(0) == ix.generation()
     }
 
     /// Scores everything and sorts each queue once.
@@ -128,10 +140,11 @@ impl Queues {
         // The old queues are of no use, and beside the new ones they would double the peak.
         self.queues.clear();
         let mut placements = Chunked::default();
-        let mut entries: BTreeMap<Place, (Vec<Entry<Ix>>, BTreeSet<Ix>)> = BTreeMap::new();
+        let mut generations = HashMap::new();
+        let mut entries: BTreeMap<Place, (Vec<Entry<Row>>, BTreeSet<Ix>)> = BTreeMap::new();
         for at in 0..snapshot.capacity() {
-            let placed = Ix::from_usize(at)
-                .and_then(|ix| snapshot.target(ix))
+            let placed = snapshot
+                .target_at(at)
                 .map(|target| (target.ix(), Placement::of(&self.channels, target, now)));
             let Some((ix, mut placement)) = placed else {
                 placements.push(Placement::default());
@@ -139,6 +152,7 @@ impl Queues {
             };
             if let Some(channel) = placement.channel() {
                 if let Some(before) = self.placements.get(at)
+                    && self.is_same(ix)
                     && before.channel() == Some(channel)
                     && before.node == placement.node
                 {
@@ -150,9 +164,12 @@ impl Queues {
                     active.insert(ix);
                 }
             }
+            if ix.generation() > 0 {
+                generations.insert(at, ix.generation());
+            }
             placements.push(placement);
         }
-        self.placements = placements;
+        (self.placements, self.generations) = (placements, generations);
         self.queues = entries
             .into_iter()
             .map(|(place, (waiting, active))| {
@@ -192,6 +209,9 @@ impl Queues {
                 lane.active.insert(ix);
             }
         }
+        if ix.generation() > 0 {
+            self.generations.insert(ix.as_usize(), ix.generation());
+        }
         if after != before
             && let Some(placement) = self.placements.get_mut(ix.as_usize())
         {
@@ -227,7 +247,9 @@ fn capacity(channels: &Channels, channel: usize) -> usize {
     channels.list.get(channel).map_or(0, |channel| channel.capacity)
 }
 
-fn entry(ix: Ix, placement: &Placement) -> Entry<Ix> {
+fn entry(ix: Ix, placement: &Placement) -> Entry<Row> {
+    // Tables end long before four billion rows.
+    let ix = Row::try_from(ix.as_usize()).unwrap_or(Row::MAX);
     Entry { priority: OrderedFloat(placement.priority), since: placement.since, ix }
 }
 
@@ -239,9 +261,9 @@ fn view_of(
     placements: &Chunked<Placement>,
 ) -> QueueView {
     let queue = &lane.queue;
-    let waiting: Arc<[Ix]> = queue.iter().map(|entry| entry.ix).collect();
-    let briefs: Arc<[Brief]> =
-        waiting.iter().filter_map(|ix| snapshot.target(*ix)).map(Brief::of).collect();
+    let waiting = queue.iter().filter_map(|entry| snapshot.target_at(entry.ix as usize));
+    let briefs: Arc<[Brief]> = waiting.map(Brief::of).collect();
+    let waiting: Arc<[Ix]> = briefs.iter().map(|brief| brief.ix).collect();
     let copies = |brief: &Brief| snapshot.target(brief.ix).map_or(1, |target| target.copies());
     let reclaimable = briefs
         .iter()

@@ -101,7 +101,7 @@ impl Running {
                 continue;
             }
             room.count_job(job.key.node);
-            let channel = channel_of(job, channels, placements);
+            let channel = channel_of(job, snapshot, channels, placements);
             let counts_anew = job.target.is_none_or(|ix| counted.insert((job.key.node, ix)));
             if let Some(channel) = channel.filter(|_| counts_anew) {
                 room.count_target(job.key.node, channel);
@@ -177,9 +177,14 @@ impl Running {
 }
 
 /// The channel a job counts for: that it was started for, or that takes its target.
-fn channel_of(job: &Job, channels: &Channels, placements: &Chunked<Placement>) -> Option<usize> {
+fn channel_of(
+    job: &Job,
+    snapshot: &Snapshot,
+    channels: &Channels,
+    placements: &Chunked<Placement>,
+) -> Option<usize> {
     let started_for = job.channel.as_deref().and_then(|name| channels.named(name));
-    let takes = || placements.get(job.target?.as_usize())?.channel();
+    let takes = || placements.get(snapshot.target(job.target?)?.ix().as_usize())?.channel();
     started_for.map(|(at, _)| at).or_else(takes)
 }
 

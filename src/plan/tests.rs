@@ -74,6 +74,30 @@ fn starts(plan: &Plan) -> Vec<Ix> {
 }
 
 #[test]
+fn another_target_in_the_place_of_one_that_went_waits_from_now_on() {
+    for skipped in [false, true] {
+        let mut draft = Draft::new(5);
+        let ids = node_with(&mut draft, &[("old", 100, 10)]);
+        let mut queues = Queues::new(Arc::new(Channels::default()));
+        queues.follow(&draft.publish(at(100)), at(100));
+        draft.remove(ids[0]);
+        let [ix] = node_with(&mut draft, &[("new", 100, 10)])[..] else { panic!("one") };
+        assert_eq!(ix.as_usize(), ids[0].as_usize());
+        if skipped {
+            // The queues miss a version, and score everything.
+            draft.publish(at(150));
+        }
+        let snapshot = draft.publish(at(200));
+        queues.follow(&snapshot, at(200));
+        let plan = queues.publish(&snapshot, &Conditions::default(), &rules(), at(200));
+        assert_eq!(plan.placement(ix).unwrap().1.since, at(200), "skipped: {skipped}");
+        assert_eq!(plan.placement(ids[0]), None);
+        let ratio = plan.queue(NodeIx::from_usize(1).unwrap(), 0).unwrap();
+        assert_eq!((&*ratio.waiting, ratio.overflow), (&[ix][..], 0));
+    }
+}
+
+#[test]
 fn the_first_channel_that_takes_a_target_has_it() {
     let mut draft = Draft::new(5);
     let ids =

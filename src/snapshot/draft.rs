@@ -3,8 +3,8 @@
 mod views;
 
 use super::{
-    Bits, Chunked, DbMap, DbName, Node, NodeIx, Packed, PartSums, Row, Snapshot, TargetRef, View,
-    top::TopDatabases,
+    Bits, Chunked, DbIx, DbMap, DbName, Ix, Node, NodeIx, Packed, PartSums, Row, Snapshot,
+    TargetRef, View, top::TopDatabases,
 };
 use crate::{
     clock::Moment,
@@ -14,46 +14,6 @@ use crate::{
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
-
-/// A target's place in the tables; stays the same while the target exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ix(u32);
-
-impl Ix {
-    /// As an index.
-    #[must_use]
-    pub const fn as_usize(self) -> usize {
-        self.0 as usize
-    }
-
-    /// From an index; `None` beyond four billion.
-    #[must_use]
-    pub fn from_usize(at: usize) -> Option<Self> {
-        u32::try_from(at).ok().map(Self)
-    }
-}
-
-/// A database instance's place in the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DbIx(u32);
-
-impl DbIx {
-    /// As an index.
-    #[must_use]
-    pub const fn as_usize(self) -> usize {
-        self.0 as usize
-    }
-
-    /// From an index; `None` beyond four billion.
-    #[must_use]
-    pub fn from_usize(at: usize) -> Option<Self> {
-        u32::try_from(at).ok().map(Self)
-    }
-
-    pub(super) const fn of(place: u32) -> Self {
-        Self(place)
-    }
-}
 
 /// What makes a row the row it is.
 type Key = (Option<Kind>, NodeIx, u32, u32);
@@ -156,7 +116,7 @@ impl Draft {
     /// Something may have changed a target: what was measured is confirmed by nobody until
     /// [`Self::trust`].
     pub fn doubt(&mut self, ix: Ix) {
-        if !self.now.in_doubt.has(ix.as_usize()) {
+        if self.now.target(ix).is_some() && !self.now.in_doubt.has(ix.as_usize()) {
             Arc::make_mut(&mut self.now.in_doubt).set(ix.as_usize());
         }
     }
@@ -175,7 +135,7 @@ impl Draft {
 
     /// A target was measured since the last doubt.
     pub fn trust(&mut self, ix: Ix) {
-        if self.now.in_doubt.has(ix.as_usize()) {
+        if self.is_doubted(ix) {
             Arc::make_mut(&mut self.now.in_doubt).unset(ix.as_usize());
         }
     }
@@ -183,7 +143,7 @@ impl Draft {
     /// Whether something may have changed a target since it was measured.
     #[must_use]
     pub fn is_doubted(&self, ix: Ix) -> bool {
-        self.now.in_doubt.has(ix.as_usize())
+        self.now.target(ix).is_some() && self.now.in_doubt.has(ix.as_usize())
     }
 
     /// The database instance of this name, made on first sight.
@@ -308,18 +268,21 @@ impl Draft {
 
     /// Takes a target out; its place is given to another.
     pub fn remove(&mut self, ix: Ix) {
-        let Some(&row) = self.now.rows.get(ix.as_usize()) else { return };
-        if row.kind.is_none() {
+        if self.now.target(ix).is_none() {
             return;
         }
+        let Some(&row) = self.now.rows.get(ix.as_usize()) else { return };
+        self.trust(ix);
         self.uncount(ix);
-        if let Some(part) = part_at(&self.now, ix.0)
-            && let Ok(entry) = self.by_part.find_entry(self.hasher.hash_one(part), |at| *at == ix.0)
+        let place = ix.place();
+        if let Some(part) = part_at(&self.now, place)
+            && let Ok(entry) =
+                self.by_part.find_entry(self.hasher.hash_one(part), |at| *at == place)
         {
             entry.remove();
         }
         let hash = self.hasher.hash_one(key(&row));
-        if let Ok(entry) = self.by_key.find_entry(hash, |at| *at == ix.0) {
+        if let Ok(entry) = self.by_key.find_entry(hash, |at| *at == place) {
             entry.remove();
         }
         if matches!(row.kind, Some(Kind::View | Kind::Search)) {
@@ -328,8 +291,7 @@ impl Draft {
         if let Some(row) = self.now.rows.get_mut(ix.as_usize()) {
             row.kind = None;
         }
-        self.free_rows.push(ix.0);
-        self.trust(ix);
+        self.free_rows.push(place);
         self.set_problem(ix, None);
         self.mark(ix);
         self.top.target_changed(DbIx(row.db));
@@ -363,7 +325,7 @@ impl Draft {
         let rows = &self.now.rows;
         self.by_key
             .find(self.hasher.hash_one(wanted), |at| key_at(rows, *at) == wanted)
-            .map(|at| Ix(*at))
+            .map(|at| self.now.ix_at(*at))
     }
 
     fn row(&mut self, wanted: Key) -> Ix {
@@ -371,10 +333,11 @@ impl Draft {
             return ix;
         }
         let (kind, node, db, extra) = wanted;
-        let row = Row { db, extra, node, kind, state: State::Ok };
+        let mut row = Row { db, extra, node, kind, state: State::Ok, generation: 0 };
         let at = match self.free_rows.pop() {
             Some(free) => {
                 if let Some(place) = self.now.rows.get_mut(free as usize) {
+                    row.generation = place.generation.wrapping_add(1);
                     *place = row;
                 }
                 if let Some(facts) = self.now.facts.get_mut(free as usize) {
@@ -393,9 +356,11 @@ impl Draft {
         if let Some(uses) = self.uses.get_mut(db as usize) {
             *uses += 1;
         }
-        let ix = Ix(at);
+        let ix = Ix::of(at, row.generation);
         self.count(ix);
-        self.mark(ix);
+        // Where another target had the place just now, both are told: it went, and this one came.
+        self.marked.set(ix.as_usize());
+        self.changed.push(ix);
         self.top.target_changed(DbIx(db));
         ix
     }

@@ -8,7 +8,7 @@
 //! moment at which most of them were measured stands beside it: so a block in which nothing
 //! but that moment changed stays as it is.
 
-use super::{DbMap, DbName, Draft, Ix, NodeIx, Packed, Snapshot, View};
+use super::{DbMap, DbName, Draft, NodeIx, Packed, Snapshot, View};
 use crate::{
     clock::Moment,
     target::{Kind, Range, Signature, State},
@@ -113,11 +113,11 @@ impl Snapshot {
     #[must_use]
     pub fn block(&self, number: u32) -> Loose {
         let from = (number as usize).saturating_mul(PLACES);
-        let places = (from..from.saturating_add(PLACES)).filter_map(Ix::from_usize);
+        let places = from..from.saturating_add(PLACES);
         // Parts are read from files at once after a start, search indexes with the design
         // documents.
         let kept = places
-            .filter_map(|ix| self.target(ix))
+            .filter_map(|at| self.target_at(at))
             .filter(|target| !target.is_part() && target.kind() != Kind::Search);
         let targets: Vec<_> = kept.collect();
         let moments = || targets.iter().filter_map(|it| it.facts().measured_at).map(|it| it.at);

@@ -24,6 +24,9 @@ pub struct TargetRef<'a> {
 impl<'a> TargetRef<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, ix: Ix) -> Option<Self> {
         let row = snapshot.rows.get(ix.as_usize())?;
+        if row.generation != ix.generation() {
+            return None;
+        }
         let facts = snapshot.facts.get(ix.as_usize()).unwrap_or(&Packed::UNKNOWN);
         Some(Self { snapshot, row, facts, ix, kind: row.kind? })
     }

@@ -40,18 +40,29 @@ fn readers_see_what_was_published_and_no_later_change() {
 }
 
 #[test]
-fn a_place_is_given_to_another_when_its_target_goes() {
+fn a_place_is_given_to_another_when_its_target_goes_and_never_taken_for_it() {
     let mut draft = Draft::new(10);
     let node = draft.node("couchdb@a");
     let old = draft.db(name("old"));
     let gone = draft.db_target(node, old, Some(RANGE));
     draft.set_facts(gone, facts(7, 1));
+    let before = draft.publish(Moment::default());
     draft.remove(gone);
     assert_eq!(draft.find_db(name("old")), None);
     let fresh = draft.db(name("fresh"));
     let ix = draft.db_target(node, fresh, None);
-    assert_eq!((ix, fresh), (gone, old));
+    assert_eq!((ix.as_usize(), fresh), (gone.as_usize(), old));
+    // What somebody still wants to do to the one that went does nothing to the other.
+    draft.set_facts(gone, facts(9, 9));
+    draft.set_state(gone, State::Orphan);
+    draft.doubt(gone);
+    draft.set_problem(gone, None);
+    draft.remove(gone);
+    assert!(!draft.is_doubted(ix));
     let snapshot = draft.publish(Moment::default());
+    assert_eq!(snapshot.changed(), [gone, ix], "one went, and one came");
+    assert!(before.target(gone).is_some() && before.target(ix).is_none());
+    assert!(snapshot.target(gone).is_none());
     assert_eq!(snapshot.targets().count(), 1);
     let target = snapshot.target(ix).unwrap();
     assert_eq!(target.shard_name().as_deref(), Some("fresh.17"));

@@ -1,4 +1,5 @@
-//! Jobs that somebody else started: when they began, and how large their files were then.
+//! Jobs and their targets: of those that somebody else started, when they began, and how large
+//! their files were then.
 //!
 //! A job shows with the next poll, and its target was measured some time before or is measured
 //! while it runs. Only what was measured near its start, or during it, tells how large the file
@@ -41,6 +42,15 @@ impl Tracked {
             before: Before::default(),
             measured: false,
             peak: 0,
+        }
+    }
+
+    /// Its target may have left the tables and come back, to another place.
+    pub(super) fn find_again(&mut self, tables: &Snapshot) {
+        if self.alive(tables).is_none()
+            && let Some(ix) = self.id.as_ref().and_then(|id| place::find(id, tables))
+        {
+            self.target = Some(ix);
         }
     }
 

@@ -61,6 +61,38 @@ fn what_was_ordered_comes_before_what_is_worth_more() {
 }
 
 #[test]
+fn what_is_known_of_a_target_that_was_deleted_meets_no_other_in_its_place() {
+    // A database that nobody would compact was ordered by force, and another one rests. Then both
+    // are deleted, and others made, before what is remembered is looked up anew.
+    let (mut draft, ids) = three();
+    let node = NodeIx::from_usize(1).unwrap();
+    let rest = Rest::Quarantined { since: at(NOW - 5), failures: 5 };
+    let history = History {
+        rests: [(ids[1], rest)].into(),
+        started: [(ids[0], at(NOW + 5))].into(),
+        ..ordered(ids[2], true)
+    };
+    let plan = of(&mut draft, history.clone(), enforcing(), |_| {});
+    assert_eq!(names(&plan, &starts(&plan)), ["lean"]);
+    for ix in &ids {
+        draft.remove(*ix);
+    }
+    // The last place that came free is the first to be taken.
+    for (name, active) in [("calm", 99), ("worth it", 5), ("too", 40)] {
+        let db = draft.db(DbName { db: name, suffix: ".2" });
+        let ix = draft.db_target(node, db, None);
+        draft.set_facts(ix, facts(100 * MIB, active * MIB, NOW));
+        assert!(ids.iter().any(|gone| gone.as_usize() == ix.as_usize()) && !ids.contains(&ix));
+    }
+    let plan = of(&mut draft, history, enforcing(), |channels| {
+        channels.list.iter_mut().for_each(|channel| channel.concurrency = 9);
+    });
+    let mut started = names(&plan, &starts(&plan));
+    started.sort();
+    assert_eq!(started, ["too", "worth it"], "neither ordered, nor at rest, nor spent");
+}
+
+#[test]
 fn only_force_starts_what_no_channel_takes_or_what_rests() {
     let (mut draft, ids) = three();
     let answer = |plan: &Plan, ix: Ix| plan.answer(plan.snapshot.target(ix).unwrap());

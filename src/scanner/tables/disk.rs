@@ -248,10 +248,12 @@ impl Tables {
         let mut stale_of: BTreeMap<DbIx, u64> = BTreeMap::new();
         let mut parts_of: BTreeMap<Ix, PartSums> = BTreeMap::new();
         let places = self.draft.now().capacity();
-        for ix in (0..places).filter_map(Ix::from_usize) {
-            let Some(part) = self.draft.now().target(ix).filter(|target| target.is_part()) else {
+        for at in 0..places {
+            let Some(part) = self.draft.now().target_at(at).filter(|target| target.is_part())
+            else {
                 continue;
             };
+            let ix = part.ix();
             let (node, db, facts) = (part.node_ix(), part.db(), part.facts());
             let Some(view) = part.view() else { continue };
             let (signature, named) = (view.signature, !view.designs.is_empty());
@@ -363,12 +365,12 @@ fn named(shard: &str) -> (DbName<'_>, Option<Range>) {
 /// disk's own says which there are.
 fn take_out_gone(draft: &mut Draft, node: NodeIx, seen: &Bits, alone: bool) {
     let places = draft.now().capacity();
-    for ix in (0..places).filter_map(Ix::from_usize) {
-        let gone = draft.now().target(ix).is_some_and(|target| {
+    for at in 0..places {
+        let gone = draft.now().target_at(at).filter(|target| {
             let listed_here = target.is_part() || (alone && target.kind() == Kind::Db);
-            target.node_ix() == node && listed_here && !seen.has(ix.as_usize())
+            target.node_ix() == node && listed_here && !seen.has(at)
         });
-        if gone {
+        if let Some(ix) = gone.map(TargetRef::ix) {
             draft.remove(ix);
         }
     }

@@ -197,8 +197,9 @@ impl Listing {
         self.settled = true;
         self.settle_strays(draft);
         let places = draft.now().capacity();
-        for ix in (0..places).filter_map(Ix::from_usize) {
-            let Some(target) = draft.now().target(ix) else { continue };
+        for at in 0..places {
+            let Some(target) = draft.now().target_at(at) else { continue };
+            let ix = target.ix();
             if target.kind() != Kind::Db {
                 continue;
             }

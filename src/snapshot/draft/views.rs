@@ -28,7 +28,7 @@ impl Draft {
         let at = self.view_place(View { signature, range, ..self.blank.clone() });
         let ix = self.row((Some(Kind::View), node, db.0, at));
         let (now, hasher) = (&self.now, &self.hasher);
-        self.by_part.insert_unique(hash, ix.0, |at| hasher.hash_one(part_at(now, *at)));
+        self.by_part.insert_unique(hash, ix.place(), |at| hasher.hash_one(part_at(now, *at)));
         ix
     }
 
@@ -43,7 +43,8 @@ impl Draft {
     ) -> Option<Ix> {
         let wanted = (node, db.0, range, signature);
         let hash = self.hasher.hash_one(wanted);
-        self.by_part.find(hash, |at| part_at(&self.now, *at) == Some(wanted)).map(|at| Ix(*at))
+        let found = self.by_part.find(hash, |at| part_at(&self.now, *at) == Some(wanted));
+        found.map(|at| self.now.ix_at(*at))
     }
 
     fn view_place(&mut self, view: View) -> u32 {
@@ -75,7 +76,9 @@ impl Draft {
     }
 
     fn put_view(&mut self, ix: Ix, view: View) {
-        let Some(row) = self.now.rows.get(ix.as_usize()) else { return };
+        let Some(row) = self.now.target(ix).and_then(|_| self.now.rows.get(ix.as_usize())) else {
+            return;
+        };
         if !matches!(row.kind, Some(Kind::View | Kind::Search)) {
             return;
         }

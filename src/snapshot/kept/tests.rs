@@ -48,7 +48,8 @@ fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
         }
     }
     // One that went leaves a place.
-    draft.remove(Ix::from_usize(3).unwrap());
+    let third = draft.now().target_at(3).unwrap().ix();
+    draft.remove(third);
     draft.publish(Moment::from_unix(NOW))
 }
 
