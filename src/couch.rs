@@ -11,6 +11,7 @@
 
 mod address;
 mod breaker;
+mod certificate;
 mod client;
 mod coalescing;
 mod credential;
@@ -29,6 +30,7 @@ mod transport;
 pub mod wire;
 
 pub use address::{Address, ParseAddressError};
+pub use certificate::CertificateEnds;
 pub use client::{Client, ConnectError, MapPage, NodeAccess, Task, Updates, Written};
 pub use coalescing::Coalescing;
 pub use error::{Asked, Error, Kind};

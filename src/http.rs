@@ -27,8 +27,8 @@ pub use serve::serve;
 pub use web::Web;
 
 use crate::{
-    changes, feed::Feed, follower, journal::Journal, plan::Plan, scanner, spawned::joined,
-    takeover::Takeovers, warmer::Builds,
+    changes, couch::CertificateEnds, feed::Feed, follower, journal::Journal, plan::Plan, scanner,
+    spawned::joined, takeover::Takeovers, warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -107,6 +107,8 @@ pub struct State {
     pub changes: watch::Receiver<Arc<changes::Status>>,
     /// How smoosh stands.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
+    /// When the certificates end with which CouchDB is reached.
+    pub certificates: watch::Receiver<CertificateEnds>,
     /// Which view indexes lag, and what is done about it.
     pub builds: watch::Receiver<Arc<Builds>>,
     /// Counters and histograms of what happened.

@@ -13,7 +13,7 @@ pub use reads::MapPage;
 pub use writes::Written;
 
 use super::{
-    Address, Error, Metrics, Route, Settings, Transport, TransportError,
+    Address, CertificateEnds, Error, Metrics, Route, Settings, Transport, TransportError,
     credential::Credential,
     directory::{Directory, Way},
     gate::{Gate, Said, Verdict, keeper::Keeper, speaks_of_login},
@@ -127,6 +127,12 @@ impl Client {
             own: own.as_ref().map(|own| own.address.clone()),
             resting: own_rests && node.breaker.resting(),
         }
+    }
+
+    /// When the certificates end with which CouchDB is reached.
+    #[must_use]
+    pub fn certificate_ends(&self) -> CertificateEnds {
+        self.shared.sender.transport.certificate_ends()
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(

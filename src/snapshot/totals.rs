@@ -43,6 +43,12 @@ impl Sum {
     pub const fn get(self) -> Option<f64> {
         if self.known == 0 && self.unknown > 0 { None } else { Some(self.total as f64) }
     }
+
+    /// How many summands are not known.
+    #[must_use]
+    pub const fn unknown(self) -> u64 {
+        self.unknown
+    }
 }
 
 /// Sums over the targets of one node and kind, in bytes on disk: a view over HTTP counts
@@ -59,6 +65,8 @@ pub struct Sums {
     pub external: Sum,
     /// Bytes a compaction would free.
     pub reclaimable: Sum,
+    /// File bytes of those in state [`State::Orphan`], which the sums above hold too.
+    pub orphan: Sum,
 }
 
 /// What one target contributes.
@@ -111,6 +119,9 @@ impl Totals {
         }
         let copies = u64::from(target.copies);
         sum(&mut sums.file, target.facts.file, copies);
+        if target.state == State::Orphan {
+            sum(&mut sums.orphan, target.facts.file, copies);
+        }
         sum(&mut sums.active, target.facts.active, copies);
         sum(&mut sums.external, target.facts.external, copies);
         sum(

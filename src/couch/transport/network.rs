@@ -3,7 +3,7 @@
 use super::{
     Failure, Opened, Outgoing, Reply, TransportError, collected, gzip, location, tls, uri,
 };
-use crate::couch::{Address, Coalescing, Settings, credential::Cookie};
+use crate::couch::{Address, CertificateEnds, Coalescing, Settings, credential::Cookie};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
@@ -26,6 +26,7 @@ const IDLE: Duration = Duration::from_secs(60);
 pub struct Network {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     coalescing: Coalescing,
+    ends: CertificateEnds,
 }
 
 impl Network {
@@ -46,7 +47,12 @@ impl Network {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
             .build(connector);
-        Ok(Self { client, coalescing })
+        Ok(Self { client, coalescing, ends: CertificateEnds::read(&settings.tls) })
+    }
+
+    /// When the certificates in use end.
+    pub(super) const fn certificate_ends(&self) -> CertificateEnds {
+        self.ends
     }
 
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {

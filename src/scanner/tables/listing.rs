@@ -187,6 +187,8 @@ impl Listing {
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
         self.settle_strays(draft);
         let places = draft.now().capacity();
+        // A login without the right to ask for the members knows of none.
+        let members_known = draft.now().nodes().iter().any(|node| node.member);
         for ix in (0..places).filter_map(Ix::from_usize) {
             let Some(target) = draft.now().target(ix) else { continue };
             if target.kind() != Kind::Db {
@@ -204,6 +206,11 @@ impl Listing {
                     draft.set_state(ix, state);
                 }
                 (true, false) if listed => {
+                    let state = self.absent(draft, ix);
+                    draft.set_state(ix, state);
+                }
+                // No disk of the cluster has what lies on a node that is none of its members.
+                (true, false) if members_known && node.is_some_and(|node| !node.member) => {
                     let state = self.absent(draft, ix);
                     draft.set_state(ix, state);
                 }
