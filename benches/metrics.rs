@@ -90,6 +90,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         changes: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
         builds: watch::channel(Arc::default()).1,
+        certificates: watch::channel(couch::CertificateEnds::default()).1,
         registry,
         orders: mpsc::channel(1).0,
         allow: Allow::default(),

@@ -11,6 +11,7 @@
 
 mod address;
 mod breaker;
+mod certificate;
 mod client;
 mod coalescing;
 mod credential;
@@ -33,6 +34,7 @@ mod transport;
 pub mod wire;
 
 pub use address::{Address, ParseAddressError};
+pub use certificate::CertificateEnds;
 pub use client::{Client, ConnectError, MapPage, NodeAccess, OwnAddress, Task, Updates, Written};
 pub use coalescing::Coalescing;
 pub use error::{Asked, Error, Kind};

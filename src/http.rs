@@ -31,8 +31,8 @@ pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
 use crate::{
-    changes, clock::Clock, feed::Feed, follower, journal::Journal, plan::Plan, scanner,
-    spawned::joined, takeover::Takeovers, warmer::Builds,
+    changes, clock::Clock, couch::CertificateEnds, feed::Feed, follower, journal::Journal,
+    plan::Plan, scanner, spawned::joined, takeover::Takeovers, warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -113,6 +113,8 @@ pub struct State {
     pub changes: watch::Receiver<Arc<changes::Status>>,
     /// How smoosh stands.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
+    /// When the certificates end with which CouchDB is reached.
+    pub certificates: watch::Receiver<CertificateEnds>,
     /// Which view indexes lag, and what is done about it.
     pub builds: watch::Receiver<Arc<Builds>>,
     /// Counters and histograms of what happened.

@@ -17,7 +17,7 @@ pub use watch::{Surroundings, Watch};
 use crate::{
     clock::Clock,
     config::{self, Loaded, Problems},
-    couch::{Client, ConnectError, Transport},
+    couch::{CertificateEnds, Client, ConnectError, Transport},
     disk::Meter,
     feed,
     http::{self, About, ConfigStatus, Order},
@@ -109,6 +109,7 @@ pub struct Service {
     /// What it started with: keys that wait for a restart are still in force from here.
     started: Box<Settings>,
     config: latest::Sender<Arc<ConfigStatus>>,
+    certificates: latest::Sender<CertificateEnds>,
     orders: mpsc::Receiver<Order>,
     operator: Operator,
     clock: Clock,
@@ -183,6 +184,7 @@ impl Service {
         let changes = watch.listen(Some(journal.clone()), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
+        let (certificates, certificates_rx) = latest::channel(watch.client.certificate_ends());
         let (orders_tx, orders) = mpsc::channel(ORDERS);
         let state = http::State {
             plan: watch.planner.plan.clone(),
@@ -193,6 +195,7 @@ impl Service {
             config: config_rx,
             changes: changes.status,
             takeovers: takeover.takeovers,
+            certificates: certificates_rx,
             builds: warmer.builds,
             registry,
             journal: Some(journal),
@@ -234,6 +237,7 @@ impl Service {
             settings,
             started,
             config,
+            certificates,
             orders,
             clock,
         })
@@ -355,6 +359,7 @@ impl Service {
             self.config.send_modify(|config| Arc::make_mut(config).reload_successful = false);
             return Err(why.to_string());
         }
+        self.certificates.send_replace(self.watch.client.certificate_ends());
         self.keep.send_replace(loaded.settings.journal);
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };

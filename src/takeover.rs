@@ -50,6 +50,8 @@ pub struct NodeState {
     pub taken: BTreeSet<String>,
     /// Channels that should be and are not, each with the reason.
     pub not_taken: BTreeMap<String, String>,
+    /// Channels that a takeover keeps stopped which this program does not keep up.
+    pub stranded: BTreeSet<String>,
     /// What an operator should know, in sentences.
     pub findings: Vec<String>,
     /// Why the node could not be looked at, or changed.
@@ -57,6 +59,14 @@ pub struct NodeState {
 }
 
 impl NodeState {
+    /// Channels that are stopped by a takeover, whoever keeps it up; unknown where the node
+    /// could not be looked at.
+    #[must_use]
+    pub fn stopped(&self) -> Option<usize> {
+        let stopped = self.taken.union(&self.stranded).count();
+        (stopped > 0 || self.problem.is_none()).then_some(stopped)
+    }
+
     /// Whether every channel that is to be taken over is.
     #[must_use]
     pub fn is_taken_over(&self) -> bool {

@@ -14,7 +14,7 @@ pub use reads::MapPage;
 pub use writes::Written;
 
 use super::{
-    Address, Error, Metrics, Route, Settings, Transport, TransportError,
+    Address, CertificateEnds, Error, Metrics, Route, Settings, Transport, TransportError,
     credential::Credential,
     directory::{Directory, Way},
     gate::{Gate, Said, Verdict, keeper::Keeper, speaks_of_login},
@@ -168,6 +168,12 @@ impl Client {
         let own = node.own.load();
         own.as_ref().is_none_or(|own| own.breaker.is_on_probation())
             && node.breaker.is_on_probation()
+    }
+
+    /// When the certificates end with which CouchDB is reached.
+    #[must_use]
+    pub fn certificate_ends(&self) -> CertificateEnds {
+        self.shared.sender.transport.certificate_ends()
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(

@@ -9,7 +9,7 @@ mod tls;
 use network::Network;
 pub use tls::TlsError;
 
-use super::{Address, Coalescing, Settings, Unaddressable, credential::Cookie};
+use super::{Address, CertificateEnds, Coalescing, Settings, Unaddressable, credential::Cookie};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -50,6 +50,14 @@ impl Transport {
     /// When a file of `tls` cannot be read or used.
     pub fn coalescing(settings: &Settings, coalescing: Coalescing) -> Result<Self, TransportError> {
         Ok(Self::Http(Network::new(settings, coalescing)?))
+    }
+
+    /// When the certificates in use end.
+    pub(super) fn certificate_ends(&self) -> CertificateEnds {
+        match self {
+            Self::Http(network) => network.certificate_ends(),
+            Self::InProcess(_) => CertificateEnds::default(),
+        }
     }
 }
 

@@ -36,6 +36,11 @@ families! {
     CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP: Gauge Seconds
         "recliner_config_last_reload_success_timestamp_seconds" []
         "Unix time at which a configuration was last loaded successfully, in seconds.";
+    CONFIG_NEEDS_RESTART: Gauge None "recliner_config_needs_restart" []
+        "Settings whose new value was loaded and takes effect only after a restart.";
+    CERTIFICATE_EXPIRY_TIMESTAMP: Gauge Seconds
+        "recliner_certificate_expiry_timestamp_seconds" ["use"]
+        "Unix time at which the certificate ends: web, web_clients, couchdb or couchdb_ca, in seconds.";
 
     NODE_UP: Gauge None "recliner_node_up" ["node"]
         "1 if the CouchDB node answered when it was last asked, 0 if it did not.";
@@ -70,6 +75,10 @@ families! {
         "Uncompressed size of the targets' contents, summed where known, in bytes.";
     RECLAIMABLE_BYTES: Gauge Bytes "recliner_reclaimable_bytes" ["node", "kind"]
         "Bytes that compacting the targets is predicted to free, summed where known.";
+    TARGETS_UNMEASURED: Gauge None "recliner_targets_unmeasured" ["node"]
+        "Targets on the node whose file size is not known.";
+    ORPHAN_BYTES: Gauge Bytes "recliner_orphan_bytes" ["node"]
+        "Bytes of shard files on the node that the shard map does not place there, summed where known.";
 
     NODE_VIEW_FILES: Gauge None "recliner_node_view_files" ["node", "state"]
         "View index files on the node, where its directories are read: ok, or an orphan if unused.";
@@ -145,8 +154,10 @@ families! {
     SUSPENDED: Gauge None "recliner_suspended" ["scope"]
         "1 for each suspension in force: all, a node or a channel; 0 for all where there is none.";
     SUSPENDED_SINCE_TIMESTAMP: Gauge Seconds
-        "recliner_suspended_since_timestamp_seconds" ["scope", "by", "why"]
-        "Unix time since which a suspension is in force, in seconds, with who ordered it and why.";
+        "recliner_suspended_since_timestamp_seconds" ["scope"]
+        "Unix time since which the suspension is in force, in seconds.";
+    SUSPENSION_INFO: Gauge None "recliner_suspension_info" ["scope", "by", "why"]
+        "Always 1, labelled with who ordered the suspension and the reason they gave.";
 
     FEED_CONNECTED: Gauge None "recliner_feed_connected" ["feed"]
         "1 while the CouchDB feed is open and has told everything so far, else 0.";
@@ -179,6 +190,8 @@ families! {
 
     SMOOSH_TAKEN_OVER: Gauge None "recliner_smoosh_taken_over" ["node"]
         "1 while every channel that is to be taken over is stopped on the node, else 0.";
+    SMOOSH_CHANNELS_STOPPED: Gauge None "recliner_smoosh_channels_stopped" ["node"]
+        "Channels of CouchDB's smoosh that are stopped on the node for a recliner, this or another.";
     VIEW_UPDATES_PENDING: Gauge None "recliner_view_updates_pending" ["db", "ddoc"]
         "Sequences that the view index has not seen, of those that lag most.";
     SEARCH_UPDATES_PENDING: Gauge None

@@ -13,6 +13,7 @@ pub(super) use users::{Asker, admit};
 use super::guard::Turns;
 use crate::{
     config::{self, Pem, Problem, Problems, WebConfig, Written},
+    couch::CertificateEnds,
     spawned::joined,
 };
 use arc_swap::ArcSwap;
@@ -96,6 +97,14 @@ impl Web {
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.0.as_ref().is_some_and(|live| live.seen.load().in_force.tls.is_some())
+    }
+
+    /// When the certificates in force end.
+    #[must_use]
+    pub fn certificate_ends(&self) -> CertificateEnds {
+        let seen = self.0.as_ref().map(|live| live.seen.load());
+        let tls = seen.as_ref().and_then(|seen| seen.in_force.tls.as_ref());
+        tls.map(Tls::certificate_ends).unwrap_or_default()
     }
 
     /// Why the newest file is not in force, if it is not.

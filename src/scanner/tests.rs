@@ -1,11 +1,11 @@
 //! The task on paused time, over a scripted cluster.
 
 mod disk;
+mod left;
 mod restored;
 mod spared;
 
 use super::*;
-use crate::snapshot::Block;
 use crate::{
     clock::Moment,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
@@ -13,7 +13,7 @@ use crate::{
         CopyAt, Doing, IndexSeen, MapEntry, MapRead, Members, NodeSeen, TaskSeen, Unread, ViewSeen,
     },
     job,
-    snapshot::{NodeIx, SmooshSeen},
+    snapshot::{Block, NodeIx, SmooshSeen},
     target::{Kind, Range, Signature, State},
 };
 use futures::{

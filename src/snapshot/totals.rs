@@ -39,6 +39,12 @@ impl Sum {
     pub const fn get(self) -> Option<f64> {
         if self.known == 0 && self.unknown > 0 { None } else { Some(self.total as f64) }
     }
+
+    /// How many summands are not known.
+    #[must_use]
+    pub const fn unknown(self) -> u64 {
+        self.unknown
+    }
 }
 
 /// Sums over the targets of one node and kind, in bytes on disk.
@@ -58,6 +64,8 @@ pub struct Sums {
     pub external: Sum,
     /// Bytes a compaction would free.
     pub reclaimable: Sum,
+    /// File bytes of those in state [`State::Orphan`], which the sums above hold too.
+    pub orphan: Sum,
 }
 
 /// What one target contributes, in bytes on disk.
@@ -121,6 +129,9 @@ impl Totals {
             return;
         }
         sum(&mut sums.file, target.file);
+        if target.state == State::Orphan {
+            sum(&mut sums.orphan, target.file);
+        }
         sum(&mut sums.active, target.active);
         sum(&mut sums.external, target.external);
         sum(&mut sums.reclaimable, target.reclaimable);

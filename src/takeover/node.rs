@@ -134,9 +134,7 @@ impl Pass<'_> {
                 tracing::info!(node, channel, was, "smoosh's channel is given back");
             }
             Step::Forget => self.forget(channel, hands, ledger).await?,
-            Step::Stranded => passed.state.findings.push(format!(
-                "smoosh.{channel} is stopped on {node} by a takeover that this process does not keep up: where no other recliner does, `recliner restore-smoosh` gives it back"
-            )),
+            Step::Stranded => passed.stranded(node, channel),
             Step::Leave if yielded => passed.not_taken(node, channel, shown),
             Step::Leave if self.acting.contains(channel) => passed.state.findings.push(format!(
                 "both smoosh and recliner act in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
@@ -166,6 +164,13 @@ impl Passed {
     fn own(&mut self, channel: &str) {
         self.held.insert(channel.to_owned());
         self.state.taken.insert(channel.to_owned());
+    }
+
+    fn stranded(&mut self, node: &str, channel: &str) {
+        self.state.stranded.insert(channel.to_owned());
+        self.state.findings.push(format!(
+            "smoosh.{channel} is stopped on {node} by a takeover that this process does not keep up: where no other recliner does, `recliner restore-smoosh` gives it back"
+        ));
     }
 
     fn not_taken(&mut self, node: &str, channel: &str, value: &str) {

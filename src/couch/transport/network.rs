@@ -3,7 +3,7 @@
 use super::{
     Failure, Opened, Outgoing, Reply, TransportError, collected, gzip, location, tls, uri,
 };
-use crate::couch::{Address, Coalescing, Settings, credential::Cookie};
+use crate::couch::{Address, CertificateEnds, Coalescing, Settings, credential::Cookie};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
@@ -27,6 +27,7 @@ pub struct Network {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     coalescing: Coalescing,
     own_authorities: bool,
+    ends: CertificateEnds,
 }
 
 impl Network {
@@ -47,11 +48,17 @@ impl Network {
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
             .build(connector);
-        Ok(Self { client, coalescing, own_authorities })
+        let ends = CertificateEnds::read(&settings.tls);
+        Ok(Self { client, coalescing, own_authorities, ends })
     }
 
     pub(super) const fn proves_hosts(&self) -> bool {
         self.own_authorities
+    }
+
+    /// When the certificates in use end.
+    pub(super) const fn certificate_ends(&self) -> CertificateEnds {
+        self.ends
     }
 
     pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {

@@ -8,8 +8,8 @@ use crate::{
     snapshot::NodeIx,
 };
 
-/// The longest reason in a label, in characters; the API has it whole.
-const MAX_WHY: usize = 200;
+/// Characters of a free text that a label shows at most.
+const LABEL_CHARACTERS: usize = 120;
 
 /// Writes what the plan says beside its queues.
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
@@ -76,14 +76,36 @@ fn suspensions(writer: &mut Writer, plan: &Plan) {
     }
     let mut samples = writer.family(&f::SUSPENDED_SINCE_TIMESTAMP);
     for (scope, suspension) in in_force {
-        let by = suspension.by.as_deref().unwrap_or_default();
-        let why = shortened(suspension.why.as_deref().unwrap_or_default());
-        samples.sample(&[&scope.to_string(), by, why], suspension.since);
+        samples.sample(&[&scope.to_string()], suspension.since);
+    }
+    let mut samples = writer.family(&f::SUSPENSION_INFO);
+    for (scope, suspension) in in_force {
+        let by = in_a_label(suspension.by.as_deref().unwrap_or_default());
+        let why = in_a_label(suspension.why.as_deref().unwrap_or_default());
+        samples.sample(&[&scope.to_string(), &by, &why], true);
     }
 }
 
-/// The start of a reason: a label's value is kept with each sample.
-fn shortened(why: &str) -> &str {
-    let end = why.char_indices().nth(MAX_WHY).map_or(why.len(), |(at, _)| at);
-    why.get(..end).unwrap_or(why)
+/// What a person wrote, as a label's value: on one line and no longer than a sentence.
+fn in_a_label(text: &str) -> String {
+    let mut shown: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LABEL_CHARACTERS).collect();
+    if text.chars().nth(LABEL_CHARACTERS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_stays_short_and_on_one_line() {
+        assert_eq!(in_a_label("disks are\nmoved\u{1b}"), "disks are moved ");
+        assert_eq!(in_a_label(""), "");
+        let long = "ä".repeat(500);
+        assert_eq!(in_a_label(&long), format!("{}…", "ä".repeat(LABEL_CHARACTERS)));
+        assert_eq!(in_a_label(&"b".repeat(LABEL_CHARACTERS)), "b".repeat(LABEL_CHARACTERS));
+    }
 }

@@ -6,7 +6,7 @@
 use super::{Rows, State, places, plan, top};
 use crate::{
     channel::{Channel, Mode, Priority},
-    couch,
+    couch::{self, CertificateEnds},
     datadir::Problem,
     exposition::{Writer, families as f},
     facts::Source,
@@ -47,9 +47,25 @@ fn program(writer: &mut Writer, state: &State, plan: &Plan) {
     }
     writer.family(&f::CONFIG_LAST_RELOAD_SUCCESSFUL).sample(&[], config.reload_successful);
     writer.family(&f::CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP).sample(&[], config.loaded_at);
+    writer.family(&f::CONFIG_NEEDS_RESTART).sample(&[], config.needs_restart.len() as u64);
+    certificates(writer, state.web.certificate_ends(), *state.certificates.borrow());
     let mut samples = writer.family(&f::CHANNEL_CONCURRENCY_LIMIT);
     for channel in &plan.channels.list {
         samples.sample(&[&channel.name], channel.concurrency);
+    }
+}
+
+fn certificates(writer: &mut Writer, web: CertificateEnds, couchdb: CertificateEnds) {
+    let mut samples = writer.family(&f::CERTIFICATE_EXPIRY_TIMESTAMP);
+    for (purpose, end) in [
+        ("web", web.own),
+        ("web_clients", web.authorities),
+        ("couchdb", couchdb.own),
+        ("couchdb_ca", couchdb.authorities),
+    ] {
+        if let Some(end) = end {
+            samples.sample(&[purpose], end);
+        }
     }
 }
 
@@ -119,6 +135,18 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
     }
 }
 
+/// Nodes that the shard map places copies on though they are no members of the cluster, and
+/// how many.
+fn strangers(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
+    let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
+    let nodes = nodes.filter(|(_, node)| node.served && !node.member);
+    nodes.filter_map(|(at, node)| {
+        let sums = plan.snapshot.totals().of(NodeIx::from_usize(at)?, Kind::Db);
+        let missing = sums.states[TargetState::Missing as usize];
+        (missing > 0).then_some((&*node.name, missing))
+    })
+}
+
 fn sizes(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
     // Databases are on nodes; views with all their copies, cleanups and search indexes are on the
@@ -140,6 +168,24 @@ fn sizes(writer: &mut Writer, plan: &Plan) {
     for (node, kind, sums) in &combinations {
         for state in TargetState::ALL {
             samples.sample(&[node, kind.label(), state.label()], sums.states[state as usize]);
+        }
+    }
+    let missing = TargetState::Missing;
+    for (node, count) in strangers(plan) {
+        samples.sample(&[node, Kind::Db.label(), missing.label()], count);
+    }
+    let mut unmeasured: BTreeMap<&str, u64> = BTreeMap::new();
+    for (node, _, sums) in &combinations {
+        *unmeasured.entry(node).or_default() += sums.file.unknown();
+    }
+    let mut samples = writer.family(&f::TARGETS_UNMEASURED);
+    for (node, count) in unmeasured {
+        samples.sample(&[node], count);
+    }
+    let mut samples = writer.family(&f::ORPHAN_BYTES);
+    for (node, _, sums) in combinations.iter().filter(|(_, kind, _)| *kind == Kind::Db) {
+        if let Some(bytes) = sums.orphan.get() {
+            samples.sample(&[node], bytes);
         }
     }
     let sums: Rows<&Sums, Option<f64>, 2, 4> = [

@@ -1,7 +1,11 @@
 //! `/metrics`.
 
 use super::*;
-use crate::exposition::{duplicate_series, families};
+use crate::{
+    couch::CertificateEnds,
+    exposition::{duplicate_series, families},
+    memory::{Scope, Suspension},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
@@ -92,7 +96,8 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
     let table: BTreeSet<&str> = families::ALL.iter().map(|family| family.name).collect();
     // None has anything to show here: no feed is followed, nobody looked for indexes that lag, no
     // request was sent, slack queues are empty, no node said what it runs, no volume is configured
-    // and no directory read, smoosh is left alone, no gate is shut since a moment and nothing is suspended.
+    // and no directory read, smoosh is left alone, nothing is suspended, no certificate is used, and
+    // no gate is shut since a moment.
     let silent = BTreeSet::from([
         families::FEED_CONNECTED.name,
         families::FEED_EVENTS.name,
@@ -107,6 +112,10 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
         families::INDEX_BUILDS_FINISHED.name,
         families::PRESSURE.name,
         families::SMOOSH_TAKEN_OVER.name,
+        families::SMOOSH_CHANNELS_STOPPED.name,
+        families::CERTIFICATE_EXPIRY_TIMESTAMP.name,
+        families::SUSPENDED_SINCE_TIMESTAMP.name,
+        families::SUSPENSION_INFO.name,
         families::DISK_SIZE_BYTES.name,
         families::DISK_AVAILABLE_BYTES.name,
         families::DISK_RESERVED_BYTES.name,
@@ -210,6 +219,73 @@ async fn what_is_not_known_is_absent_and_what_is_empty_is_zero() {
     assert!(has(
         "recliner_target_file_bytes{node=\"couchdb@a\",kind=\"db\",db=\"orders\",range=\"00000000-ffffffff\",ddoc=\"\",signature=\"\"} 104857600"
     ));
+}
+
+/// The lines of a family's samples.
+fn samples<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
+    let of = |line: &&str| line.strip_prefix(family).is_some_and(|it| it.starts_with([' ', '{']));
+    text.lines().filter(of).collect()
+}
+
+#[tokio::test]
+async fn a_suspension_shows_since_when_and_why() {
+    let surface = Surface::new();
+    let mut plan = planned(&snapshot());
+    let why = Some("disks are\nmoved".to_owned());
+    let suspension = Suspension { since: NOW, by: None, why };
+    let history = Arc::make_mut(&mut plan.conditions.history);
+    history.suspensions.0.insert(Scope::Channel("ratio_dbs".into()), suspension);
+    surface.plan.send_replace(Arc::new(plan));
+    let answer = surface.get("/metrics").await;
+    let since = families::SUSPENDED_SINCE_TIMESTAMP.name;
+    let expected = format!("{since}{{scope=\"channel:ratio_dbs\"}} {}", NOW.unix());
+    assert_eq!(samples(answer.text(), since), [expected]);
+    assert_eq!(
+        samples(answer.text(), families::SUSPENSION_INFO.name),
+        ["recliner_suspension_info{scope=\"channel:ratio_dbs\",by=\"\",why=\"disks are moved\"} 1"]
+    );
+}
+
+#[tokio::test]
+async fn what_waits_for_a_restart_and_when_certificates_end_shows() {
+    let mut surface = Surface::new();
+    surface.config.send_modify(|config| {
+        Arc::make_mut(config).needs_restart = vec!["--log.format".into(), "storage.path".into()];
+    });
+    let ends = CertificateEnds { own: Some(NOW), authorities: None };
+    surface.state.certificates = watch::channel(ends).1;
+    let answer = surface.get("/metrics").await;
+    let waits = families::CONFIG_NEEDS_RESTART.name;
+    assert_eq!(samples(answer.text(), waits), [format!("{waits} 2")]);
+    let end = families::CERTIFICATE_EXPIRY_TIMESTAMP.name;
+    let expected = format!("{end}{{use=\"couchdb\"}} {}", NOW.unix());
+    assert_eq!(samples(answer.text(), end), [expected]);
+}
+
+#[tokio::test]
+async fn copies_on_a_node_that_left_the_cluster_show_as_missing() {
+    let surface = Surface::new();
+    let mut draft = Draft::new(10);
+    let there = draft.node("couchdb@a");
+    draft.change_node(there, |node| node.member = true);
+    let left = draft.node("couchdb@gone");
+    for node in [there, left] {
+        draft.change_node(node, |node| node.served = true);
+        let db = draft.db(DbName { db: "orders", suffix: ".16" });
+        let ix = draft.db_target(node, db, Some(RANGE));
+        if node == left {
+            draft.set_state(ix, TargetState::Missing);
+        } else {
+            draft.set_facts(ix, facts(MIB, MIB));
+        }
+    }
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let answer = surface.get("/metrics").await;
+    let of_the_node = answer.text().lines().filter(|line| line.contains("couchdb@gone"));
+    assert_eq!(
+        of_the_node.collect::<Vec<_>>(),
+        ["recliner_targets{node=\"couchdb@gone\",kind=\"db\",state=\"missing\"} 1"]
+    );
 }
 
 #[tokio::test]

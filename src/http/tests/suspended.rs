@@ -60,16 +60,17 @@ async fn a_suspension_shows_since_when_by_whom_and_why() {
 
     let metrics = surface.get("/metrics").await;
     let unix = NOW.unix();
-    let short = why.chars().take(200).collect::<String>().replace('"', "\\\"");
+    let short = why.chars().take(120).collect::<String>().replace('"', "\\\"") + "…";
     for line in [
         "recliner_suspended{scope=\"all\"} 1".to_owned(),
         "recliner_suspended{scope=\"channel:ratio_dbs\"} 1".to_owned(),
+        format!("recliner_suspended_since_timestamp_seconds{{scope=\"all\"}} {unix}"),
         format!(
-            "recliner_suspended_since_timestamp_seconds{{scope=\"all\",by=\"unix socket, uid 7\",why=\"{short}\"}} {unix}"
+            "recliner_suspension_info{{scope=\"all\",by=\"unix socket, uid 7\",why=\"{short}\"}} 1"
         ),
-        format!(
-            "recliner_suspended_since_timestamp_seconds{{scope=\"channel:ratio_dbs\",by=\"ann from 10.0.0.7\",why=\"\"}} {unix}"
-        ),
+        format!("recliner_suspended_since_timestamp_seconds{{scope=\"channel:ratio_dbs\"}} {unix}"),
+        "recliner_suspension_info{scope=\"channel:ratio_dbs\",by=\"ann from 10.0.0.7\",why=\"\"} 1"
+            .to_owned(),
     ] {
         assert!(metrics.text().lines().any(|it| it == line), "{line} in {}", metrics.text());
     }

@@ -265,6 +265,8 @@ async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
     let clients = "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n";
     let web = site.web(&format!("{TLS}{clients}")).unwrap();
     let config = async || web.in_force().await.tls().unwrap();
+    let ends = web.certificate_ends();
+    assert!(ends.own.is_some() && ends.authorities.is_some(), "{ends:?}");
     let first = config().await;
     assert!(Arc::ptr_eq(&first, &config().await), "nothing changed");
     assert!(web.in_force().await.certifies("recliner.example"));
@@ -298,6 +300,7 @@ async fn a_new_certificate_counts_at_once_and_none_is_not_taken() {
 async fn no_file_is_plain_http_for_anybody() {
     let web = Web::open(None).unwrap();
     assert!(!web.has_users() && !web.is_encrypted());
+    assert_eq!(web.certificate_ends(), CertificateEnds::default());
     assert_eq!(ask(&web, "/", None).await.0, StatusCode::OK);
     assert!(web.in_force().await.tls().is_none());
 }

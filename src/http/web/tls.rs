@@ -1,6 +1,9 @@
 //! The server's side of TLS.
 
-use crate::config::{Clients, Pem, Problem, WebTls, Written};
+use crate::{
+    config::{Clients, Pem, Problem, WebTls, Written},
+    couch::CertificateEnds,
+};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::{CryptoProvider, SupportedKxGroup, ring},
@@ -20,6 +23,7 @@ pub(super) struct Tls {
     /// The certificate that says who this is.
     own: CertificateDer<'static>,
     asks_for_certificates: bool,
+    ends: CertificateEnds,
 }
 
 impl Tls {
@@ -39,6 +43,8 @@ impl Tls {
         };
         let refused = |why: String| vec![problem(&settings.cert, why)];
         let provider = Arc::new(provider(settings));
+        let authorities = clients.as_ref().map_or(&[][..], |(_, _, found)| found);
+        let ends = CertificateEnds::of(&cert, authorities);
         let versions = [(settings.tls13, &TLS13), (settings.tls12, &TLS12)];
         let versions: Vec<_> = versions
             .into_iter()
@@ -50,7 +56,7 @@ impl Tls {
             .map_err(|why| refused(format!("no such TLS can be spoken: {why}")))?;
         let verifier = match clients {
             None => None,
-            Some((roots, place)) => Some(
+            Some((roots, place, _)) => Some(
                 verifier(&settings.clients, roots, provider)
                     .map_err(|text| vec![Problem { place, text }])?,
             ),
@@ -68,7 +74,7 @@ impl Tls {
         config.ignore_client_order = settings.prefer_server_order;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let asks_for_certificates = matches!(settings.clients, Clients::Certified(_));
-        Ok(Self { config: Arc::new(config), own, asks_for_certificates })
+        Ok(Self { config: Arc::new(config), own, asks_for_certificates, ends })
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
@@ -77,6 +83,11 @@ impl Tls {
 
     pub(super) const fn asks_for_certificates(&self) -> bool {
         self.asks_for_certificates
+    }
+
+    /// When its certificates end.
+    pub(super) const fn certificate_ends(&self) -> CertificateEnds {
+        self.ends
     }
 
     /// Whether the certificate is for this host.
@@ -112,19 +123,20 @@ fn key(pem: &Written<Pem>, read: &mut ReadPem<'_>) -> Result<PrivateKeyDer<'stat
         .map_err(|why| problem(pem, format!("holds no private key in PEM: {why}")))
 }
 
-/// The authorities of clients' certificates, and where they are named.
-fn authorities(
-    clients: &Clients,
-    read: &mut ReadPem<'_>,
-) -> Result<Option<(RootCertStore, crate::config::Place)>, Problem> {
+/// Authorities, where they are named, and their certificates.
+type Authorities = (RootCertStore, crate::config::Place, Vec<CertificateDer<'static>>);
+
+/// The authorities of clients' certificates.
+fn authorities(clients: &Clients, read: &mut ReadPem<'_>) -> Result<Option<Authorities>, Problem> {
     let (Clients::IfGiven(pem) | Clients::Certified(pem)) = clients else { return Ok(None) };
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem, read)? {
+    let found = certificates(pem, read)?;
+    for certificate in &found {
         roots
-            .add(certificate)
+            .add(certificate.clone())
             .map_err(|why| problem(pem, format!("holds a certificate of no authority: {why}")))?;
     }
-    Ok(Some((roots, pem.place.clone())))
+    Ok(Some((roots, pem.place.clone(), found)))
 }
 
 fn verifier(

@@ -197,6 +197,8 @@ impl Listing {
         self.settled = true;
         self.settle_strays(draft);
         let places = draft.now().capacity();
+        // A login without the right to ask for the members knows of none.
+        let members_known = draft.now().nodes().iter().any(|node| node.member);
         for at in 0..places {
             let Some(target) = draft.now().target_at(at) else { continue };
             let ix = target.ix();
@@ -215,6 +217,12 @@ impl Listing {
                     draft.set_state(ix, state);
                 }
                 (true, false) if listed => {
+                    if let Some(state) = self.absent(draft, ix) {
+                        draft.set_state(ix, state);
+                    }
+                }
+                // No disk of the cluster has what lies on a node that is none of its members.
+                (true, false) if members_known && node.is_some_and(|node| !node.member) => {
                     if let Some(state) = self.absent(draft, ix) {
                         draft.set_state(ix, state);
                     }

@@ -1,0 +1,126 @@
+//! When certificates end.
+//!
+//! Owns how that is read from a certificate, for connections to CouchDB and for those of
+//! whoever asks this program alike. Never says whether a certificate may be trusted.
+
+use super::Tls;
+use crate::clock::Moment;
+use rustls::{
+    CertificateError, Error, RootCertStore,
+    client::verify_server_cert_signed_by_trust_anchor,
+    pki_types::{CertificateDer, UnixTime, pem::PemObject as _},
+    server::ParsedCertificate,
+};
+use std::{path::Path, time::Duration};
+
+/// When the certificates of one side of connections end; absent where there is none, or none
+/// whose end can be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CertificateEnds {
+    /// Its own: the first of the chain to end.
+    pub own: Option<Moment>,
+    /// The authorities that it trusts: the last of the file to end, because which of several
+    /// the other side shows is not known before it does.
+    pub authorities: Option<Moment>,
+}
+
+impl CertificateEnds {
+    /// The ends of a chain and of authorities.
+    #[must_use]
+    pub fn of(own: &[CertificateDer<'_>], authorities: &[CertificateDer<'_>]) -> Self {
+        Self {
+            own: own.iter().filter_map(end).min(),
+            authorities: authorities.iter().filter_map(end).max(),
+        }
+    }
+
+    /// Those of the files for connections to CouchDB. What cannot be read here is told where
+    /// the connections are set up.
+    pub(super) fn read(tls: &Tls) -> Self {
+        let read = |path: Option<&Path>| -> Vec<CertificateDer<'static>> {
+            let found = path.and_then(|path| CertificateDer::pem_file_iter(path).ok());
+            found.into_iter().flatten().filter_map(Result::ok).collect()
+        };
+        Self::of(&read(tls.cert_file.as_deref()), &read(tls.ca_file.as_deref()))
+    }
+}
+
+/// The last moment at which a certificate is valid. The TLS library says it only of one that
+/// has ended, so it is asked about the end of time.
+fn end(certificate: &CertificateDer<'_>) -> Option<Moment> {
+    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+    let late = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    let nobody = RootCertStore::empty();
+    match verify_server_cert_signed_by_trust_anchor(&parsed, &nobody, &[], late, &[]) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(Moment::from_unix(not_after.as_secs()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+    use std::fs;
+
+    /// A certificate that ends with this year, of an authority or of a host.
+    fn ending(year: i32, authority: bool) -> rcgen::Certificate {
+        let mut params = CertificateParams::new(vec!["couch.example".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2001, 2, 3);
+        params.not_after = date_time_ymd(year, 12, 31);
+        if authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap()
+    }
+
+    fn moment(text: &str) -> Option<Moment> {
+        Moment::read(text)
+    }
+
+    #[test]
+    fn the_first_of_a_chain_and_the_last_of_authorities_count() {
+        let (old, long) = (ending(2019, false), ending(2049, true));
+        let chain = [old.der().clone(), long.der().clone()];
+        let authorities = [long.der().clone(), ending(2031, true).der().clone()];
+        let found = CertificateEnds::of(&chain, &authorities);
+        // Before 2050 the date has two digits, from then on four.
+        assert_eq!(found.own, moment("2019-12-31T00:00:00Z"));
+        assert_eq!(found.authorities, moment("2049-12-31T00:00:00Z"));
+        let late = CertificateEnds::of(&[ending(2055, false).der().clone()], &[]);
+        assert_eq!(late.own, moment("2055-12-31T00:00:00Z"));
+        assert_eq!(late.authorities, None);
+    }
+
+    #[test]
+    fn what_is_no_certificate_has_no_end() {
+        let garbage = CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x01]);
+        let found = CertificateEnds::of(&[garbage.clone()], &[garbage]);
+        assert_eq!(found, CertificateEnds::default());
+    }
+
+    #[test]
+    fn files_are_read_where_they_are_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: String| {
+            let path = dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            Some(path)
+        };
+        let (ca, own) = (ending(2040, true), ending(2030, false));
+        let both = format!("{}{}", own.pem(), ca.pem());
+        let tls = Tls {
+            ca_file: file("ca.pem", ca.pem()),
+            cert_file: file("own.pem", both),
+            key_file: None,
+        };
+        let found = CertificateEnds::read(&tls);
+        assert_eq!(found.own, moment("2030-12-31T00:00:00Z"));
+        assert_eq!(found.authorities, moment("2040-12-31T00:00:00Z"));
+        assert_eq!(CertificateEnds::read(&Tls::default()), CertificateEnds::default());
+        let missing = Tls { ca_file: Some(dir.path().join("none.pem")), ..Tls::default() };
+        assert_eq!(CertificateEnds::read(&missing), CertificateEnds::default());
+    }
+}
