@@ -9,7 +9,7 @@ use super::{
     Route,
     breaker::Breaker,
     credential::Credential,
-    directory::Way,
+    directory::{Server, Way},
     gate::Pass,
     sender::Sender,
     transport::{Failure, Outgoing, Reply},
@@ -88,6 +88,27 @@ impl Sender {
             let silent_again = heard + self.suspicious();
             sleep_until(silent_again.max(Instant::now() + self.suspicious() / 2)).await;
         }
+    }
+
+    /// Whether a server that had to rest answers again what costs it nothing: asked at any time,
+    /// without a login.
+    pub(super) async fn wakes(&self, server: &Server) -> bool {
+        let route = Route::Welcome;
+        let Ok(path) = route.path() else { return false };
+        let out = Outgoing {
+            method: route.method(),
+            path: &path,
+            login: None,
+            header: None,
+            form: None,
+            limit: route.body_limit(),
+        };
+        let asked = timeout(self.suspicious(), self.transport.send(&server.address, out)).await;
+        let wakes = matches!(asked, Ok(Ok(_)));
+        if wakes {
+            server.breaker.heal();
+        }
+        wakes
     }
 
     /// The path that got no answer, if `breaker`'s server or node has said nothing for a

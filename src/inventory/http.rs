@@ -63,14 +63,23 @@ impl HttpSource {
             let names =
                 members.as_ref().map(|members| members.expected.clone()).unwrap_or_default();
             let first = stream::once(std::future::ready(Observation::Members(members)));
-            first.chain(self.each(names))
+            let nodes =
+                stream::iter(names).map(move |node| self.clone().node(node)).buffer_unordered(32);
+            first.chain(nodes)
         };
         stream::once(members).flatten().boxed()
     }
 
-    /// Whether each of these nodes answers.
-    fn each(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
-        stream::iter(nodes).map(move |node| self.clone().node(node)).buffer_unordered(32).boxed()
+    /// Which of these nodes are back.
+    fn away(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
+        stream::iter(nodes)
+            .map(move |node| {
+                let client = self.client.clone();
+                async move { client.is_back(&node).await.then_some(Observation::Back { node }) }
+            })
+            .buffer_unordered(32)
+            .filter_map(std::future::ready)
+            .boxed()
     }
 
     async fn node(self, node: String) -> Observation {
@@ -242,7 +251,7 @@ impl Source for HttpSource {
             Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
             Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),
             Stage::Poll { nodes } => this.poll(nodes),
-            Stage::Away { nodes } => this.each(nodes),
+            Stage::Away { nodes } => this.away(nodes),
             Stage::Disk => stream::empty().boxed(),
         };
         observations.chain(stream::once(std::future::ready(Observation::StageEnded))).boxed()

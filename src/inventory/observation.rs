@@ -54,6 +54,11 @@ pub enum Observation {
     Members(Result<Members, Unread>),
     /// One node.
     Node(NodeSeen),
+    /// A node that did not answer does so again.
+    Back {
+        /// The node.
+        node: String,
+    },
     /// What is being split.
     Reshard(Result<Reshard, Unread>),
     /// A page of the shard map.

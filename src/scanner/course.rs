@@ -79,8 +79,7 @@ impl Task {
                 }
                 Slot::Poll | Slot::Away | Slot::Views | Slot::Entries if ended => None,
                 Slot::Away => {
-                    let back = matches!(&seen, Observation::Node(node) if node.up.is_ok());
-                    readings.came_back |= back;
+                    readings.came_back |= matches!(seen, Observation::Back { .. });
                     None
                 }
                 Slot::Entries => {

@@ -209,6 +209,8 @@ impl Tables {
             Observation::DiskEnd { node, disk } => self.disk_ended(&node, disk),
             Observation::Told { node, dbs, parts } => self.told(&node, dbs, parts, settings, now),
             Observation::ToldEnd { peer, nodes } => self.told_ended(&peer, nodes),
+            // The next sweep reads it.
+            Observation::Back { .. } => {}
             Observation::StageEnded => return self.next(stage, settings, now),
         }
         None

@@ -144,6 +144,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         frozen::waited(&cluster, &node, parts.uri.path()).await;
         left.asked = None;
     }
+    frozen::connected(&cluster, &node, parts.uri.path()).await;
     let (routed, version, request, set_cookie) = cluster.locked(|inner| {
         let version = inner.world.node_version(&node).unwrap_or(Version::V3_5_0);
         let checks = checks(inner, &node, wall_start, false);

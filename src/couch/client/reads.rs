@@ -296,6 +296,18 @@ impl Client {
         self.get(Route::DocShards { db, doc }, Whom::Any, false).await
     }
 
+    /// Whether a node that did not answer does so again; where its own address is known, that is
+    /// asked however long requests to it are to rest.
+    pub async fn is_back(&self, node: &str) -> bool {
+        let own = self.shared.directory.known(node).and_then(|node| node.own.load_full());
+        if let Some(own) = own.filter(|own| own.breaker.is_on_probation())
+            && !self.shared.sender.wakes(&own).await
+        {
+            return false;
+        }
+        self.node_welcome(node).await.is_ok()
+    }
+
     /// The built-in compaction of `node`, asked at its own address; `None` where CouchDB
     /// is older than 3.4 and tells nothing.
     ///

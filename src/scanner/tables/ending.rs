@@ -1,7 +1,12 @@
 //! The end of a sweep: what of it is told, and how old what is known has become.
 
 use super::Tables;
-use crate::{clock::Moment, facts::Source, snapshot::NodeIx, target::Kind};
+use crate::{
+    clock::Moment,
+    facts::Source,
+    snapshot::{Node, NodeIx},
+    target::Kind,
+};
 use std::collections::BTreeMap;
 
 impl Tables {
@@ -24,10 +29,10 @@ impl Tables {
         self.note_ages(now);
         let nodes = self.draft.now().nodes().len();
         for at in (0..nodes).filter_map(NodeIx::from_usize) {
+            // Of one that is this process's to read it was said when it was read.
+            let others = |node: &Node| !node.served && self.rounds.answered.contains(&at);
             let whole = !self.incomplete.contains(&at)
-                && !self.rounds.has_read(at)
-                && (at == NodeIx::CLUSTER
-                    || self.draft.now().node(at).is_some_and(|node| node.up == Some(true)));
+                && (at == NodeIx::CLUSTER || self.draft.now().node(at).is_some_and(others));
             if whole {
                 self.draft.change_node(at, |node| node.last_success = Some(now));
             }

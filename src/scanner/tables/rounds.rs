@@ -101,11 +101,6 @@ impl Rounds {
         self.read.insert(node)
     }
 
-    /// Whether a node was read.
-    pub(super) fn has_read(&self, node: NodeIx) -> bool {
-        self.read.contains(&node)
-    }
-
     /// Whether no round was before this one.
     pub(super) const fn is_first(&self) -> bool {
         self.count <= 1

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// How often what waits looks whether it still has to.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long Erlang tries to connect to a node (`net_setuptime`).
+const SETUP: Duration = Duration::from_secs(7);
+
 /// Whether a request to `node` has to wait at this moment.
 pub(super) fn waits(cluster: &Cluster, node: &str, path: &str) -> bool {
     cluster.locked(|inner| {
@@ -23,6 +26,24 @@ pub(super) fn waits(cluster: &Cluster, node: &str, path: &str) -> bool {
 /// Ends when it has not to wait any more.
 pub(super) async fn waited(cluster: &Cluster, node: &str, path: &str) {
     while waits(cluster, node, path) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Ends when Erlang has tried to connect to the node that this request is to be passed on to, if
+/// it had given that up.
+pub(super) async fn connected(cluster: &Cluster, node: &str, path: &str) {
+    let end = tokio::time::Instant::now() + SETUP;
+    let is_tried = || {
+        cluster.locked(|inner| {
+            let segments = segments(path);
+            let to = segments
+                .get(1)
+                .filter(|to| segments.first().is_some_and(|it| it == "_node") && *to != node);
+            to.is_some_and(|to| inner.planned.is_given_up(to, inner.world.now()))
+        })
+    };
+    while is_tried() && tokio::time::Instant::now() < end {
         tokio::time::sleep(LOOK).await;
     }
 }

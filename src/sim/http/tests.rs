@@ -123,7 +123,7 @@ async fn a_frozen_node_is_waited_for_until_it_is_given_up() {
     assert_eq!(timed("/there/_shards").await, (200, 0));
     let (jobs, lost, forwarded) =
         tokio::join!(timed("/_reshard/jobs"), timed("/there/_design_docs"), timed(&whole));
-    assert_eq!((jobs, lost, forwarded), ((200, 60), (500, 60), (412, 60)));
+    assert_eq!((jobs, lost, forwarded), ((200, 60), (500, 60), (412, 67)));
     let (_, members) = get(&cluster, "/_membership").await;
     assert_eq!(members, json!({"all_nodes": [A], "cluster_nodes": [A, B]}));
     let own = cluster.router(B).oneshot(request(Method::GET, "/", Some(ADMIN)));

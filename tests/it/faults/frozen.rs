@@ -107,6 +107,7 @@ async fn healthy_nodes_are_read_in_time_whatever_a_frozen_one_holds_up() {
             sleep(Duration::from_secs(119 - ahead)).await;
             assert!(rig.status().progress.is_none(), "{case}");
         }
+        let frozen_at = start.elapsed().as_secs();
         rig.cluster.faults().freeze(B, given_up_after);
         let span = Duration::from_secs(300);
         let watched = watched(&mut rig, start, [A, C], span).await;
@@ -116,7 +117,7 @@ async fn healthy_nodes_are_read_in_time_whatever_a_frozen_one_holds_up() {
             assert!(watched.first.is_some_and(|at| at <= 12), "{case}: {watched:?}");
         }
         let plan = rig.planned().await;
-        assert!(success(&plan, B) < success(&plan, A), "{case}");
+        assert!(success(&plan, B).unwrap_or_default() <= frozen_at, "{case}");
         let cluster = success(&plan, "_cluster").unwrap_or_default();
         assert!(cluster <= 120, "{case}: nobody can say that the whole cluster was read");
         for (node, reason) in rig.errors() {
@@ -171,10 +172,10 @@ async fn what_changes_on_healthy_nodes_is_seen_meanwhile_and_all_of_it_after() {
     assert_eq!(rig.status().last_success, rig.status().last_end);
 }
 
-/// At the latest when a rest of a minute is over: a sweep is not due for long.
+/// Though no sweep is due for long, and requests to it rest for a minute by then.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_comes_back_is_read_at_once() {
-    for (given_up_after, within) in [(Duration::from_secs(60), 20), (NEVER, 75)] {
+    for (given_up_after, within) in [(Duration::from_secs(60), 10), (NEVER, 10)] {
         let start = Instant::now();
         let yaml = "scan: {interval: 20m}\nfollow: {enabled: false}\n";
         let mut rig = Rig::with_flags(with_much_on_b(), yaml, flags(&[0]));
