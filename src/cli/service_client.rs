@@ -5,7 +5,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
-use super::{Exit, Failure, note, printable};
+use super::{Exit, Failure, complain, printable};
 use crate::couch::Address;
 use clap::Args as Flags;
 use reqwest::{
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::{fs, path::PathBuf, time::Duration};
 
 /// Where a recliner listens unless it is told otherwise.
-const DEFAULT_URL: &str = "http://127.0.0.1:10984";
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:10984";
 
 /// The longest wait for a connection, and for a whole answer: an order waits until what it
 /// ordered is safe in the journal.
@@ -93,7 +93,7 @@ impl ServiceLogin {
     /// As [`client`](Self::client).
     pub(super) fn default_client(&self) -> Result<ServiceClient, Failure> {
         let client = self.client(DEFAULT_URL)?;
-        note(&format!("asking the recliner at {}", client.base));
+        complain(&format!("asking {}, the default of --recliner.url", client.base));
         Ok(client)
     }
 
@@ -246,11 +246,7 @@ impl ServiceClient {
     }
 
     fn unanswered(&self, why: &str) -> Failure {
-        let hint = match self.base.as_str() == DEFAULT_URL {
-            true => "; --recliner.url names another address",
-            false => "",
-        };
-        let why = format!("cannot ask recliner at {}: {why}{hint}", self.base);
+        let why = format!("cannot ask recliner at {}: {why}", self.base);
         Failure { passes: true, ..Failure::failed(why) }
     }
 }

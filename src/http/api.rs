@@ -12,7 +12,7 @@ use super::{
 use crate::{
     clock::Moment,
     plan::Plan,
-    report::{self, Explained, Found, Planned, Target, Wanted},
+    report::{self, Explained, Found, Planned, Target, Wanted, WholeViews},
     scanner::Status,
     snapshot::{Ix, NodeIx, TargetRef},
     target::TargetId,
@@ -153,6 +153,7 @@ pub(super) async fn status(
         "version": state.about.version,
         "revision": state.about.revision,
         "simulated": state.about.simulated,
+        "simulation": state.about.simulation(config.mode),
         "mode": config.mode.label(),
         "ready": status.is_ready(plan.snapshot.version()),
         "generated_at": plan.snapshot.generated_at().rfc3339(),
@@ -282,13 +283,14 @@ pub(super) async fn plan(
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
-    let builds = Arc::clone(&state.builds.borrow());
+    let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
         query.check(plan).map_err(Refused::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
         let mut planned = json!(Planned::of(plan, Wanted { node, channel, offset, limit }));
         planned["builds"] = super::builds::shown(&builds);
+        planned["simulated"] = simulated.into();
         Ok(planned)
     })
     .await
@@ -317,7 +319,9 @@ pub(super) async fn explain(
         if found == Found::None {
             return Err(no_match(plan, &status, text));
         }
-        Ok(listed(plan, page, &found.all(), Explained::of))
+        let found = found.all();
+        let views = WholeViews::of(plan, page.of(&found));
+        Ok(listed(plan, page, &found, |plan, target| Explained::of(plan, target, &views)))
     })
     .await
 }
