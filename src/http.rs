@@ -31,8 +31,8 @@ pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
 use crate::{
-    changes, clock::Clock, couch::CertificateEnds, feed::Feed, follower, journal::Journal,
-    plan::Plan, scanner, spawned::joined, takeover::Takeovers, warmer::Builds,
+    changes, channel::Mode, clock::Clock, couch::CertificateEnds, feed::Feed, follower,
+    journal::Journal, plan::Plan, scanner, spawned::joined, takeover::Takeovers, warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -67,13 +67,28 @@ pub struct About {
     pub simulated: bool,
 }
 
+impl About {
+    /// What has to be said of a simulated cluster, by the mode in which it is looked after.
+    #[must_use]
+    pub fn simulation(&self, mode: Mode) -> Option<&'static str> {
+        self.simulated.then_some(match mode {
+            Mode::Enforce => {
+                "This cluster is a simulation inside the process: no CouchDB is asked, no byte is real. The mode is enforce, so that compactions of simulated files are started; nothing outside the process is touched."
+            }
+            Mode::Advise => {
+                "This cluster is a simulation inside the process: no CouchDB is asked, no byte is real. The mode is advise: no compaction is started, in the simulation neither."
+            }
+        })
+    }
+}
+
 /// The configuration in force, as far as others may see it.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigStatus {
     /// The effective configuration, secrets replaced.
     pub shown: serde_json::Value,
     /// The mode in force.
-    pub mode: crate::channel::Mode,
+    pub mode: Mode,
     /// Whether the last reload took effect.
     pub reload_successful: bool,
     /// When a configuration last took effect.

@@ -5,6 +5,7 @@
 //! pages over it, `scan` and `explain` print it.
 
 mod find;
+mod miss;
 mod ordered;
 mod planned;
 mod suspension;
@@ -12,6 +13,7 @@ mod volume;
 mod why;
 
 pub use find::{Found, find, no_match, selector};
+pub use miss::{MissLine, not_taken};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
 pub use suspension::SuspensionLine;
@@ -23,10 +25,10 @@ use crate::{
     couch::OwnAddress,
     facts::{Fact, Facts},
     plan::{Decision, Freshness, Plan, Refusal},
-    score::Miss,
-    snapshot::{Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
-    target::{Kind, State},
+    snapshot::{DbIx, Ix, Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
+    target::{Kind, Signature, State, TargetId},
 };
+use hashbrown::{HashMap, HashSet};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -115,12 +117,42 @@ pub struct Explained {
     pub start: Option<StartLine>,
     /// What an operator ordered, while it waits.
     pub ordered: Option<OrderLine>,
+    /// Of a view's part the id of the view: nothing compacts the part alone, and what is decided is
+    /// decided about the view.
+    pub part_of: Option<String>,
+}
+
+/// Views of the whole cluster, by what their parts share with them.
+#[derive(Clone, Debug, Default)]
+pub struct WholeViews(HashMap<(DbIx, Signature), TargetId>);
+
+impl WholeViews {
+    /// The views of a plan to which some of these targets belong; one pass over all targets where
+    /// any is a part.
+    #[must_use]
+    pub fn of(plan: &Plan, found: &[Ix]) -> Self {
+        let found = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
+        let parts = found.filter(|target| target.is_part()).filter_map(key);
+        let wanted: HashSet<(DbIx, Signature)> = parts.collect();
+        if wanted.is_empty() {
+            return Self::default();
+        }
+        let views = plan.snapshot.targets();
+        let views = views.filter(|target| target.kind() == Kind::View && !target.is_part());
+        let views = views.filter_map(|target| Some((key(target)?, target.id())));
+        Self(views.filter(|(key, _)| wanted.contains(key)).collect())
+    }
+}
+
+/// What a view and its parts share.
+fn key(target: TargetRef<'_>) -> Option<(DbIx, Signature)> {
+    Some((target.db(), target.view()?.signature))
 }
 
 impl Explained {
-    /// What `plan` decides about `target`.
+    /// What `plan` decides about `target`, which may be a part of one of `views`.
     #[must_use]
-    pub fn of(plan: &Plan, target: TargetRef<'_>) -> Self {
+    pub fn of(plan: &Plan, target: TargetRef<'_>, views: &WholeViews) -> Self {
         let why = match plan.decision(target) {
             Decision::Refused(refusal) => Some(why(plan, target, &refusal)),
             Decision::Start | Decision::NotTaken => None,
@@ -128,21 +160,10 @@ impl Explained {
         let start = plan.start(target.ix()).and_then(|start| StartLine::of(plan, start));
         let ordered = OrderLine::of(plan, target);
         let fresh = plan.freshness(target).map(Freshness::label);
-        Self { target: Target::of(plan, target), why, fresh, start, ordered }
+        let part_of = key(target).filter(|_| target.is_part());
+        let part_of = part_of.and_then(|key| Some(views.0.get(&key)?.to_string()));
+        Self { target: Target::of(plan, target), why, fresh, start, ordered, part_of }
     }
-}
-
-/// Why one channel does not take a target. Numbers are per file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MissLine {
-    /// The channel.
-    pub channel: String,
-    /// One of a closed set.
-    pub reason: &'static str,
-    /// What was measured.
-    pub value: Option<f64>,
-    /// What it was compared with.
-    pub limit: Option<f64>,
 }
 
 /// Why a file's header says nothing.
@@ -296,7 +317,7 @@ impl Target {
             priority: placement.and_then(|(_, placement)| finite(placement.priority)),
             misses: plan
                 .misses(target)
-                .map(|(channel, miss)| MissLine::new(&channel.name, miss))
+                .map(|(channel, miss)| MissLine::new(channel, miss))
                 .collect(),
             refusal: match plan.decision(target) {
                 Decision::Refused(refusal) => Some(refusal.into()),
@@ -320,19 +341,6 @@ fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
     .collect()
 }
 
-impl MissLine {
-    /// A miss of a channel.
-    #[must_use]
-    pub fn new(channel: &str, miss: Miss) -> Self {
-        Self {
-            channel: channel.to_owned(),
-            reason: miss.reason.label(),
-            value: miss.value,
-            limit: miss.limit.filter(|limit| limit.is_finite()),
-        }
-    }
-}
-
 impl From<Refusal> for RefusalLine {
     fn from(refusal: Refusal) -> Self {
         Self {
@@ -345,6 +353,16 @@ impl From<Refusal> for RefusalLine {
 }
 
 impl NodeLine {
+    /// What is known of its own daemon, in words.
+    #[must_use]
+    pub fn smoosh_says(&self) -> &'static str {
+        match self.smoosh {
+            "unasked" => "no direct address",
+            "not_offered" => "needs CouchDB 3.4",
+            other => other,
+        }
+    }
+
     /// What a snapshot with these totals knows of the node at `at`.
     fn of(node: &Node, totals: &Totals, at: NodeIx) -> Self {
         let volumes = || node.volumes.iter().map(|on| VolumeLine::of(on, totals, at)).collect();

@@ -49,6 +49,12 @@ impl MissReason {
         Self::UnknownSize,
     ];
 
+    /// The reason with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.label() == label)
+    }
+
     /// The word in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {

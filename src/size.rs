@@ -31,9 +31,47 @@ pub fn shown(bytes: u64) -> impl fmt::Display {
     bytesize::ByteSize(bytes).display().iec()
 }
 
+/// Bytes in a sentence, in three digits at most and no zero behind the point: `1.5 MiB`,
+/// `512 MiB`.
+#[must_use]
+pub fn short(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut units = UNITS.iter();
+    let mut unit = units.next();
+    // What would be written as 1024 is one of the next unit.
+    while value >= 1023.5
+        && let Some(larger) = units.next()
+    {
+        value /= 1024.0;
+        unit = Some(larger);
+    }
+    let text = if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") };
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    format!("{text} {}", unit.unwrap_or(&"B"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sentence_has_three_digits() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (873, "873 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1_618_187, "1.5 MiB"),
+            (512 << 20, "512 MiB"),
+            ((100 << 20) - 1, "100 MiB"),
+            ((1 << 30) - 1, "1 GiB"),
+            (20 << 30, "20 GiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(short(bytes), expected);
+        }
+    }
 
     #[test]
     fn reads_decimal_and_binary_units() {

@@ -20,6 +20,9 @@ pub(super) enum Command {
     /// Watch a cluster and serve metrics, JSON and a page until told to stop.
     Serve(ServeArgs),
     /// Serve a simulated cluster, to look around without a CouchDB.
+    ///
+    /// It enforces: it starts compactions of simulated files, so that numbers move. Nothing outside
+    /// the process is touched.
     Demo(DemoArgs),
     /// Read the cluster once and print what waits and what would be freed.
     Scan(ScanArgs),
@@ -44,7 +47,7 @@ pub(super) enum Command {
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
     ///
-    /// It outlives a restart. What runs goes on to its end: CouchDB has no verb to stop a running
+    /// It outlives a restart. What runs goes on to its end: CouchDB offers no way to stop a running
     /// compaction over HTTP.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
@@ -155,7 +158,7 @@ pub(super) struct CheckArgs {
 pub(super) struct DemoArgs {
     #[command(flatten)]
     pub(super) web: WebArgs,
-    /// advise starts nothing; enforce starts compactions, within limits and gates [default: advise]
+    /// advise starts nothing; enforce starts compactions in the simulation [default: enforce]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
     /// Let the simulated nodes answer as CouchDB does, on 127.0.0.1 from this port upward, to try
@@ -213,6 +216,9 @@ pub(super) struct PlanArgs {
 pub(super) struct ExplainArgs {
     /// A database, DB/_design/NAME, a shard file's name, or an id as scan --format json prints it
     pub(super) target: String,
+    /// Everything about each target, where the name means several
+    #[arg(long)]
+    pub(super) all: bool,
     /// Ask this running recliner instead of reading the cluster; only it knows since when a target
     /// waits [default, where no CouchDB is named: http://127.0.0.1:10984]
     #[arg(long = "recliner.url", value_name = "URL")]

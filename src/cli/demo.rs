@@ -1,7 +1,8 @@
 //! `recliner demo`: a simulated cluster inside the process, to look around.
 
-use super::{Exit, Failure, args::DemoArgs, note, once, serve};
+use super::{Exit, Failure, args::DemoArgs, note, once, serve, service_client::DEFAULT_URL};
 use crate::{
+    channel::Mode,
     clock::Clock,
     config::{self, Flags},
     couch::Transport,
@@ -77,6 +78,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     };
     let loaded = load().map_err(Failure::usage)?;
     once::start_log(&loaded.settings)?;
+    let mode = loaded.settings.mode;
     let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
     let transport = Transport::InProcess(cluster.by_host());
     let (about, place) = (serve::about(true), journal::InMemory);
@@ -90,13 +92,22 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let mut servers = JoinSet::new();
     let scheme = if service.web().is_encrypted() { "https" } else { "http" };
     let own = format!("{scheme}://{}", service.address());
+    let acts = match mode {
+        Mode::Enforce => {
+            "It enforces: compactions of simulated files are started, nothing outside is touched."
+        }
+        Mode::Advise => "It advises: nothing is started, in the simulation neither.",
+    };
+    let flag = if own == DEFAULT_URL { String::new() } else { format!(" --recliner.url {own}") };
     let mut lines = vec![
         "A simulated cluster: three CouchDB nodes inside this process, no byte of it real."
             .to_owned(),
+        acts.to_owned(),
         line("page", &format!("{own}/")),
         line("metrics", &format!("{own}/metrics")),
-        line("most to free", &format!("{own}/api/v1/targets?sort=reclaimable_bytes")),
-        line("why", &format!("recliner explain sessions --recliner.url {own}")),
+        line("what starts", &format!("recliner plan{flag}")),
+        line("why", &format!("recliner explain sessions{flag}")),
+        line("what happens", &format!("recliner events --follow{flag}")),
     ];
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     couch::Coalescing,
-    report::{self, Explained},
+    report::{self, Explained, WholeViews},
 };
 use serde_json::{Value, json};
 
@@ -28,13 +28,11 @@ pub(super) async fn run(args: ExplainArgs, coalescing: Coalescing) -> Result<Exi
             print_json(&json!({ "targets": targets, "memory": memory }))?;
         }
         Format::Table => {
-            let mut text = String::new();
-            for target in &targets {
-                text.push_str(&table::explained(target));
-                text.push('\n');
-            }
+            let mut text = table::explained(&args.target, &targets, args.all, table::width());
             if !memory {
-                text.push_str("Read just now, without a memory: how long it waits is not known.\n");
+                text.push_str(
+                    "\nRead just now, without a memory: how long it waits is not known.\n",
+                );
             }
             print(&text)?;
         }
@@ -53,10 +51,12 @@ async fn read(args: &ExplainArgs, coalescing: Coalescing) -> Result<(Vec<Value>,
         once::warn_of(&look.status);
         return Err(Failure::failed(report::no_match(plan, &args.target)));
     }
+    let views = WholeViews::of(plan, &found);
+    let explained = |target| Explained::of(plan, target, &views);
     let targets = found
         .into_iter()
         .filter_map(|ix| plan.snapshot.target(ix))
-        .map(|target| serde_json::to_value(Explained::of(plan, target)).map_err(Failure::failed))
+        .map(|target| serde_json::to_value(explained(target)).map_err(Failure::failed))
         .collect::<Result<_, _>>()?;
     once::warn_of(&look.status);
     let unseen = !look.status.errors.is_empty();

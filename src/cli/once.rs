@@ -43,10 +43,7 @@ pub(super) fn unnamed(failure: Failure) -> Failure {
     if !failure.passes {
         return failure;
     }
-    Failure::usage(format!(
-        "no CouchDB is named, and no recliner answers: give --couchdb.url, or --recliner.url ({})",
-        failure.why
-    ))
+    Failure::usage(format!("no CouchDB is named (--couchdb.url), and {}", failure.why))
 }
 
 impl SourceArgs {
@@ -251,10 +248,10 @@ mod tests {
 
     #[test]
     fn where_nobody_answers_that_nobody_was_named_is_said() {
-        let gone = Failure { passes: true, ..Failure::failed("connection refused") };
+        let gone = Failure { passes: true, ..Failure::failed("cannot ask: refused") };
         let said = unnamed(gone);
         assert_eq!(said.exit, Exit::Usage);
-        for part in ["no CouchDB is named", "--couchdb.url", "--recliner.url", "refused"] {
+        for part in ["no CouchDB is named", "--couchdb.url", "refused"] {
             assert!(said.why.contains(part), "{}", said.why);
         }
         let refused = unnamed(Failure::failed("it wants a user"));

@@ -27,14 +27,14 @@ pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
         let running = match done["running"].as_u64() {
             Some(0) => String::new(),
             Some(1) => {
-                "\nOne compaction runs on to its end: CouchDB has no verb to stop it.".into()
+                "\nOne compaction runs on to its end: CouchDB offers no way to stop a running compaction.".into()
             }
             Some(many) => {
                 format!(
-                    "\n{many} compactions run on to their ends: CouchDB has no verb to stop them."
+                    "\n{many} compactions run on to their ends: CouchDB offers no way to stop a running compaction."
                 )
             }
-            None => "\nWhat runs goes on to its end: CouchDB has no verb to stop it.".into(),
+            None => "\nWhat runs goes on to its end: CouchDB offers no way to stop a running compaction.".into(),
         };
         text + &running
     })
@@ -47,7 +47,8 @@ pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
     order(&args.order, "resume", &body, |done| {
         let lifted = words(&done["lifted"]);
         let mut text = match lifted.is_empty() {
-            true => format!("Nothing to resume: {} was not suspended.", covered(&args.scope)),
+            true if args.scope == "all" => "Nothing is suspended.".to_owned(),
+            true => format!("{} is not suspended.", covered(&args.scope)),
             false => format!("Resumed: {}.", lifted.join(", ")),
         };
         let remaining = words(&done["remaining"]);

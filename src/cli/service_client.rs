@@ -5,7 +5,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
-use super::{Exit, Failure, note, printable};
+use super::{Exit, Failure, complain, printable};
 use crate::couch::Address;
 use clap::Args as Flags;
 use reqwest::{
@@ -108,7 +108,7 @@ impl ServiceLogin {
     /// As [`client`](Self::client).
     pub(super) fn default_client(&self) -> Result<ServiceClient, Failure> {
         let client = self.client(DEFAULT_URL)?;
-        note(&format!("asking the recliner at {}", client.base));
+        complain(&format!("asking {}, the default of --recliner.url", client.base));
         Ok(client)
     }
 
@@ -298,11 +298,7 @@ impl ServiceClient {
     }
 
     fn unanswered(&self, why: &str) -> Failure {
-        let hint = match self.base.as_str() == DEFAULT_URL {
-            true => "; --recliner.url names another address",
-            false => "",
-        };
-        let why = format!("cannot ask recliner at {}: {why}{hint}", self.name);
+        let why = format!("cannot ask recliner at {}: {why}", self.name);
         Failure { passes: true, ..Failure::failed(why) }
     }
 }

@@ -13,7 +13,9 @@ use super::{
 use crate::{
     clock::Moment,
     plan::Plan,
-    report::{self, Explained, Found, Planned, RefusedLine, SuspensionLine, Target, Wanted},
+    report::{
+        self, Explained, Found, Planned, RefusedLine, SuspensionLine, Target, Wanted, WholeViews,
+    },
     scanner::Status,
     snapshot::{Ix, TargetRef},
     target::TargetId,
@@ -154,6 +156,7 @@ pub(super) async fn status(
         "version": state.about.version,
         "revision": state.about.revision,
         "simulated": state.about.simulated,
+        "simulation": state.about.simulation(config.mode),
         "mode": config.mode.label(),
         "ready": status.is_ready(plan.snapshot.version()),
         "generated_at": plan.snapshot.generated_at().rfc3339(),
@@ -294,7 +297,7 @@ pub(super) async fn plan(
         Ok(query) => query,
         Err(refused) => return refused.into_response(),
     };
-    let builds = Arc::clone(&state.builds.borrow());
+    let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
         query.check(&plan).map_err(Refused::bad)?;
@@ -302,6 +305,7 @@ pub(super) async fn plan(
         let (outline, refused) = Planned::outline(&plan, Wanted { node, channel, offset, limit });
         let mut head = json!(outline);
         head["builds"] = super::builds::shown(&builds);
+        head["simulated"] = simulated.into();
         if let Some(fields) = head.as_object_mut() {
             fields.remove("refused");
         }
@@ -336,7 +340,9 @@ pub(super) async fn explain(
         if found == Found::None {
             return Err(no_match(&plan, &status, text));
         }
-        Ok(listed(plan, page, &found.all(), Explained::of))
+        let found = found.all();
+        let views = WholeViews::of(&plan, page.of(&found));
+        Ok(listed(plan, page, &found, move |plan, target| Explained::of(plan, target, &views)))
     })
     .await
 }

@@ -76,7 +76,7 @@ pub enum Denied {
         request: Option<String>,
     },
     /// No channel takes the target.
-    #[error("no channel takes {target}: {}; --force compacts it all the same", said(misses))]
+    #[error("no channel takes {target} ({}); --force compacts it anyway", said(misses))]
     NotTaken {
         /// The target.
         target: TargetId,
@@ -91,8 +91,8 @@ pub enum Denied {
     Unavailable(String),
 }
 
-/// Start nothing in a scope, until it is taken back. What runs goes on: CouchDB has no verb
-/// to stop a compaction over HTTP.
+/// Start nothing in a scope, until it is taken back. What runs goes on: CouchDB offers
+/// no way to stop a running compaction over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspend {
     /// What is suspended; its node and channel exist.
@@ -161,8 +161,8 @@ pub struct Compacting {
 
 /// Why channels do not take a target, each in its words.
 fn said(misses: &[MissLine]) -> String {
-    let said = |miss: &MissLine| format!("{} says {}", miss.channel, miss.reason);
-    misses.iter().map(said).collect::<Vec<_>>().join(", ")
+    let said = |miss: &MissLine| format!("{}: {}", miss.channel, miss.says());
+    misses.iter().map(said).collect::<Vec<_>>().join("; ")
 }
 
 /// A sweep was asked for.

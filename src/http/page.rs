@@ -1,10 +1,13 @@
 //! The landing page: what this is, how it stands, where to read more.
 
 use super::State;
-use crate::{clock::Moment, plan::RefusalReason, report, size, snapshot::NodeIx, target::Kind};
+use crate::{
+    channel::Mode, clock::Moment, duration, escape, plan::RefusalReason, report, size,
+    snapshot::NodeIx, target::Kind,
+};
 use axum::{extract, response::Html};
 use maud::{DOCTYPE, Markup, html};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --quiet: #666; --accent: #c0392b; }
@@ -16,6 +19,7 @@ h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
 table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
 th, td { text-align: left; padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
 @media (max-width: 44rem) { th, td { padding-right: .7rem; } table { font-size: .85rem; } .rest { display: none; } td:first-child { white-space: normal; overflow-wrap: anywhere; } }
+.long { white-space: normal; }
 th:last-child, td:last-child { padding-right: 0; }
 th { font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: .95em; } li { margin: .15rem 0; overflow-wrap: anywhere; }";
@@ -44,8 +48,8 @@ fn page(state: &State) -> Markup {
                     "what waits for compaction in a CouchDB cluster, and what it would free; version "
                     (state.about.version) ", mode " (config.mode.label())
                 }
-                @if state.about.simulated {
-                    p.note { "This cluster is a simulation inside the process: no CouchDB is asked, no byte is real." }
+                @if let Some(says) = state.about.simulation(config.mode) {
+                    p.note { (says) }
                 }
                 @if let Some(problem) = &status.problem {
                     p.note { "Nothing can be read: " (problem) }
@@ -64,14 +68,14 @@ fn page(state: &State) -> Markup {
                 ul {
                     li { a href="/metrics" { "/metrics" } " for Prometheus" }
                     li { a href="/api/v1/status" { "/api/v1/status" } ": what is seen, and what is not" }
-                    li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most to free first" }
+                    li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most reclaimable first" }
                     li { a href="/api/v1/queue" { "/api/v1/queue" } ": what waits, best first" }
                     li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest does not" }
                     li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": what runs" }
                     li { a href="/api/v1/history" { "/api/v1/history" } ": how jobs ended" }
                     li { a href="/api/v1/events" { "/api/v1/events" } ": all that happened" }
                     li { a href="/_db_updates" { "/_db_updates" } ": which databases changed, in CouchDB's words" }
-                    li { code { "/api/v1/explain?target=" } " a database, an id, or " code { "<db>/_design/x" } ": why it waits or does not" }
+                    li { code { "/api/v1/explain?target=" } " an id, a shard file, a database, or " code { "<db>/_design/<name>" } ": why it waits or does not" }
                     li { a href="/api/v1/config" { "/api/v1/config" } ": the configuration in force" }
                     li { a href="/sd" { "/sd" } ": CouchDB's nodes for Prometheus's service discovery" }
                     li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
@@ -89,11 +93,9 @@ fn capital(says: &str) -> String {
 
 fn sweep_line(status: &crate::scanner::Status) -> String {
     let ended = match (status.last_end, status.last_duration) {
-        (Some(at), Some(took)) => format!(
-            "The last sweep ended at {} and took {}.",
-            at.rfc3339(),
-            humantime::format_duration(shortened(took))
-        ),
+        (Some(at), Some(took)) => {
+            format!("The last sweep ended at {} and took {}.", at.rfc3339(), duration::shown(took))
+        }
         _ => "No sweep has ended yet.".to_owned(),
     };
     match status.progress {
@@ -102,15 +104,6 @@ fn sweep_line(status: &crate::scanner::Status) -> String {
             format!("{ended} One is running: {}{total} read.", progress.done)
         }
         None => ended,
-    }
-}
-
-/// What a reader wants of a span: milliseconds below ten seconds, whole seconds above.
-const fn shortened(took: Duration) -> Duration {
-    if took.as_secs() < 10 {
-        Duration::from_millis(took.as_secs() * 1_000 + took.subsec_millis() as u64)
-    } else {
-        Duration::from_secs(took.as_secs())
     }
 }
 
@@ -132,7 +125,7 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
             @for (at, line) in lines.iter().enumerate() {
                 @let sums = NodeIx::from_usize(at + 1).map(|node| totals.of(node, Kind::Db)).unwrap_or_default();
                 tr {
-                    td { (line.node) }
+                    td { (escape::line(&line.node)) }
                     td {
                         @match line.up {
                             Some(true) => "yes",
@@ -144,7 +137,7 @@ fn nodes(plan: &crate::plan::Plan) -> Markup {
                     td.n { (sums.states.iter().sum::<u64>()) }
                     td.n { (bytes(sums.file.get())) }
                     td.n { (bytes(sums.reclaimable.get())) }
-                    td.rest { (line.smoosh.replace('_', " ")) }
+                    td.rest { (line.smoosh_says()) }
                 }
             }
         } }
@@ -169,16 +162,16 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
     html! {
         h2 { "Queues" }
         div.wide { table {
-            tr { th { "node" } th { "channel" } th.n { "waiting" } th.n.rest { "running" } th.n { "reclaimable" } th.n.rest { "oldest waits for" } }
+            tr { th { "node" } th { "channel" } th.n { "waiting" } th.n.rest { "running" } th.n { "reclaimable" } th.n.rest { "longest wait" } }
             @for queue in plan.queues.iter().filter(|queue| !queue.waiting.is_empty() || queue.active > 0) {
                 tr {
-                    td { (plan.snapshot.node(queue.node).map_or("", |node| &node.name)) }
+                    td { (escape::line(plan.snapshot.node(queue.node).map_or("", |node| &node.name))) }
                     td { (plan.channels.list.get(queue.channel).map_or("", |channel| &channel.name)) }
                     td.n { (queue.waiting.len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
                     td.n.rest { (queue.active) }
                     td.n { (size::shown(queue.reclaimable)) }
                     td.n.rest title=[queue.oldest.map(Moment::rfc3339)] {
-                        (queue.oldest.map(|since| waited(since.age(plan.made_at))).unwrap_or_default())
+                        (queue.oldest.map(|since| duration::shown(since.age(plan.made_at))).unwrap_or_default())
                     }
                 }
             }
@@ -186,37 +179,39 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
         @if plan.queues.iter().all(|queue| queue.waiting.is_empty()) {
             p.quiet { "Nothing waits." }
         } @else {
-            p { (decided(plan)) }
+            (decided(plan))
             p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
         }
     }
 }
 
-/// How many start now, and why the others do not, most first.
-fn decided(plan: &crate::plan::Plan) -> String {
+/// How many would start now, and why the others do not, most first.
+fn decided(plan: &crate::plan::Plan) -> Markup {
     let starts: u64 = plan.candidates.iter().map(|counts| counts.starts).sum();
     let refused = |reason| plan.candidates.iter().map(|counts| counts.refused(reason)).sum();
     let mut reasons: Vec<(u64, RefusalReason)> =
         RefusalReason::ALL.map(|reason| (refused(reason), reason)).into();
     reasons.retain(|(count, _)| *count > 0);
     reasons.sort_unstable_by_key(|(count, _)| std::cmp::Reverse(*count));
-    let reasons = reasons.iter().map(|(count, reason)| {
-        let reason = reason.label().replace('_', " ");
-        format!("{reason} {count}")
-    });
-    let reasons = reasons.collect::<Vec<_>>().join(", ");
-    match &*reasons {
-        "" => format!("Now: start {starts}."),
-        reasons => format!("Now: start {starts}; not yet, by reason: {reasons}."),
-    }
-}
-
-/// A wait as a reader wants it: whole minutes from an hour on, whole hours from a day on.
-fn waited(span: Duration) -> String {
-    let unit = match span.as_secs() {
-        ..3_600 => 1,
-        3_600..86_400 => 60,
-        86_400.. => 3_600,
+    let starts = match (plan.rules.mode, starts) {
+        (Mode::Advise, 0) => "Nothing would start now.".to_owned(),
+        (Mode::Enforce, 0) => "Nothing starts now.".to_owned(),
+        (Mode::Advise, starts) => format!("Would start {starts} now."),
+        (Mode::Enforce, starts) => format!("Starts {starts} now."),
     };
-    humantime::format_duration(Duration::from_secs(span.as_secs() / unit * unit)).to_string()
+    html! {
+        p { (starts) }
+        @if !reasons.is_empty() {
+            div.wide { table {
+                tr { th.n { "waiting" } th { "why" } th { "which means" } }
+                @for (count, reason) in &reasons {
+                    tr {
+                        td.n { (count) }
+                        td { (reason.label().replace('_', " ")) }
+                        td.long { (reason.meaning()) }
+                    }
+                }
+            } }
+        }
+    }
 }

@@ -116,6 +116,49 @@ impl RefusalReason {
     }
 }
 
+impl RefusalReason {
+    /// The reason with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.label() == label)
+    }
+
+    /// What the word means, for whoever reads it for the first time.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Mode => "the channel only advises",
+            Self::Suspended => "an operator suspended starts",
+            Self::Journal => "recliner's journal cannot be written",
+            Self::Window => "no time window of the channel is open",
+            Self::WouldNotFitWindow => "it would not end before the time window closes",
+            Self::ChannelLimit => {
+                "the channel has as many jobs on the node as it may, or its queue is full"
+            }
+            Self::NodeLimit => "the node has as many jobs as limits.per_node allows",
+            Self::ClusterLimit => "the cluster has as many jobs as it may",
+            Self::Budget => "limits.bytes_per_hour is used up",
+            Self::Headroom => "the volume lacks the space that the compaction may need",
+            Self::UnknownDisk => {
+                "free space is unknown, and the file is too large to start without"
+            }
+            Self::Pressure => "the node is busy",
+            Self::Ramp => "starts on a node are spread out in time",
+            Self::Maintenance => "the node is in maintenance",
+            Self::Resharding => "the shard is being split or moved",
+            Self::OtherCopyRunning => "another copy of the range is being compacted",
+            Self::Running => "it is being compacted",
+            Self::Building => "the view is being built",
+            Self::CoolDown => "it failed not long ago",
+            Self::Quarantined => "it failed repeatedly, and waits for recliner release",
+            Self::Futile => "its last compaction freed far less than predicted",
+            Self::Stale => "its facts are too old, and are read again first",
+            Self::Excluded => "views.enforce leaves it out, or no request can carry its name",
+            Self::NoEvidence => "nothing says that the database has stale index files",
+        }
+    }
+}
+
 /// Why a waiting target does not start, with the numbers that decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {

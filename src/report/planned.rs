@@ -3,6 +3,7 @@
 use super::{OrderLine, RefusalLine, SuspensionLine, why};
 use crate::{
     clock::Moment,
+    couch::Address,
     plan::{Caveat, Decision, Gate, Plan, Start},
     snapshot::{Ix, NodeIx, TargetRef},
 };
@@ -31,6 +32,8 @@ pub struct Planned {
     pub made_at: String,
     /// Whether the starts are sent, or would be.
     pub mode: &'static str,
+    /// Where CouchDB answers, if that is known.
+    pub address: Option<String>,
     /// What starts, in order.
     pub starts: Vec<StartLine>,
     /// What an operator ordered and did not start yet, of all nodes and channels.
@@ -78,6 +81,8 @@ pub struct StartLine {
     pub since: Option<String>,
     /// Exactly what is sent; the body is `{}`.
     pub request: String,
+    /// The same as a URL, where an address of CouchDB's is known.
+    pub url: Option<String>,
     /// Bytes on disk before.
     pub file_bytes: Option<u64>,
     /// Bytes it frees, as predicted.
@@ -194,6 +199,7 @@ impl Planned {
             generated_at: plan.snapshot.generated_at().rfc3339(),
             made_at: plan.made_at.rfc3339(),
             mode: plan.rules.mode.label(),
+            address: address(plan, NodeIx::CLUSTER).map(str::to_owned),
             starts,
             orders: OrderLine::all(plan),
             candidates,
@@ -223,6 +229,15 @@ fn shut(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
     })
 }
 
+/// Where a person would send a request about a node: to its own address, else to any that is
+/// known.
+fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
+    let nodes = plan.snapshot.nodes().iter();
+    let answer = nodes.filter(|node| node.member && node.up == Some(true));
+    let own = plan.snapshot.node(node).into_iter().chain(answer.map(AsRef::as_ref));
+    own.filter_map(|node| node.own_address.found()).map(Address::as_str).next()
+}
+
 impl StartLine {
     /// One start of a plan.
     #[must_use]
@@ -243,6 +258,7 @@ impl StartLine {
             priority: placed.map(|placed| placed.priority).filter(|it| it.is_finite()),
             since: placed.map(|placed| placed.since.rfc3339()),
             request: start.request.to_string(),
+            url: address(plan, start.node).map(|at| [at, &start.request.path].concat()),
             file_bytes: start.file,
             gain_bytes: start.gain,
             rewrite_bytes: start.rewrite,

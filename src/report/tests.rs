@@ -72,7 +72,8 @@ fn unknown_is_null_and_known_is_said_with_its_source() {
             "channel": "ratio_dbs",
             "reason": "below_min_priority",
             "value": 8.0 / 9.0,
-            "limit": 2.0
+            "limit": 2.0,
+            "unit": "ratio",
         })
     );
     let view = json(1);

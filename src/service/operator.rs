@@ -202,7 +202,7 @@ async fn compact(
         Answer::NotTaken => {
             let misses = plan.misses(found);
             let misses = misses.filter(|(_, miss)| miss.reason != MissReason::NotThisKind);
-            let misses = misses.map(|(channel, miss)| MissLine::new(&channel.name, miss)).collect();
+            let misses = misses.map(|(channel, miss)| MissLine::new(channel, miss)).collect();
             return Err(Denied::NotTaken { target, misses });
         }
     };

@@ -63,6 +63,51 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 14] = [
+        Self::Excluded,
+        Self::Running,
+        Self::Phantom,
+        Self::NotOffered,
+        Self::CoolDown,
+        Self::Grace,
+        Self::Suspended,
+        Self::Journal,
+        Self::Maintenance,
+        Self::Pressure,
+        Self::Resharding,
+        Self::Headroom,
+        Self::NodeLimit,
+        Self::Stale,
+    ];
+
+    /// The reason with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.label() == label)
+    }
+
+    /// What the word means, for whoever reads it for the first time.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Excluded => "warmer.ignore names the database, or its design documents say no",
+            Self::Running => "an indexer works on it",
+            Self::Phantom => "no document is missing in it, and only a query would move it on",
+            Self::NotOffered => "the cluster does not have its search engine",
+            Self::CoolDown => "its last build came to nothing, and it rests",
+            Self::Grace => "CouchDB may be about to build it by itself (warmer.grace)",
+            Self::Suspended => "an operator suspended starts",
+            Self::Journal => "recliner's journal cannot be written",
+            Self::Maintenance => "a node with a copy is in maintenance",
+            Self::Pressure => "a node with a copy is busy",
+            Self::Resharding => "a shard of its database is being split or moved",
+            Self::Headroom => "a disk with a copy is too full",
+            Self::NodeLimit => "as many indexers run on a node as may, or warmer.delay is not over",
+            Self::Stale => "it is being measured again first",
+        }
+    }
+
     /// The word in JSON; where the plan of compactions has the same reason, the same.
     #[must_use]
     pub const fn label(self) -> &'static str {

@@ -284,6 +284,13 @@ async fn explain_says_why() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with(&format!("{id}\n")), "{}", ran.out);
     assert!(ran.out.contains("ratio_dbs, priority "), "{}", ran.out);
+    let ran = site.run(&["explain", "orders/2024+x"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let blocks = |out: &str| out.lines().filter(|line| line.starts_with("  state ")).count();
+    assert!(ran.out.starts_with("orders/2024+x: ") && ran.out.contains("reclaimable"), "{ran:?}");
+    assert_eq!(blocks(&ran.out), 1, "{}", ran.out);
+    let ran = site.run(&["explain", "--all", "orders/2024+x"]).await;
+    assert_eq!(blocks(&ran.out), targets.len(), "{}", ran.out);
     let ran = site.run(&["explain", "app/_design/x/_design/x"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with("view:_cluster/app%2F_design%2Fx"), "{}", ran.out);
@@ -303,9 +310,19 @@ async fn plan_says_what_would_be_sent_and_sends_nothing() {
 
     let ran = site.run(&["plan"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
-    let request = starts[0]["request"].as_str().unwrap();
-    assert!(ran.out.lines().any(|line| line == request), "{request}\n{}", ran.out);
-    let long = |line: &&str| line.chars().count() > 80 && !line.starts_with("POST ");
+    // A line that can be pasted, at the address of a node.
+    let path = starts[0]["request"].as_str().unwrap().strip_prefix("POST ").unwrap();
+    let paste = |url: &String| {
+        format!(
+            "curl -X POST -u \"$COUCHDB_USER\" -H 'Content-Type: application/json' -d '{{}}' '{url}{path}'"
+        )
+    };
+    let pastes: Vec<String> = site.urls.iter().map(paste).collect();
+    let pasted = ran.out.lines().any(|line| pastes.iter().any(|paste| paste == line));
+    assert!(pasted, "{pastes:?}\n{}", ran.out);
+    assert!(ran.out.contains("WOULD START"), "{}", ran.out);
+    assert!(!ran.out.to_lowercase().contains("starts now"), "{}", ran.out);
+    let long = |line: &&str| line.chars().count() > 80 && !line.starts_with("curl ");
     assert_eq!(ran.out.lines().find(long), None, "{}", ran.out);
     assert!(ran.out.contains("without a memory"), "{}", ran.out);
     assert_eq!(site.cluster.orders(), []);

@@ -1,6 +1,9 @@
 //! Files for people: what each holds, a fact a line.
 
-use super::{bytes, printable};
+use super::{
+    super::printable,
+    layout::{Lines, bytes},
+};
 use crate::cli::inspect::{FoundHeader, Inspected};
 
 /// Columns before a fact.
@@ -8,12 +11,12 @@ const INDENT: usize = 14;
 
 /// Each file in some lines.
 pub(in crate::cli) fn inspected(files: &[Inspected], width: u16) -> String {
-    let all: Vec<String> = files.iter().map(|file| one(file, width.into())).collect();
+    let all: Vec<String> = files.iter().map(|file| one(file, width)).collect();
     all.join("\n")
 }
 
-fn one(file: &Inspected, width: usize) -> String {
-    let mut lines = Lines { text: format!("{}\n", printable(&file.path)), width };
+fn one(file: &Inspected, width: u16) -> String {
+    let mut lines = Lines::new(format!("{}\n", printable(&file.path)), INDENT, width);
     if let Some(error) = &file.error {
         lines.say("error", &error.says);
     }
@@ -37,7 +40,7 @@ fn one(file: &Inspected, width: usize) -> String {
         let what = if what.is_empty() { what } else { format!("{what}: ") };
         lines.say("differs", &format!("{what}{}", differs.why));
     }
-    lines.text
+    lines.into_text()
 }
 
 fn facts(file: &Inspected, lines: &mut Lines) {
@@ -113,36 +116,5 @@ fn exact(size: Option<u64>) -> String {
         Some(size) if size >= 1024 => format!("{size} ({})", bytes(Some(size))),
         Some(size) => size.to_string(),
         None => "?".to_owned(),
-    }
-}
-
-/// Lines of a name and what it says, which goes on below itself.
-struct Lines {
-    text: String,
-    width: usize,
-}
-
-impl Lines {
-    fn say(&mut self, name: &str, value: &str) {
-        let mut line = format!("  {name:<0$}", INDENT - 2);
-        let mut empty = true;
-        for word in value.split(' ') {
-            if !empty && line.chars().count() + 1 + word.chars().count() > self.width {
-                self.end(&line);
-                line = " ".repeat(INDENT);
-                empty = true;
-            }
-            if !empty {
-                line.push(' ');
-            }
-            line.push_str(word);
-            empty = false;
-        }
-        self.end(&line);
-    }
-
-    fn end(&mut self, line: &str) {
-        self.text.push_str(line.trim_end());
-        self.text.push('\n');
     }
 }

@@ -1,11 +1,13 @@
 //! Tables of what a running recliner remembers, from its JSON.
 
-use super::{bytes, lines, printable, short_among, short_range, table};
+use super::{
+    super::printable,
+    layout::{Grid, bytes, short_among, short_range},
+};
 use crate::{
     duration,
     target::{ShardName, TargetId, database},
 };
-use comfy_table::{ColumnConstraint::LowerBoundary, Width};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -17,7 +19,7 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
     let mut nodes = Nodes::default();
     nodes.add(rows);
     let head = ["ended", "took", "before", "after", "freed", "result", "target"];
-    let mut table = table(width, &head, &[2, 3, 4]);
+    let mut table = Grid::new(head, &[2, 3, 4]);
     for row in rows {
         let took = row["duration_seconds"].as_u64().map(std::time::Duration::from_secs);
         let freed = row["freed_bytes"].as_i64().map_or_else(|| "?".to_owned(), signed);
@@ -27,7 +29,7 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
             None => String::new(),
         };
         let result = [text(&row["result"]).replace('_', " "), by, text(&row["why"])];
-        table.add_row([
+        table.push([
             short(&text(&row["ended_at"])),
             took.map_or_else(String::new, duration::shown),
             bytes(row["before_bytes"].as_u64()),
@@ -40,7 +42,7 @@ pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
             },
         ]);
     }
-    lines(&table)
+    table.wrapped(width)
 }
 
 /// What happened, printed in one go or as it comes, in columns that stay where they are.
@@ -52,8 +54,9 @@ pub(in crate::cli) struct Events {
 }
 
 impl Events {
-    /// The columns, and what each has at least, its margin of two included.
-    const COLUMNS: [(&'static str, u16); 4] = [("seq", 7), ("at", 16), ("event", 13), ("what", 2)];
+    /// The columns, and how many letters each has room for at least.
+    const COLUMNS: [(&'static str, usize); 4] =
+        [("seq", 5), ("at", 14), ("event", 11), ("what", 0)];
 
     pub(in crate::cli) fn new(width: u16) -> Self {
         Self { width, begun: false, nodes: Nodes::default() }
@@ -62,10 +65,8 @@ impl Events {
     /// Some more of it; the first has the head.
     pub(in crate::cli) fn rows(&mut self, rows: &[Value]) -> String {
         self.nodes.add(rows);
-        let mut table = table(self.width, &Self::COLUMNS.map(|(name, _)| name), &[0]);
-        for (column, (_, least)) in table.column_iter_mut().zip(Self::COLUMNS) {
-            column.set_constraint(LowerBoundary(Width::Fixed(least)));
-        }
+        let mut table = Grid::new(Self::COLUMNS.map(|(name, _)| name), &[0])
+            .with_room(Self::COLUMNS.map(|(_, room)| room));
         for row in rows {
             let of = match (row["target"].as_str().or_else(|| row["db"].as_str()), &row["scope"]) {
                 (Some(target), _) => self.nodes.named(target) + &others(row),
@@ -79,7 +80,7 @@ impl Events {
                 .filter_map(|field| more(field, row))
                 .collect();
             let more = more.join(", ");
-            table.add_row([
+            table.push([
                 row["seq"].to_string(),
                 short(&text(&row["at"])),
                 text(&row["type"]).replace("index_build", "build").replace('_', " "),
@@ -90,7 +91,7 @@ impl Events {
                 },
             ]);
         }
-        let text = lines(&table);
+        let text = table.wrapped(self.width);
         if std::mem::replace(&mut self.begun, true) {
             return text.split_inclusive('\n').skip(1).collect();
         }
@@ -175,7 +176,9 @@ impl Nodes {
             Ok(TargetId::Db { node, shard }) => {
                 let node = short_among(&node, || self.0.iter().map(String::as_str));
                 match ShardName::split(&shard) {
-                    Some(name) => format!("{} {}on {node}", name.db, short_range(name.range)),
+                    Some(name) => {
+                        format!("{} {} on {node}", name.db, short_range(&name.range.to_string()))
+                    }
                     None => format!("{shard} on {node}"),
                 }
             }

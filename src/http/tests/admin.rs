@@ -174,13 +174,16 @@ async fn a_target_is_compacted_by_any_name_that_means_one() {
         Miss { value: Some(1.0), limit: Some(2.0), ..Miss::plain(MissReason::TooFewChanges) };
     let body = json!({ "target": SHARD }).to_string();
     let (status, body) = order(&mut surface, "compact", &body, |order| {
-        let misses = vec![MissLine::new("ratio_dbs", miss)];
+        let channels = Channels::default();
+        let (_, ratio) = channels.named("ratio_dbs").unwrap();
+        let misses = vec![MissLine::new(ratio, miss)];
         order.deny(Denied::NotTaken { target: id, misses });
     })
     .await;
     assert_eq!(status, StatusCode::CONFLICT);
-    let says = "ratio_dbs says too_few_changes; --force compacts it all the same";
-    assert_eq!(body["error"], format!("no channel takes {SHARD}: {says}"));
+    let says = "ratio_dbs: 1 change since the last compaction, it takes 2 or more";
+    let force = "--force compacts it anyway";
+    assert_eq!(body["error"], format!("no channel takes {SHARD} ({says}); {force}"));
     assert_eq!(body["data"]["misses"][0]["limit"], 2.0);
 }
 

@@ -202,7 +202,7 @@ async fn a_target_has_the_fields_of_the_contract() {
         assert_eq!(fields, expected);
         for miss in target["misses"].as_array().unwrap() {
             let fields: Vec<&str> = miss.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(fields, ["channel", "limit", "reason", "value"]);
+            assert_eq!(fields, ["channel", "limit", "reason", "unit", "value"]);
         }
         if let Some(refusal) = target["refusal"].as_object() {
             let fields: Vec<&str> = refusal.keys().map(String::as_str).collect();
@@ -283,7 +283,7 @@ async fn status_and_config_say_what_is_in_force() {
         json!({
             "version": "0.1.0",
             "revision": "unknown",
-            "simulated": false,
+            "simulated": false, "simulation": null,
             "mode": "advise",
             "ready": true,
             "generated_at": "2026-11-21T00:54:00Z",

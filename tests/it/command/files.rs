@@ -58,8 +58,10 @@ async fn a_file_that_says_nothing_is_said_to_with_the_reason() {
     assert!(problem("_dbs").is_null());
 
     let explained = run(&["explain", "far"], root.path(), "80").await;
-    let says = "no valid header is in its last gibibyte: recliner inspect looks further back";
-    assert!(explained.out.contains(&format!("  problem   {says}\n")), "{}", explained.out);
+    let says =
+        "problem no valid header is in its last gibibyte: recliner inspect looks further back";
+    let words = explained.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(says) && words.contains("reclaimable unknown"), "{}", explained.out);
     // And so it does: the file is shown with all that is behind its header.
     let far = root.path().join("shards/00000000-ffffffff/far.1795222434.couch");
     let words = ["inspect", "--format", "json", &*far.to_string_lossy()];
@@ -90,7 +92,7 @@ async fn tables_of_a_directory_fit_and_break_no_name() {
         if columns > 60 {
             let [volume] = &rows("VOLUME")[..] else { panic!("{}", scan.out) };
             assert!(volume.contains("below "), "{volume}");
-            assert_eq!(rows("MOST TO FREE").len(), 2, "{}", scan.out);
+            assert_eq!(rows("TARGET ").len(), 2, "{}", scan.out);
             assert_eq!(rows("NODE").len(), 2, "{}", scan.out);
             assert!(rows("NODE")[1].starts_with("1 view index "), "{}", scan.out);
         }

@@ -74,7 +74,7 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
             &["suspend"][..],
             json!({ "since": since, "already": false, "running": 2 }),
             json!({ "scope": "all", "why": null }),
-            "Everything is suspended since 2026-11-21T00:54:00Z: nothing new is started.\n2 compactions run on to their ends: CouchDB has no verb to stop them.\n",
+            "Everything is suspended since 2026-11-21T00:54:00Z: nothing new is started.\n2 compactions run on to their ends: CouchDB offers no way to stop a running compaction.\n",
         ),
         (
             &["suspend", "node:node1@127.0.0.1", "--why", "disks are moved"],
@@ -83,7 +83,7 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
                 "already": true, "running": null,
             }),
             json!({ "scope": "node:node1@127.0.0.1", "why": "disks are moved" }),
-            "Node node1@127.0.0.1 was suspended already, since 2026-11-21T00:54:00Z by unix socket, uid 7 (disks are moved).\nWhat runs goes on to its end: CouchDB has no verb to stop it.\n",
+            "Node node1@127.0.0.1 was suspended already, since 2026-11-21T00:54:00Z by unix socket, uid 7 (disks are moved).\nWhat runs goes on to its end: CouchDB offers no way to stop a running compaction.\n",
         ),
         (
             &["resume"],
@@ -95,7 +95,7 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
             &["resume", "channel:big"],
             json!({ "lifted": [], "remaining": ["all"] }),
             json!({ "scope": "channel:big" }),
-            "Nothing to resume: Channel big was not suspended.\nStill suspended: all.\n",
+            "Channel big is not suspended.\nStill suspended: all.\n",
         ),
         (
             &["compact", SHARD, "--force"],
@@ -199,7 +199,9 @@ async fn what_is_refused_ends_with_a_sentence() {
     }
     let help = recliner(&["suspend", "--help"], &[]).await;
     let said: Vec<&str> = help.out.split_whitespace().collect();
-    assert!(said.join(" ").contains("CouchDB has no verb to stop a running compaction over HTTP"));
+    assert!(
+        said.join(" ").contains("CouchDB offers no way to stop a running compaction over HTTP")
+    );
 }
 
 /// An authority, a certificate for localhost and one for a client, in files.

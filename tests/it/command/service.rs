@@ -127,6 +127,51 @@ async fn a_service_answers_for_the_cluster_until_it_is_told_to_stop() {
     recliner(&words, &[]).await.refuses(1, &[&base]);
 }
 
+#[tokio::test]
+async fn the_demo_says_that_it_enforces_and_where() {
+    let help = recliner(&["demo", "--help"], &[]).await;
+    let help = help.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("[default: enforce]") && help.contains("Nothing outside"), "{help}");
+    for (mode, says) in [("enforce", "It enforces"), ("advise", "It advises")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recliner"));
+        command.args(["demo", "--web.listen-address", "127.0.0.1:0"]);
+        if mode == "advise" {
+            command.args(["--mode", mode]);
+        }
+        command.env_clear().stderr(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().expect("it runs");
+        let mut lines = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        let read = async {
+            let mut said = Vec::new();
+            while let Some(line) = lines.next_line().await.expect("it can be read") {
+                let last = line.starts_with("Stop it");
+                said.push(line);
+                if last {
+                    break;
+                }
+            }
+            said
+        };
+        let said = time::timeout(PATIENCE, read).await.expect("it serves in time");
+        assert!(said.iter().any(|line| line.starts_with(says)), "{said:?}");
+        let base = said.iter().find_map(|line| line.trim().strip_prefix("page")).expect("a page");
+        let base = base.trim().trim_end_matches('/');
+        let _again = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let get = async |path: &str| {
+            http.get(format!("{base}{path}")).send().await.unwrap().text().await.unwrap()
+        };
+        let status: Value = serde_json::from_str(&get("/api/v1/status").await).unwrap();
+        let simulation = status["data"]["simulation"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(status["data"]["mode"], mode);
+        assert!(simulation.contains(&format!("The mode is {mode}")), "{simulation}");
+        assert!(get("/").await.contains(&simulation));
+        let ran = recliner(&["plan", "--recliner.url", base], &[]).await;
+        let head = format!("mode {mode} in the simulated cluster");
+        assert!(ran.out.lines().next().is_some_and(|line| line.ends_with(&head)), "{ran:?}");
+    }
+}
+
 /// The id of a file that no channel takes, once the service has seen it.
 async fn lean_target(base: &str) -> String {
     let words = ["explain", "app/_design/x", "--recliner.url", base, "--format", "json"];
@@ -171,7 +216,7 @@ async fn what_is_ordered_is_compacted_or_refused_with_a_reason() {
     assert_eq!(lean_target(&base).await, id);
     let service = ["--recliner.url", base.as_str()];
     let ask = async |words: &[&str]| recliner(&[words, &service].concat(), &[]).await;
-    ask(&["compact", &id]).await.refuses(1, &["no channel takes", "ratio_dbs says", "--force"]);
+    ask(&["compact", &id]).await.refuses(1, &["no channel takes", "ratio_dbs: ", "--force"]);
     let ran = ask(&["compact", &id, "--force"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
     assert!(ran.out.contains(&request) && ran.out.starts_with("Ordered: "), "{ran:?}");

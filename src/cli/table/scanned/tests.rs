@@ -6,7 +6,7 @@ use crate::{
     facts::{Facts, Known},
     plan::{Conditions, Queues},
     snapshot::{DbMap, DbName, Draft, OnDisk, PartSums, View},
-    target::Signature,
+    target::{Range, Signature},
 };
 use std::sync::Arc;
 

@@ -1,0 +1,314 @@
+//! How tables and lines are laid out: in as many columns as the terminal has, and never broken
+//! inside a word.
+
+use super::super::printable;
+use crate::size;
+use comfy_table::{
+    CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
+};
+
+/// Columns between two columns.
+const GAP: usize = 2;
+
+/// The fewest letters that a first column is cut to.
+const NARROWEST: usize = 12;
+
+/// From which width on a table has columns that can be done without.
+pub(super) const WIDE: u16 = 100;
+
+/// The columns to fit in: the terminal's, or what fits everywhere.
+pub(in crate::cli) fn width() -> u16 {
+    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
+    told.or_else(terminal).unwrap_or(80).clamp(60, 240)
+}
+
+/// Rows of a table that is being made.
+#[derive(Clone, Debug)]
+pub(super) struct Grid<const N: usize> {
+    head: [String; N],
+    /// Columns of numbers, which are aligned to the right.
+    numbers: &'static [usize],
+    /// How many letters each column has room for at least.
+    least: [usize; N],
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Grid<N> {
+    pub(super) fn new(head: [&str; N], numbers: &'static [usize]) -> Self {
+        Self { head: head.map(str::to_uppercase), numbers, least: [0; N], rows: Vec::new() }
+    }
+
+    /// The same with room in each column for what has still to come.
+    pub(super) const fn with_room(mut self, least: [usize; N]) -> Self {
+        self.least = least;
+        self
+    }
+
+    pub(super) fn push(&mut self, row: [String; N]) {
+        self.rows.push(row);
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table, in which cells of several words may take several lines. Where the longest words
+    /// do not fit beside each other, those of the widest column are cut.
+    pub(super) fn wrapped(mut self, width: u16) -> String {
+        let least = loop {
+            let words = |at: usize| self.widest(at, |cell| cell.split(' ').map(letters).max());
+            let least: [usize; N] = std::array::from_fn(|at| words(at).max(self.room(at)));
+            let all: usize = least.iter().map(|least| least + GAP).sum();
+            let widest = least.iter().enumerate().max_by_key(|(_, least)| **least);
+            let Some((at, most)) = widest.filter(|_| all > usize::from(width)) else { break least };
+            let most = most.saturating_sub(all - usize::from(width)).max(NARROWEST);
+            if !self.cut_words(at, most) {
+                break least;
+            }
+        };
+        let mut table = self.table(width);
+        for (column, least) in table.column_iter_mut().zip(least) {
+            let least = u16::try_from(least + GAP).unwrap_or(width);
+            column.set_constraint(LowerBoundary(Width::Fixed(least)));
+        }
+        lines(&table)
+    }
+
+    fn room(&self, at: usize) -> usize {
+        self.least.get(at).copied().unwrap_or_default()
+    }
+
+    /// Cuts the words of a column to so many letters; answers whether any was longer.
+    fn cut_words(&mut self, at: usize, most: usize) -> bool {
+        let mut cut = false;
+        for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+            if cell.split(' ').any(|word| letters(word) > most) {
+                let words = cell.split(' ').map(|word| elided(word, most, most * 2 / 3));
+                *cell = words.collect::<Vec<_>>().join(" ");
+                cut = true;
+            }
+        }
+        cut
+    }
+
+    /// The table, whose first column gives way so that no row needs two lines; of what is cut so
+    /// many of the first letters stay.
+    pub(super) fn one_line_each(mut self, width: u16, first: impl Fn(usize) -> usize) -> String {
+        let others: usize =
+            (1..N).map(|at| self.widest(at, |cell| Some(letters(cell))) + GAP).sum();
+        let most = usize::from(width).saturating_sub(others + GAP).max(NARROWEST);
+        self.cut_first(most, first(most));
+        let others: [usize; N] = std::array::from_fn(|at| match at {
+            0 => 0,
+            _ => self.widest(at, |cell| Some(letters(cell))),
+        });
+        let mut table = self.table(width);
+        for (column, least) in table.column_iter_mut().zip(others).skip(1) {
+            let least = u16::try_from(least + GAP).unwrap_or(width);
+            column.set_constraint(LowerBoundary(Width::Fixed(least)));
+        }
+        lines(&table)
+    }
+
+    /// Whether no cell needs a second line.
+    pub(super) fn fits(&self, width: u16) -> bool {
+        let all = (0..N).map(|at| self.widest(at, |cell| Some(letters(cell))) + GAP);
+        all.sum::<usize>() <= usize::from(width) + GAP
+    }
+
+    fn widest(&self, at: usize, of: impl Fn(&str) -> Option<usize>) -> usize {
+        let cells = self.rows.iter().chain([&self.head]).filter_map(|row| row.get(at));
+        cells.filter_map(|cell| of(cell)).max().unwrap_or_default()
+    }
+
+    fn cut_first(&mut self, most: usize, first: usize) {
+        for row in &mut self.rows {
+            if let Some(cell) = row.first_mut() {
+                *cell = elided(cell, most, first);
+            }
+        }
+    }
+
+    fn table(&self, width: u16) -> Table {
+        let mut table = Table::new();
+        table
+            .load_style(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(width)
+            .set_header(&self.head);
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, 2));
+            if self.numbers.contains(&at) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.add_rows(&self.rows);
+        table
+    }
+}
+
+fn letters(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn lines(table: &Table) -> String {
+    let mut text = String::new();
+    for line in table.to_string().lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Lines of a name and what it says, which goes on below itself.
+#[derive(Clone, Debug)]
+pub(super) struct Lines {
+    text: String,
+    indent: usize,
+    width: usize,
+}
+
+impl Lines {
+    /// Names take up to `indent` columns, the two before them included.
+    pub(super) const fn new(text: String, indent: usize, width: u16) -> Self {
+        Self { text, indent, width: width as usize }
+    }
+
+    pub(super) fn say(&mut self, name: &str, value: &str) {
+        let head = format!("  {name:<0$}", self.indent - 2);
+        wrap(&mut self.text, &head, value, self.width);
+    }
+
+    /// The same for what is to be copied, which stays in one line.
+    pub(super) fn say_whole(&mut self, name: &str, value: &str) {
+        self.text.push_str(&format!("  {name:<0$}{value}\n", self.indent - 2));
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// A paragraph.
+pub(super) fn paragraph(text: &str, width: u16) -> String {
+    let mut out = String::new();
+    wrap(&mut out, "", text, width.into());
+    out
+}
+
+/// Adds a text behind a head, broken between words; further lines begin below its first word.
+pub(super) fn wrap(out: &mut String, head: &str, text: &str, width: usize) {
+    let indent = letters(head);
+    let mut line = head.to_owned();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && letters(&line) + 1 + letters(word) > width {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = " ".repeat(indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    out.push_str(line.trim_end());
+    out.push('\n');
+}
+
+/// A name of at most forty letters; of a longer one both ends, because they tell most.
+pub(super) fn shortened(name: &str) -> String {
+    elided(name, 40, 26)
+}
+
+/// A text of at most so many letters: of a longer one its first `head`, and its end.
+pub(super) fn elided(text: &str, most: usize, head: usize) -> String {
+    let count = letters(text);
+    if count <= most {
+        return text.to_owned();
+    }
+    let end = most.saturating_sub(head + 1);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(count - end)).collect()
+}
+
+pub(super) fn bytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "?".to_owned(), |bytes| size::shown(bytes).to_string())
+}
+
+pub(super) fn sum(sum: Option<f64>) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    bytes(sum.map(|sum| sum as u64))
+}
+
+/// A node's name without what all of these have in common: their hosts where they share the part
+/// before it, the part before it where they share the host, else the whole name.
+pub(super) fn short_among<'a, 'b, N: Iterator<Item = &'b str>>(
+    name: &'a str,
+    all: impl Fn() -> N,
+) -> &'a str {
+    let all = || all().filter_map(|name| name.split_once('@'));
+    let differ = |parts: &mut dyn Iterator<Item = &str>| {
+        let parts: Vec<&str> = parts.collect();
+        parts.iter().any(|part| Some(part) != parts.first())
+    };
+    match name.split_once('@') {
+        Some((_, host)) if !differ(&mut all().map(|(before, _)| before)) => host,
+        Some((before, _)) if !differ(&mut all().map(|(_, host)| host)) => before,
+        _ => name,
+    }
+}
+
+/// Two digits of each end of a range tell the shards of one database apart up to q=256.
+pub(super) fn short_range(range: &str) -> String {
+    let end = |text: &str| text.get(..2).unwrap_or(text).to_owned();
+    match range.split_once('-') {
+        Some((from, to)) => printable(&format!("{}-{}", end(from), end(to))),
+        None => printable(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn longest(text: &str) -> usize {
+        text.lines().map(letters).max().unwrap_or_default()
+    }
+
+    #[test]
+    fn nothing_is_broken_inside_a_word() {
+        let mut grid = Grid::new(["state", "target", "why"], &[]);
+        let shard = "shards/00000000-ffffffff/campaign-2018.1521590400";
+        grid.push(["orphan".into(), format!("{shard} on couchdb@sim-3.local"), "a b c d".into()]);
+        grid.push(["ok".into(), "x".into(), "starts on a node are spread out".into()]);
+        for width in [60, 80, 100, 160] {
+            let text = grid.clone().wrapped(width);
+            // What no column has room for is cut and not broken.
+            let shard = if width < 80 { "cam…18.1521590400" } else { shard };
+            for word in [shard, "couchdb@sim-3.local", "spread"] {
+                assert!(text.contains(word), "{width}:\n{text}");
+            }
+            assert!(longest(&text) <= width.into(), "{width}:\n{text}");
+        }
+        let text = "a sentence of some words that goes on and on behind its name";
+        let mut lines = Lines::new(String::new(), 12, 40);
+        lines.say("decision", text);
+        lines.say_whole("request", &"x".repeat(90));
+        let said = lines.into_text();
+        assert!(said.lines().next().is_some_and(|line| line.starts_with("  decision  a sent")));
+        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("            ")));
+        assert!(said.lines().all(|line| letters(line) <= 40 || line.ends_with(&"x".repeat(90))));
+    }
+
+    #[test]
+    fn a_first_column_gives_way() {
+        let mut grid = Grid::new(["database", "on disk"], &[1]);
+        grid.push(["n".repeat(200), "1.0 TiB".into()]);
+        let text = grid.one_line_each(60, |most| most * 2 / 3);
+        assert_eq!((text.lines().count(), longest(&text) <= 60), (2, true), "{text}");
+        assert!(text.contains('…'));
+    }
+}

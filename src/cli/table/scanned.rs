@@ -1,0 +1,296 @@
+//! What a scan found: nodes, directories, queues, and the targets with most to reclaim.
+
+use super::{
+    super::printable,
+    layout::{Grid, bytes, short_among, short_range, shortened, sum},
+};
+use crate::{
+    clock::Moment,
+    facts::Fact,
+    plan::Plan,
+    report::{self, MissLine, VolumeLine},
+    size,
+    snapshot::{NodeIx, Sums, TargetRef},
+    target::{Kind, State},
+};
+
+/// Rows of the list of targets; the JSON has all of them.
+const ROWS: usize = 25;
+
+/// When the tables were read, in one line.
+pub(in crate::cli) fn headline(plan: &Plan, simulated: bool) -> String {
+    let nodes = plan.snapshot.nodes().iter().skip(1).filter(|node| node.member).count();
+    let down = plan.snapshot.nodes().iter().filter(|node| node.up == Some(false)).count();
+    let down = if down > 0 { format!(", {down} of them down") } else { String::new() };
+    let alone = plan.snapshot.nodes().iter().skip(1).all(|node| node.files_alone);
+    let what = match (simulated, alone) {
+        (true, _) => "a simulated cluster",
+        (false, true) if nodes > 0 => "the files",
+        (false, _) => "a CouchDB cluster",
+    };
+    let plural = if nodes == 1 { "" } else { "s" };
+    let at: Moment = plan.snapshot.generated_at();
+    format!("{what} of {nodes} node{plural}{down}, read at {}\n", at.rfc3339())
+}
+
+/// The cluster's nodes, by their whole names where those fit.
+pub(in crate::cli) fn nodes(plan: &Plan, width: u16) -> String {
+    let whole = nodes_named(plan, |name| name);
+    let table =
+        if whole.fits(width) { whole } else { nodes_named(plan, |name| short_node(plan, name)) };
+    table.wrapped(width)
+}
+
+fn nodes_named<'a>(plan: &'a Plan, named: impl Fn(&'a str) -> &'a str) -> Grid<7> {
+    let totals = plan.snapshot.totals();
+    let head = ["node", "up", "version", "shards", "on disk", "reclaimable", "smoosh"];
+    let mut table = Grid::new(head, &[3, 4, 5]);
+    for (at, line) in report::nodes(plan).enumerate() {
+        let node = NodeIx::from_usize(at + 1).unwrap_or_default();
+        let sums = totals.of(node, Kind::Db);
+        let served = |number: String| if line.served { number } else { "-".to_owned() };
+        let smoosh = line.smoosh_says().to_owned();
+        let name = plan.snapshot.node(node).map_or("", |node| &node.name);
+        table.push([
+            printable(named(name)),
+            line.up.map_or("?", |up| if up { "yes" } else { "no" }).to_owned(),
+            line.version.unwrap_or_else(|| "?".to_owned()),
+            served(sums.states.iter().sum::<u64>().to_string()),
+            served(sum(sums.file.get())),
+            served(sum(sums.reclaimable.get())),
+            smoosh,
+        ]);
+    }
+    let nodes = (1..plan.snapshot.nodes().len()).filter_map(NodeIx::from_usize);
+    let parts: Vec<Sums> = nodes.map(|node| totals.of(node, Kind::View)).collect();
+    let of_cluster = totals.of(NodeIx::CLUSTER, Kind::View);
+    let count = |sums: &Sums| sums.states.iter().sum::<u64>();
+    let views = match (count(&of_cluster), parts.iter().map(count).sum::<u64>()) {
+        (0, 0) => None,
+        // Files alone: each shard's index by itself.
+        (0, 1) => Some(("1 view index".to_owned(), parts)),
+        (0, more) => Some((format!("{more} view indexes"), parts)),
+        (1, _) => Some(("1 view, all copies".to_owned(), vec![of_cluster])),
+        (views, _) => Some((format!("{views} views, all copies"), vec![of_cluster])),
+    };
+    if let Some((views, sums)) = views {
+        let of_all = |bytes: fn(&Sums) -> Option<f64>| {
+            sum(sums.iter().map(bytes).try_fold(0.0, |all, bytes| Some(all + bytes?)))
+        };
+        table.push([
+            views,
+            String::new(),
+            String::new(),
+            String::new(),
+            of_all(|sums| sums.file.get()),
+            of_all(|sums| sums.reclaimable.get()),
+            String::new(),
+        ]);
+    }
+    table
+}
+
+/// What lies in nodes' directories beside targets; nothing where none are read.
+pub(in crate::cli) fn disks(plan: &Plan, width: u16) -> String {
+    let head = ["on disk", "files", "stale indexes", "leftovers", "trash", "search", "other"];
+    let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
+    let mut volumes = Vec::new();
+    for (node, disk) in report::nodes(plan).filter_map(|line| Some((line.node, line.disk?))) {
+        volumes.extend(disk.volumes.into_iter().map(|volume| (node.clone(), volume)));
+        let searched = disk.nouveau_bytes.saturating_add(disk.clouseau_bytes);
+        table.push([
+            printable(&node),
+            disk.files.to_string(),
+            bytes(Some(disk.stale_index_bytes)),
+            bytes(Some(disk.leftover_bytes)),
+            bytes(Some(disk.trash_bytes)),
+            bytes(Some(searched)),
+            bytes(Some(disk.other_bytes)),
+        ]);
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let each = if volumes.is_empty() { String::new() } else { self::volumes(&volumes, width) };
+    format!("\n{}{each}", table.wrapped(width))
+}
+
+/// What each kind of cleanup would free of the file systems of nodes; where there is one node,
+/// nobody asks whose.
+fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
+    let head = ["volume", "size", "free", "stale", "leftovers", "trash", "compaction"];
+    let one_node = volumes.iter().all(|(node, _)| volumes.first().is_some_and(|it| it.0 == *node));
+    let mut table = Grid::new(head, &[1, 2, 3, 4, 5, 6]);
+    for (node, volume) in volumes {
+        let directory = printable(&volume.directory);
+        table.push([
+            if one_node { directory } else { format!("{} {directory}", printable(node)) },
+            bytes(volume.size_bytes),
+            bytes(volume.available_bytes),
+            bytes(Some(volume.stale_index_bytes)),
+            bytes(Some(volume.leftover_bytes)),
+            bytes(Some(volume.trash_bytes)),
+            bytes(volume.reclaimable_bytes),
+        ]);
+    }
+    // Where a directory is, its end tells.
+    format!("\n{}", table.one_line_each(width, |_| 0))
+}
+
+/// The queues in which something waits or runs.
+pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
+    let head = ["channel", "node", "waiting", "running", "reclaimable", "best"];
+    let mut table = Grid::new(head, &[2, 3, 4, 5]);
+    for queue in plan.queues.iter().filter(|it| !it.waiting.is_empty() || it.active > 0) {
+        let (node, channel) =
+            (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel));
+        let waiting = match queue.overflow {
+            0 => queue.waiting.len().to_string(),
+            more => format!("{} + {more}", queue.waiting.len()),
+        };
+        let best = queue
+            .priority
+            .zip(channel)
+            .map(|((best, _), channel)| priority(channel.priority, best));
+        table.push([
+            channel.map_or_else(String::new, |channel| channel.name.to_string()),
+            node.map_or_else(String::new, |node| printable(short_node(plan, &node.name))),
+            waiting,
+            queue.active.to_string(),
+            size::shown(queue.reclaimable).to_string(),
+            best.unwrap_or_default(),
+        ]);
+    }
+    if table.is_empty() {
+        return "Nothing waits in any channel.\n".to_owned();
+    }
+    table.wrapped(width)
+}
+
+fn priority(kind: crate::channel::Priority, value: f64) -> String {
+    use crate::channel::Priority;
+    match kind {
+        Priority::Ratio => format!("{value:.1} times"),
+        Priority::Slack => format!("{} slack", sum(Some(value))),
+        Priority::Upgrade => "upgrade".to_owned(),
+        Priority::Cleanup => "stale files".to_owned(),
+    }
+}
+
+/// The targets with most to reclaim, and files that do not match the shard map.
+pub(in crate::cli) fn targets(plan: &Plan, width: u16) -> String {
+    // Parts are the copies of views once more; they count where no view of the cluster is known.
+    let has_views = plan.snapshot.totals().of(NodeIx::CLUSTER, Kind::View) != Sums::default();
+    let targets = plan.snapshot.targets().filter(|target| {
+        let queued = matches!(target.state(), State::Ok | State::Resharding);
+        queued && target.reclaimable().is_some_and(|bytes| bytes > 0)
+    });
+    let mut best: Vec<TargetRef<'_>> =
+        targets.filter(|target| !has_views || !target.is_part()).collect();
+    best.sort_by_key(|target| std::cmp::Reverse(target.reclaimable()));
+    let head = ["target", "where", "on disk", "ratio", "reclaimable", "channel"];
+    let mut table = Grid::new(head, &[2, 3, 4]);
+    for target in best.iter().take(ROWS) {
+        let (what, place) = what_and_where(plan, *target);
+        table.push([
+            shortened(&printable(&what)),
+            printable(&place),
+            bytes(target.on_disk(Fact::File)),
+            target.facts().ratio().map_or_else(|| "?".to_owned(), |ratio| format!("{ratio:.2}")),
+            bytes(target.reclaimable()),
+            channel(plan, *target),
+        ]);
+    }
+    let mut text = match table.is_empty() {
+        true => "Nothing to reclaim.\n".to_owned(),
+        false => {
+            format!("Most reclaimable:\n\n{}", table.one_line_each(width, |most| most * 2 / 3))
+        }
+    };
+    if best.len() > ROWS {
+        text.push_str(&format!("and {} more; --format json has all\n", best.len() - ROWS));
+    }
+    text.push_str(&unmatched(plan, width));
+    text
+}
+
+/// The channel that takes a target, else that none does and why.
+fn channel(plan: &Plan, target: TargetRef<'_>) -> String {
+    if let Some((channel, _)) = plan.placement(target.ix()) {
+        return channel.name.to_string();
+    }
+    let views = plan.snapshot.totals().of(NodeIx::CLUSTER, Kind::View);
+    if target.is_part() && views.states.iter().sum::<u64>() > 0 {
+        return "with its view".to_owned();
+    }
+    let misses: Vec<MissLine> =
+        plan.misses(target).map(|(channel, miss)| MissLine::new(channel, miss)).collect();
+    match report::not_taken(&misses) {
+        Some(why) => format!("no channel: {why}"),
+        None => "no channel".to_owned(),
+    }
+}
+
+/// What tells a cluster's nodes apart; the whole name of one alone.
+fn short_node<'a>(plan: &Plan, name: &'a str) -> &'a str {
+    if has_one_node(plan) {
+        return name;
+    }
+    short_among(name, || plan.snapshot.nodes().iter().skip(1).map(|node| &*node.name))
+}
+
+/// Whether nobody asks whose anything is.
+fn has_one_node(plan: &Plan) -> bool {
+    plan.snapshot.nodes().len() <= 2
+}
+
+/// A target in two short columns: `app/orders` and `00-7f host`.
+fn what_and_where(plan: &Plan, target: TargetRef<'_>) -> (String, String) {
+    let db = target.db_name().db;
+    match (target.kind(), target.view().and_then(|view| view.designs.first())) {
+        (Kind::View, Some(design)) if !target.is_part() => {
+            let copies = match target.copies() {
+                1 => "1 copy".to_owned(),
+                more => format!("{more} copies"),
+            };
+            (format!("{db}/{design}"), copies)
+        }
+        (kind, design) => {
+            let range = target.range().map(|range| short_range(&range.to_string()) + " ");
+            let node = match (has_one_node(plan), &range) {
+                (false, _) => short_node(plan, target.node()),
+                (true, Some(_)) => "",
+                (true, None) => "-",
+            };
+            let what = match (kind, design, target.view()) {
+                (Kind::View, Some(design), _) => format!("{db}/{design}"),
+                (Kind::View, None, Some(view)) => {
+                    let signature = view.signature.to_string();
+                    format!("{db}/{}…", signature.get(..8).unwrap_or_default())
+                }
+                _ => db.to_owned(),
+            };
+            (what, format!("{}{node}", range.unwrap_or_default()).trim_end().to_owned())
+        }
+    }
+}
+
+/// Copies that are where they should not be, or are not where they should.
+fn unmatched(plan: &Plan, width: u16) -> String {
+    let mut table = Grid::new(["state", "files that do not match the shard map"], &[]);
+    let mut count = 0;
+    for target in plan.snapshot.targets().filter(|target| target.state() != State::Ok) {
+        count += 1;
+        if count <= ROWS {
+            table.push([target.state().label().to_owned(), printable(&report::title(target))]);
+        }
+    }
+    match count {
+        0 => String::new(),
+        _ if count > ROWS => format!("\n{}and {} more\n", table.wrapped(width), count - ROWS),
+        _ => format!("\n{}", table.wrapped(width)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
