@@ -29,7 +29,7 @@ mod transport;
 pub mod wire;
 
 pub use address::{Address, ParseAddressError};
-pub use client::{Client, ConnectError, MapPage, NodeAccess, Task, Updates, Written};
+pub use client::{Client, ConnectError, Entry, MapPage, NodeAccess, Task, Updates, Written};
 pub use coalescing::Coalescing;
 pub use error::{Asked, Error, Kind};
 pub use metrics::Metrics;

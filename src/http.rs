@@ -27,7 +27,7 @@ pub use serve::serve;
 pub use web::Web;
 
 use crate::{
-    changes, feed::Feed, follower, journal::Journal, plan::Plan, scanner, spawned::joined,
+    changes, couch, feed::Feed, follower, journal::Journal, plan::Plan, scanner, spawned::joined,
     takeover::Takeovers, warmer::Builds,
 };
 use axum::{
@@ -97,6 +97,8 @@ pub struct State {
     pub plan: watch::Receiver<Arc<Plan>>,
     /// What the scanner says of itself.
     pub status: watch::Receiver<Arc<scanner::Status>>,
+    /// How the URLs of CouchDB in the settings answer.
+    pub couchdb: watch::Receiver<Arc<[couch::Entry]>>,
     /// What became of this process's own jobs.
     pub counts: watch::Receiver<Arc<follower::Counts>>,
     /// The program.

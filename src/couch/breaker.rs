@@ -85,6 +85,11 @@ impl Breaker {
             && self.now() < self.until.load(Ordering::Relaxed)
     }
 
+    /// Whether the last request came to nothing.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.strikes.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether nothing has come back since it had to rest.
     pub(super) fn is_on_probation(&self) -> bool {
         self.strikes.load(Ordering::Relaxed) >= STRIKES

@@ -28,6 +28,24 @@ pub(super) struct Server {
     pub(super) in_flight: Semaphore,
     pub(super) breaker: Breaker,
     pub(super) door: Door,
+    /// What the last request that got no answer failed with.
+    failure: ArcSwapOption<Error>,
+}
+
+impl Server {
+    /// A request to it got no answer.
+    pub(super) fn note_failure(&self, error: &Error) {
+        self.failure.store(Some(Arc::new(error.clone())));
+    }
+
+    /// Whether it answered when it was last asked: none before the first try. And what the last
+    /// request failed with that it did not answer, where it did not.
+    pub(super) fn answers(&self) -> Option<Result<(), Option<Arc<Error>>>> {
+        if self.breaker.is_doubted() {
+            return Some(Err(self.failure.load_full()));
+        }
+        self.breaker.heard().map(|_| Ok(()))
+    }
 }
 
 /// One node of the cluster.
@@ -159,6 +177,7 @@ impl Directory {
             in_flight: Semaphore::new(self.in_flight),
             breaker: Breaker::new(self.timeout),
             door: Door::new(),
+            failure: ArcSwapOption::empty(),
         });
         self.servers.rcu(|servers| {
             let mut servers = HashMap::clone(servers);

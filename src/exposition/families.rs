@@ -37,6 +37,8 @@ families! {
         "recliner_config_last_reload_success_timestamp_seconds" []
         "Unix time at which a configuration was last loaded successfully, in seconds.";
 
+    COUCHDB_UP: Gauge None "recliner_couchdb_up" ["url"]
+        "1 if a server at this URL of couchdb.urls answered when it was last asked, 0 if none did.";
     NODE_UP: Gauge None "recliner_node_up" ["node"]
         "1 if the CouchDB node answered when it was last asked, 0 if it did not.";
     NODE_INFO: Gauge None "recliner_node_info" ["node", "version"]

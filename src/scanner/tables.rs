@@ -11,6 +11,7 @@ mod rounds;
 mod searches;
 mod spared;
 mod tasks;
+mod unanswered;
 mod views;
 mod wanted;
 
@@ -264,6 +265,7 @@ impl Tables {
     /// What comes after the nodes: what there is, or where feeds have told that, the files that
     /// are read beside CouchDB.
     fn after_nodes(&mut self, settings: &Settings) -> Stage {
+        self.note_unanswered();
         self.lists = self.has_to_list(settings);
         if self.lists {
             self.listing.begin();
@@ -351,7 +353,8 @@ impl Tables {
                 // Without the right to ask for nodes some databases may still be readable.
                 let forbidden = unread.right.is_some();
                 self.status.problem = (!forbidden).then(|| unread.message.clone());
-                if forbidden {
+                self.rounds.unanswered = unread.was_asked();
+                if !unread.was_asked() {
                     let nodes = self.draft.now().nodes().len();
                     for at in (1..nodes).filter_map(NodeIx::from_usize) {
                         self.draft.change_node(at, |node| node.up = None);

@@ -13,6 +13,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("channel_mode", "channel mode"),
     ("config_last_reload_successful", ""),
     ("config_last_reload_success_timestamp_seconds", ""),
+    ("couchdb_up", "url"),
     ("node_up", "node"),
     ("node_info", "node version"),
     ("scan_last_success_timestamp_seconds", "node source"),

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 pub(super) struct Rounds {
     /// Whether it is known which nodes there are.
     pub(super) members: bool,
+    /// Whether that was asked and nobody answered.
+    pub(super) unanswered: bool,
     /// Whether it is known what is being split; without that a copy on the move looks lost.
     pub(super) reshard: bool,
     /// Nodes that answered.
