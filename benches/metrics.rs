@@ -91,6 +91,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         takeovers: watch::channel(Arc::default()).1,
         builds: watch::channel(Arc::default()).1,
         certificates: watch::channel(couch::CertificateEnds::default()).1,
+        couchdb: watch::channel(Arc::from([])).1,
         registry,
         orders: mpsc::channel(1).0,
         allow: Allow::default(),

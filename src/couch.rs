@@ -35,7 +35,9 @@ pub mod wire;
 
 pub use address::{Address, ParseAddressError};
 pub use certificate::CertificateEnds;
-pub use client::{Client, ConnectError, MapPage, NodeAccess, OwnAddress, Task, Updates, Written};
+pub use client::{
+    Client, ConnectError, Entry, MapPage, NodeAccess, OwnAddress, Task, Updates, Written,
+};
 pub use coalescing::Coalescing;
 pub use error::{Asked, Error, Kind};
 pub use host_pattern::{HostPattern, ParseHostPatternError};

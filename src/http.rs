@@ -31,8 +31,18 @@ pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
 use crate::{
-    changes, channel::Mode, clock::Clock, couch::CertificateEnds, feed::Feed, follower,
-    journal::Journal, plan::Plan, scanner, spawned::joined, takeover::Takeovers, warmer::Builds,
+    changes,
+    channel::Mode,
+    clock::Clock,
+    couch::{self, CertificateEnds},
+    feed::Feed,
+    follower,
+    journal::Journal,
+    plan::Plan,
+    scanner,
+    spawned::joined,
+    takeover::Takeovers,
+    warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -116,6 +126,8 @@ pub struct State {
     pub plan: watch::Receiver<Arc<Plan>>,
     /// What the scanner says of itself.
     pub status: watch::Receiver<Arc<scanner::Status>>,
+    /// How the URLs of CouchDB in the settings answer.
+    pub couchdb: watch::Receiver<Arc<[couch::Entry]>>,
     /// What became of this process's own jobs.
     pub counts: watch::Receiver<Arc<follower::Counts>>,
     /// The program.

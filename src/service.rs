@@ -7,6 +7,7 @@
 mod descriptors;
 mod memory;
 mod operator;
+mod operator_log;
 mod orders;
 mod tasks;
 mod watch;
@@ -183,6 +184,7 @@ impl Service {
         });
         let changes = watch.listen(Some(journal.clone()), &mut tasks);
         let takeover = watch.take_over(Arc::new(journal.clone()), &mut tasks);
+        let couchdb = watch.log(&mut tasks);
         let (config, config_rx) = latest::channel(Arc::new(status(&settings, clock)));
         let (certificates, certificates_rx) = latest::channel(watch.client.certificate_ends());
         let (orders_tx, orders) = mpsc::channel(ORDERS);
@@ -190,6 +192,7 @@ impl Service {
             plan: watch.planner.plan.clone(),
             status: watch.scanner.status.clone(),
             counts: watch.follower.counts.clone(),
+            couchdb,
             about: Arc::new(about),
             clock,
             config: config_rx,
@@ -282,9 +285,8 @@ impl Service {
                 signal = signals.next() => match signal {
                     orders::Signal::Stop => break Ended::Told,
                     orders::Signal::Reload => {
-                        if let Err(why) = self.reload(&mut reload) {
-                            tracing::error!(why, "the configuration was not reloaded");
-                        }
+                        // It is logged, and nobody waits for it.
+                        let _logged = self.reload(&mut reload);
                     }
                 },
                 Some(order) = self.orders.recv() => match order {
@@ -326,9 +328,33 @@ impl Service {
         Ok(ended)
     }
 
-    /// Reads the configuration again: a good one takes effect as a whole, a bad one not at
-    /// all.
+    /// Reads the configuration again, and logs what came of it.
     fn reload(&mut self, read: &mut Reload) -> Result<(), String> {
+        let reloaded = self.take_over(read);
+        match &reloaded {
+            Ok(changed) if changed.is_empty() => {
+                tracing::info!("the configuration was reloaded: nothing has changed");
+            }
+            Ok(changed) => {
+                let changed = changed.join(" ");
+                tracing::info!(changed, "the configuration was reloaded");
+            }
+            Err(why) => {
+                self.config.send_modify(|config| {
+                    Arc::make_mut(config).reload_successful = false;
+                });
+                tracing::error!(
+                    why,
+                    "the configuration was not reloaded: the old one stays in force"
+                );
+            }
+        }
+        reloaded.map(drop)
+    }
+
+    /// Reads the configuration again: a good one takes effect as a whole, a bad one not at
+    /// all. Answers which keys have changed.
+    fn take_over(&mut self, read: &mut Reload) -> Result<Vec<&'static str>, String> {
         let still_closed = |loaded: Loaded| match config::open_to_strangers(
             &loaded.settings,
             self.web.has_users(),
@@ -336,15 +362,7 @@ impl Service {
             None => Ok(loaded),
             Some(problem) => Err(problem.to_string()),
         };
-        let loaded = match read().and_then(still_closed) {
-            Ok(loaded) => loaded,
-            Err(why) => {
-                self.config.send_modify(|config| {
-                    Arc::make_mut(config).reload_successful = false;
-                });
-                return Err(why);
-            }
-        };
+        let loaded = read().and_then(still_closed)?;
         let changes = config::changes(&self.settings, &loaded.settings);
         let needs_restart: Vec<String> = config::changes(&self.started, &loaded.settings)
             .iter()
@@ -352,20 +370,18 @@ impl Service {
             .map(|change| change.key.to_string())
             .collect();
         if !needs_restart.is_empty() {
-            tracing::warn!(keys = needs_restart.join(" "), "these wait for a restart");
+            let keys = needs_restart.join(" ");
+            tracing::warn!(keys, "changed settings that need a restart keep their old values");
         }
-        if let Err(why) = self.watch.reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
-        {
-            self.config.send_modify(|config| Arc::make_mut(config).reload_successful = false);
-            return Err(why.to_string());
-        }
+        self.watch
+            .reconfigure(&self.settings, &loaded.settings, &mut self.tasks)
+            .map_err(|why| why.to_string())?;
         self.certificates.send_replace(self.watch.client.certificate_ends());
         self.keep.send_replace(loaded.settings.journal);
         self.settings = loaded.settings;
         let status = ConfigStatus { needs_restart, ..status(&self.settings, self.clock) };
         self.config.send_replace(Arc::new(status));
-        tracing::info!(changed = changes.len(), "the configuration was reloaded");
-        Ok(())
+        Ok(changes.iter().map(|change| change.key).collect())
     }
 }
 

@@ -4,11 +4,13 @@ mod addresses;
 mod beside;
 mod config_writes;
 mod doors;
+mod entries;
 mod feeds;
 mod reads;
 mod searches;
 mod writes;
 
+pub use entries::Entry;
 pub use feeds::Updates;
 pub use reads::MapPage;
 pub use writes::Written;

@@ -30,6 +30,24 @@ pub(super) struct Server {
     pub(super) door: Door,
     /// Whether it ever said which node it is.
     pub(super) named: AtomicBool,
+    /// What the last request that got no answer failed with.
+    failure: ArcSwapOption<Error>,
+}
+
+impl Server {
+    /// A request to it got no answer.
+    pub(super) fn note_failure(&self, error: &Error) {
+        self.failure.store(Some(Arc::new(error.clone())));
+    }
+
+    /// Whether it answered when it was last asked: none before the first try. And what the last
+    /// request failed with that it did not answer, where it did not.
+    pub(super) fn answers(&self) -> Option<Result<(), Option<Arc<Error>>>> {
+        if self.breaker.is_doubted() {
+            return Some(Err(self.failure.load_full()));
+        }
+        self.breaker.heard().map(|_| Ok(()))
+    }
 }
 
 /// One node of the cluster.
@@ -164,6 +182,7 @@ impl Directory {
             breaker: Breaker::new(self.timeout),
             door: Door::new(),
             named: AtomicBool::new(false),
+            failure: ArcSwapOption::empty(),
         });
         self.servers.rcu(|servers| {
             let mut servers = HashMap::clone(servers);

@@ -138,6 +138,11 @@ impl Gate {
         matches!(&*self.state.borrow(), State::Closed { .. } | State::Unproved { .. })
     }
 
+    /// Whether the login was refused, so that nothing is sent.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Closed { .. })
+    }
+
     /// Waits until the login is proved.
     pub(super) async fn pass(&self) -> Result<Arc<Pass>, Error> {
         let first = match &*self.state.borrow() {

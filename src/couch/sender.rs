@@ -91,6 +91,7 @@ impl Sender {
                     }
                     GivenUp::Hangs(probe) => Error::Hangs { asked, after: took, probe },
                 };
+                way.server.note_failure(&error);
                 self.metrics.count(route.label(), error.kind().label(), took);
                 return Err(error);
             }
@@ -138,7 +139,9 @@ impl Sender {
         };
         let late = || {
             way.late();
-            Error::Timeout { asked: Asked::new(&route, path, at), after: within }
+            let error = Error::Timeout { asked: Asked::new(&route, path, at), after: within };
+            way.server.note_failure(&error);
+            error
         };
         let opened = match timeout(within, self.transport.open(at, out)).await {
             Ok(opened) => opened.map_err(|failure| self.failed(route, path, way, failure)),
@@ -170,15 +173,14 @@ impl Sender {
         failure: Failure,
     ) -> Error {
         let asked = Asked::new(&route, path, &way.server.address);
+        let unanswered = |error| {
+            way.server.breaker.strike();
+            way.server.note_failure(&error);
+            error
+        };
         match failure {
-            Failure::Connect(detail) => {
-                way.server.breaker.strike();
-                Error::Connect { asked, detail }
-            }
-            Failure::Tls(detail) => {
-                way.server.breaker.strike();
-                Error::Tls { asked, detail }
-            }
+            Failure::Connect(detail) => unanswered(Error::Connect { asked, detail }),
+            Failure::Tls(detail) => unanswered(Error::Tls { asked, detail }),
             Failure::Garbage(detail) => Error::Garbage { asked, detail },
             Failure::TooLarge => Error::TooLarge { asked, limit: route.body_limit() },
             Failure::Unaddressable(cause) => Error::Unaddressable(cause),

@@ -42,6 +42,8 @@ families! {
         "recliner_certificate_expiry_timestamp_seconds" ["use"]
         "Unix time at which the certificate ends: web, web_clients, couchdb or couchdb_ca, in seconds.";
 
+    COUCHDB_UP: Gauge None "recliner_couchdb_up" ["url"]
+        "1 if a server at this URL of couchdb.urls answered when it was last asked, 0 if none did.";
     NODE_UP: Gauge None "recliner_node_up" ["node"]
         "1 if the CouchDB node answered when it was last asked, 0 if it did not.";
     NODE_INFO: Gauge None "recliner_node_info" ["node", "version"]

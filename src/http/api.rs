@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     clock::Moment,
+    couch::Entry,
     plan::Plan,
     report::{
         self, Explained, Found, Planned, RefusedLine, SuspensionLine, Target, Wanted, WholeViews,
@@ -152,6 +153,9 @@ pub(super) async fn status(
         .iter()
         .map(|((node, reason), count)| json!({ "node": **node, "reason": reason, "count": count }))
         .collect();
+    let entries = Arc::clone(&state.couchdb.borrow());
+    let url = |it: &Entry| json!({"url": it.url.as_str(), "up": it.up, "problem": it.why});
+    let couchdb: Vec<Value> = entries.iter().map(url).collect();
     success(&json!({
         "version": state.about.version,
         "revision": state.about.revision,
@@ -160,6 +164,7 @@ pub(super) async fn status(
         "mode": config.mode.label(),
         "ready": status.is_ready(plan.snapshot.version()),
         "generated_at": plan.snapshot.generated_at().rfc3339(),
+        "couchdb": couchdb,
         "nodes": report::nodes(&plan).collect::<Vec<_>>(),
         "suspensions": SuspensionLine::all(&plan),
         "sweep": {

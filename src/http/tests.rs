@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     channel::{Channels, Mode},
     clock::{Clock, Moment},
-    couch::{self, OwnAddress},
+    couch::{self, Entry, OwnAddress},
     facts::{Facts, Flags, Known, Measured, Source},
     plan::{Conditions, Queues},
     scanner::{Progress, Status},
@@ -118,6 +118,13 @@ fn planned(snapshot: &Arc<Snapshot>) -> Plan {
     queues.publish(snapshot, &Conditions::default(), &Arc::default(), NOW)
 }
 
+/// One URL that answers, one that does not, and one that was not asked yet.
+fn entries() -> Arc<[Entry]> {
+    let entry = |url: &str, up| Entry { url: url.parse().unwrap(), up, why: None };
+    let down = Entry { why: Some("no answer".to_owned()), ..entry("http://b:5984", Some(false)) };
+    [entry("http://a:5984", Some(true)), down, entry("http://c:5984/couch", None)].into()
+}
+
 /// A surface and the other ends of what it reads.
 struct Surface {
     state: State,
@@ -154,6 +161,7 @@ impl Surface {
         let state = State {
             plan: plan_rx,
             status: status_rx,
+            couchdb: watch::channel(entries()).1,
             counts: watch::channel(Arc::default()).1,
             about: Arc::new(about),
             clock: Clock::anchored(NOW),

@@ -60,8 +60,12 @@ impl HttpSource {
     fn nodes(self) -> BoxStream<'static, Observation> {
         let members = async move {
             let members = self.client.membership().await.map(Members::from).map_err(Unread::from);
-            let names =
-                members.as_ref().map(|members| members.expected.clone()).unwrap_or_default();
+            let names = match &members {
+                Ok(members) => members.expected.clone(),
+                // Nobody could say who is there: those that are known may answer by themselves.
+                Err(unread) if unread.was_asked() => self.client.known_nodes(),
+                Err(_) => Vec::new(),
+            };
             let first = stream::once(std::future::ready(Observation::Members(members)));
             let nodes =
                 stream::iter(names).map(move |node| self.clone().node(node)).buffer_unordered(32);

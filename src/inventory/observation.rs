@@ -25,6 +25,15 @@ pub struct Unread {
     pub right: Option<&'static str>,
 }
 
+impl Unread {
+    /// Whether a question went out, or would have where somebody had answered before: it was
+    /// neither forbidden nor held back because of the login.
+    #[must_use]
+    pub fn was_asked(&self) -> bool {
+        self.right.is_none() && !["login", "stopped"].contains(&self.reason)
+    }
+}
+
 impl Observation {
     /// Whether it tells of many databases or files at once.
     #[must_use]

@@ -13,6 +13,7 @@ mod searches;
 mod spared;
 mod stages;
 mod tasks;
+mod unanswered;
 mod views;
 mod wanted;
 
@@ -241,7 +242,8 @@ impl Tables {
                 // Without the right to ask for nodes some databases may still be readable.
                 let forbidden = unread.right.is_some();
                 self.status.problem = (!forbidden).then(|| unread.message.clone());
-                if forbidden {
+                self.rounds.unanswered = unread.was_asked();
+                if !unread.was_asked() {
                     let nodes = self.draft.now().nodes().len();
                     for at in (1..nodes).filter_map(NodeIx::from_usize) {
                         self.draft.change_node(at, |node| node.up = None);

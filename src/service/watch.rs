@@ -2,16 +2,16 @@
 //!
 //! A service also has them measure the surroundings: free space and pressure.
 
-use super::{StartError, Tasks};
+mod reach;
+
+use super::{StartError, Tasks, operator_log};
 use crate::{
     archive, changes,
     channel::Mode,
     clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
     datadir::{self, Roots},
-    disk,
-    enforcer::{self, Hands},
-    follower,
+    disk, enforcer, follower,
     inventory::{Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources},
     journal::Journal,
     memory::{Fleeting, Keeper, Recovered},
@@ -21,6 +21,7 @@ use crate::{
     takeover, warmer,
 };
 use futures::{FutureExt as _, future::BoxFuture};
+use reach::Reach;
 use secrecy::SecretString;
 use std::{collections::BTreeSet, future::ready, path::Path, sync::Arc};
 use tokio::sync::watch as latest;
@@ -92,48 +93,6 @@ pub struct Watch {
     takeover: latest::Sender<Arc<takeover::Settings>>,
     warmer: latest::Sender<Arc<warmer::Settings>>,
     listen: latest::Sender<changes::Settings>,
-}
-
-/// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
-/// of them.
-#[derive(Debug)]
-struct Reach {
-    source: latest::Sender<Arc<dyn Source>>,
-    probe: latest::Sender<Arc<dyn pressure::Probe>>,
-    hands: latest::Sender<Arc<dyn Hands>>,
-    feeds: latest::Sender<Arc<dyn changes::Feeds>>,
-    smoosh: latest::Sender<Arc<dyn takeover::Hands>>,
-    builds: latest::Sender<Arc<dyn warmer::Hands>>,
-    /// Directories that are read by whatever client.
-    directories: Option<Arc<dyn Directories>>,
-}
-
-impl Reach {
-    fn new(
-        client: &Client,
-        settings: &Settings,
-        clock: Clock,
-        directories: Option<Arc<dyn Directories>>,
-    ) -> Self {
-        Self {
-            source: latest::channel(source_of(client, settings, clock, directories.clone())).0,
-            probe: latest::channel(Arc::new(client.clone()) as Arc<dyn pressure::Probe>).0,
-            hands: latest::channel(Arc::new(client.clone()) as Arc<dyn Hands>).0,
-            feeds: latest::channel(Arc::new(client.clone()) as Arc<dyn changes::Feeds>).0,
-            smoosh: latest::channel(Arc::new(client.clone()) as Arc<dyn takeover::Hands>).0,
-            builds: latest::channel(Arc::new(client.clone()) as Arc<dyn warmer::Hands>).0,
-            directories,
-        }
-    }
-
-    fn replace(&self, client: &Client, settings: &Settings, clock: Clock) {
-        let directories = self.directories.clone();
-        self.source.send_replace(source_of(client, settings, clock, directories));
-        self.probe.send_replace(Arc::new(client.clone()));
-        self.hands.send_replace(Arc::new(client.clone()));
-        self.smoosh.send_replace(Arc::new(client.clone()));
-        self.builds.send_replace(Arc::new(client.clone()));
-    }
 }
 
 impl Watch {
@@ -258,6 +217,20 @@ impl Watch {
             task.run(ended).await;
             "enforcer"
         }));
+    }
+
+    /// What writes to the log what an operator looks for there; answers how the URLs of the
+    /// settings answer.
+    pub fn log(&self, tasks: &mut Tasks) -> latest::Receiver<Arc<[couch::Entry]>> {
+        let scanner::Handle { status, snapshots, .. } = self.scanner.clone();
+        let (task, entries) =
+            operator_log::Task::new(self.reach.client.subscribe(), status, snapshots);
+        let ended = self.stop.clone();
+        tasks.spawn(async move {
+            task.run(ended).await;
+            "operator log"
+        });
+        entries
     }
 
     /// What lets the facts outlive the process.

@@ -460,7 +460,7 @@ impl Snapshot {
         dbs.iter().for_each(|db| wanted.set(db.as_usize()));
         let rows = self.rows.iter().enumerate();
         rows.filter(move |(_, row)| wanted.has(row.db as usize))
-            .filter_map(|(at, _)| TargetRef::new(self, Ix::from_usize(at)?))
+            .filter_map(|(at, _)| self.target_at(at))
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) fn write(writer: &mut Writer, state: &State) {
     let plan = Arc::clone(&state.plan.borrow());
     let status = Arc::clone(&state.status.borrow());
     program(writer, state, &plan);
+    couchdb(writer, &state.couchdb.borrow());
     nodes(writer, &plan);
     scans(writer, &plan, &status);
     sizes(writer, &plan);
@@ -72,6 +73,15 @@ fn certificates(writer: &mut Writer, web: CertificateEnds, couchdb: CertificateE
 /// The cluster's nodes, without the pseudo node.
 fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
     plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.member)
+}
+
+fn couchdb(writer: &mut Writer, entries: &[couch::Entry]) {
+    let mut samples = writer.family(&f::COUCHDB_UP);
+    for entry in entries {
+        if let Some(up) = entry.up {
+            samples.sample(&[entry.url.as_str()], up);
+        }
+    }
 }
 
 fn nodes(writer: &mut Writer, plan: &Plan) {

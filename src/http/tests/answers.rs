@@ -282,6 +282,11 @@ async fn status_and_config_say_what_is_in_force() {
         data,
         json!({
             "version": "0.1.0",
+            "couchdb": [
+                {"url": "http://a:5984", "up": true, "problem": null},
+                {"url": "http://b:5984", "up": false, "problem": "no answer"},
+                {"url": "http://c:5984/couch", "up": null, "problem": null},
+            ],
             "revision": "unknown",
             "simulated": false, "simulation": null,
             "mode": "advise",

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Rounds {
     /// Whether it is known which nodes there are.
     pub(super) members: bool,
+    /// Whether that was asked and nobody answered.
+    pub(super) unanswered: bool,
     /// Whether it was answered what is being split.
     pub(super) splits: bool,
     /// How it stands with the views.

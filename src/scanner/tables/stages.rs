@@ -82,6 +82,7 @@ impl Tables {
     /// What comes after the nodes: what there is, or where feeds have told that, the files that
     /// are read beside CouchDB.
     fn after_nodes(&mut self, settings: &Settings) -> Stage {
+        self.note_unanswered();
         self.lists = self.has_to_list(settings);
         if self.lists {
             self.listing.begin();

@@ -1,6 +1,7 @@
 //! What an earlier process measured.
 
 use super::*;
+use crate::couch::OwnAddress;
 
 /// What one process left after a sweep.
 async fn left(cluster: Cluster) -> Vec<Block> {
@@ -56,4 +57,64 @@ async fn the_first_sweep_ends_as_if_nothing_had_been_there() {
         blocks.push(Block { number: 9, at: Moment::from_unix(7), bytes: vec![1, 2, 3] });
         blocks[0].bytes.truncate(20);
     }
+}
+
+/// Nobody says which nodes there are, for this reason; the second node may answer for itself.
+#[derive(Debug)]
+struct Nobody(&'static str, bool);
+
+impl Source for Nobody {
+    fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
+        let mut seen = Vec::new();
+        if matches!(stage, Stage::Nodes) {
+            seen.push(Observation::Members(Err(unread(self.0))));
+            seen.extend(self.1.then(|| {
+                Observation::Node(NodeSeen {
+                    node: NODES[1].into(),
+                    up: Ok(()),
+                    version: None,
+                    own_address: OwnAddress::Unknown,
+                    smoosh: SmooshSeen::Unasked,
+                })
+            }));
+        }
+        seen.push(Observation::StageEnded);
+        stream::iter(seen).boxed()
+    }
+}
+
+fn up(snapshot: &Snapshot) -> Vec<Option<bool>> {
+    snapshot.nodes().iter().skip(1).map(|node| node.up).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_an_earlier_process_knew_are_down_where_nobody_answers() {
+    let blocks = left(Cluster::default()).await;
+    for (source, expected) in [
+        (Nobody("connect", false), [Some(false), Some(false)]),
+        (Nobody("timeout", true), [Some(false), Some(true)]),
+        // Nothing was sent: whether they are up is not known.
+        (Nobody("login", false), [None, None]),
+    ] {
+        let said = format!("{source:?}");
+        let mut harness =
+            Harness::starting(Cluster::default(), blocks.clone(), Some(Arc::new(source)));
+        let swept = harness.handle.status.wait_for(|status| status.sweeps > 0);
+        drop(time::timeout(Duration::from_secs(60), swept).await.unwrap().unwrap());
+        assert_eq!(up(&harness.handle.snapshots.borrow()), expected, "{said}");
+        harness.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_down_when_the_whole_cluster_goes_and_up_when_it_comes_again() {
+    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
+    assert_eq!(up(&*harness.sweep(1).await), [Some(true); 2]);
+    let answers = Arc::clone(&harness.source.borrow());
+    harness.source.send_replace(Arc::new(Nobody("connect", false)));
+    assert_eq!(up(&*harness.sweep(2).await), [Some(false); 2]);
+    harness.source.send_replace(answers);
+    let snapshot = harness.snapshot_where(|snapshot| up(snapshot) == [Some(true); 2]).await;
+    assert_eq!(shown(&snapshot).len(), 6);
+    harness.shut_down().await;
 }

@@ -1,0 +1,296 @@
+//! The lines that an operator looks for in the log: whether CouchDB answers and which of its
+//! nodes do not, when the first sweep ended, and which rights the login misses.
+//!
+//! Owns what it has said. Looks at what others published once a second, asks nothing and
+//! decides nothing. What lasts is said once and then ever more seldom, and one cause is one
+//! line: while no URL answers, nothing is said of single URLs and nodes.
+
+mod outage;
+
+use crate::{
+    couch::{Client, Entry},
+    scanner::Status,
+    snapshot::Snapshot,
+};
+use outage::{News, Outage};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::watch as latest,
+    time::{self, Instant, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+
+/// From one look to the next.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long CouchDB as a whole may be silent before that is said.
+const GRACE: Duration = Duration::from_secs(3);
+/// The same of one URL of several, or of one node: others answer meanwhile.
+const GRACE_OF_ONE: Duration = Duration::from_secs(10);
+
+/// Reads what others published and logs.
+#[derive(Debug)]
+pub(super) struct Task {
+    client: latest::Receiver<Client>,
+    status: latest::Receiver<Arc<Status>>,
+    snapshots: latest::Receiver<Arc<Snapshot>>,
+    entries: latest::Sender<Arc<[Entry]>>,
+    log: OperatorLog,
+}
+
+impl Task {
+    /// Makes the task, and the way to read how the URLs of the settings answer.
+    pub(super) fn new(
+        client: latest::Receiver<Client>,
+        status: latest::Receiver<Arc<Status>>,
+        snapshots: latest::Receiver<Arc<Snapshot>>,
+    ) -> (Self, latest::Receiver<Arc<[Entry]>>) {
+        let (entries, reader) = latest::channel(client.borrow().entries().into());
+        (Self { client, status, snapshots, entries, log: OperatorLog::default() }, reader)
+    }
+
+    /// Looks once a second until `stop`.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let (began, mut ticks) = (Instant::now(), time::interval(LOOK));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            let (entries, login_refused) = {
+                let client = self.client.borrow();
+                (client.entries(), client.is_login_refused())
+            };
+            let look = Look {
+                now: began.elapsed(),
+                entries: &entries,
+                login_refused,
+                status: &Arc::clone(&self.status.borrow()),
+                snapshot: &Arc::clone(&self.snapshots.borrow()),
+            };
+            self.log.look(&look).iter().for_each(Line::write);
+            self.entries.send_if_modified(|published| {
+                let news = **published != *entries;
+                if news {
+                    *published = entries.into();
+                }
+                news
+            });
+        }
+    }
+}
+
+/// What is seen at one moment.
+struct Look<'a> {
+    /// Since the start.
+    now: Duration,
+    entries: &'a [Entry],
+    /// Whether nothing is sent because the login was refused, which the client logs itself.
+    login_refused: bool,
+    status: &'a Status,
+    snapshot: &'a Snapshot,
+}
+
+/// What has been said.
+#[derive(Debug, Default)]
+struct OperatorLog {
+    couchdb: Outage,
+    /// Whether CouchDB ever answered.
+    answered: bool,
+    /// That it answers, and nothing can be read all the same.
+    reading: Outage,
+    urls: BTreeMap<String, Outage>,
+    nodes: BTreeMap<String, Outage>,
+    rights: BTreeSet<String>,
+    swept: bool,
+}
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Line {
+    CouchDb { urls: String, why: String, news: News, before: bool },
+    Reading { why: String, news: News },
+    Url { url: String, why: String, news: News },
+    Node { node: String, news: News },
+    MissingRight(String),
+    FirstSweep { nodes: u64, nodes_down: u64, targets: u64, failed_reads: u64, took: Duration },
+}
+
+impl OperatorLog {
+    fn look(&mut self, look: &Look<'_>) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let answers = self.couchdb(look, &mut lines);
+        if answers {
+            self.urls(look, &mut lines);
+            let why = look.status.problem.clone();
+            let unread = why.is_some() && !look.login_refused;
+            if let Some(news) = self.reading.look(unread, GRACE, look.now) {
+                lines.push(Line::Reading { why: why.unwrap_or_default(), news });
+            }
+            if look.status.problem.is_none() {
+                self.nodes(look, &mut lines);
+            }
+        }
+        for right in &look.status.missing_rights {
+            if self.rights.insert(right.clone()) {
+                lines.push(Line::MissingRight(right.clone()));
+            }
+        }
+        if !self.swept && look.status.ready {
+            self.swept = true;
+            lines.push(first_sweep(look));
+        }
+        lines
+    }
+
+    /// Whether CouchDB answers at any of its URLs, or is not asked over HTTP at all.
+    fn couchdb(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) -> bool {
+        if look.entries.is_empty() {
+            return true;
+        }
+        let up = look.entries.iter().any(|entry| entry.up == Some(true));
+        let asked = look.entries.iter().any(|entry| entry.up.is_some());
+        let before = self.answered;
+        self.answered |= up;
+        // After a reload nothing is known until the next request. At the start an answer is
+        // overdue after a while, though no request has failed yet.
+        if !up && !asked && (before || look.login_refused) {
+            return false;
+        }
+        if let Some(news) = self.couchdb.look(!up, GRACE, look.now) {
+            let urls: Vec<&str> = look.entries.iter().map(|entry| entry.url.as_str()).collect();
+            let why = look.entries.iter().find_map(|entry| entry.why.clone());
+            let why = why.unwrap_or_else(|| "no answer has come yet".to_owned());
+            lines.push(Line::CouchDb { urls: urls.join(" "), why, news, before });
+        }
+        up
+    }
+
+    /// Single URLs, where others answer.
+    fn urls(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) {
+        self.urls.retain(|url, _| look.entries.iter().any(|entry| entry.url.as_str() == url));
+        for entry in look.entries {
+            let Some(up) = entry.up else { continue };
+            let outage = self.urls.entry(entry.url.to_string()).or_default();
+            if let Some(news) = outage.look(!up, GRACE_OF_ONE, look.now) {
+                let why = entry.why.clone().unwrap_or_default();
+                lines.push(Line::Url { url: entry.url.to_string(), why, news });
+            }
+        }
+    }
+
+    fn nodes(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) {
+        let nodes = look.snapshot.nodes().iter().skip(1);
+        let served: BTreeMap<&str, Option<bool>> = nodes
+            .filter(|node| node.member && node.served)
+            .map(|node| (&*node.name, node.up))
+            .collect();
+        self.nodes.retain(|name, _| served.contains_key(&**name));
+        for (name, up) in served {
+            let Some(up) = up else { continue };
+            let outage = self.nodes.entry(name.to_owned()).or_default();
+            if let Some(news) = outage.look(!up, GRACE_OF_ONE, look.now) {
+                lines.push(Line::Node { node: name.to_owned(), news });
+            }
+        }
+    }
+}
+
+fn first_sweep(look: &Look<'_>) -> Line {
+    let nodes = look.snapshot.nodes().iter().skip(1);
+    let nodes = nodes.filter(|node| node.member && node.served);
+    let (down, there): (Vec<_>, Vec<_>) = nodes.partition(|node| node.up == Some(false));
+    Line::FirstSweep {
+        nodes: there.len() as u64,
+        nodes_down: down.len() as u64,
+        targets: look.snapshot.targets().count() as u64,
+        failed_reads: look.status.errors.values().sum(),
+        took: look.status.last_duration.unwrap_or_default(),
+    }
+}
+
+impl Line {
+    fn write(&self) {
+        match self {
+            Self::CouchDb { urls, why, news, before } => match news {
+                News::Down => tracing::warn!(
+                    urls,
+                    why,
+                    "CouchDB does not answer: nothing is read and nothing is started until it does"
+                ),
+                News::StillDown(lasts) => {
+                    let down_for = span(*lasts);
+                    tracing::warn!(urls, down_for, why, "CouchDB still does not answer");
+                }
+                News::Up(lasted) if *before => {
+                    tracing::info!(urls, after = span(*lasted), "CouchDB answers again");
+                }
+                News::Up(lasted) => {
+                    tracing::info!(urls, after = span(*lasted), "CouchDB answers");
+                }
+            },
+            Self::Reading { why, news } => match news {
+                News::Down => {
+                    tracing::warn!(why, "CouchDB answers, but the cluster cannot be read");
+                }
+                News::StillDown(lasts) => {
+                    tracing::warn!(why, lasts = span(*lasts), "the cluster still cannot be read");
+                }
+                News::Up(lasted) => {
+                    tracing::info!(after = span(*lasted), "the cluster can be read");
+                }
+            },
+            Self::Url { url, why, news } => match news {
+                News::Down => {
+                    tracing::warn!(url, why, "this URL of CouchDB does not answer, others do");
+                }
+                News::StillDown(lasts) => {
+                    let down_for = span(*lasts);
+                    tracing::warn!(url, down_for, why, "this URL of CouchDB still does not answer");
+                }
+                News::Up(lasted) => {
+                    tracing::info!(url, after = span(*lasted), "this URL of CouchDB answers again");
+                }
+            },
+            Self::Node { node, news } => match news {
+                News::Down => tracing::warn!(
+                    node,
+                    "this CouchDB node does not answer: what is known of it gets old, and nothing is started there"
+                ),
+                News::StillDown(lasts) => {
+                    let down_for = span(*lasts);
+                    tracing::warn!(node, down_for, "this CouchDB node still does not answer");
+                }
+                News::Up(lasted) => {
+                    tracing::info!(node, after = span(*lasted), "this CouchDB node answers again");
+                }
+            },
+            Self::MissingRight(right) => {
+                tracing::warn!(right, "the login lacks a right, and recliner sees less without it");
+            }
+            Self::FirstSweep { nodes, nodes_down, targets, failed_reads, took } => {
+                let positive = |count: u64| (count > 0).then_some(count);
+                tracing::info!(
+                    nodes,
+                    nodes_down = positive(*nodes_down),
+                    targets,
+                    failed_reads = positive(*failed_reads),
+                    took = span(*took),
+                    "the first sweep has ended"
+                );
+            }
+        }
+    }
+}
+
+/// A span as a person reads it: milliseconds below ten seconds, else whole seconds.
+fn span(span: Duration) -> String {
+    let short = span < Duration::from_secs(10);
+    let rounded = if short { span.as_millis() } else { u128::from(span.as_secs()) * 1_000 };
+    let rounded = Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX));
+    humantime::format_duration(rounded).to_string()
+}
+
+#[cfg(test)]
+mod tests;

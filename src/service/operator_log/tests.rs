@@ -1,0 +1,194 @@
+use super::*;
+use crate::{clock::Moment, snapshot::Draft};
+
+const A: &str = "http://a:5984";
+const B: &str = "http://b:5984";
+
+/// What is seen, as a test changes it.
+struct Seen {
+    log: OperatorLog,
+    seconds: u64,
+    entries: Vec<Entry>,
+    login_refused: bool,
+    status: Status,
+    nodes: Vec<(&'static str, Option<bool>)>,
+}
+
+impl Seen {
+    fn new(urls: &[&str]) -> Self {
+        let entry = |url: &&str| Entry { url: url.parse().unwrap(), up: None, why: None };
+        Self {
+            log: OperatorLog::default(),
+            seconds: 0,
+            entries: urls.iter().map(entry).collect(),
+            login_refused: false,
+            status: Status::default(),
+            nodes: Vec::new(),
+        }
+    }
+
+    fn up(&mut self, url: &str, up: bool) {
+        let entry = self.entries.iter_mut().find(|entry| entry.url.as_str() == url).unwrap();
+        entry.up = Some(up);
+        entry.why = (!up).then(|| format!("{url} refused"));
+    }
+
+    /// Looks once a second for so long; answers what was said, with the second.
+    fn pass(&mut self, seconds: u64) -> Vec<(u64, Line)> {
+        let mut draft = Draft::new(1);
+        for (name, up) in &self.nodes {
+            let ix = draft.node(name);
+            draft.change_node(ix, |node| {
+                (node.member, node.served, node.up) = (true, true, *up);
+            });
+        }
+        let snapshot = draft.publish(Moment::from_unix(7));
+        let mut lines = Vec::new();
+        for _ in 0..seconds {
+            let look = Look {
+                now: Duration::from_secs(self.seconds),
+                entries: &self.entries,
+                login_refused: self.login_refused,
+                status: &self.status,
+                snapshot: &snapshot,
+            };
+            lines.extend(self.log.look(&look).into_iter().map(|line| (self.seconds, line)));
+            self.seconds += 1;
+        }
+        lines
+    }
+}
+
+fn couchdb(urls: &str, why: &str, news: News, before: bool) -> Line {
+    Line::CouchDb { urls: urls.to_owned(), why: why.to_owned(), news, before }
+}
+
+const fn lasts(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_couchdb_that_is_down_at_the_start_is_said_within_seconds_and_when_it_comes() {
+    let mut seen = Seen::new(&[A, B]);
+    seen.up(A, false);
+    let why = "http://a:5984 refused";
+    let urls = "http://a:5984 http://b:5984";
+    assert_eq!(seen.pass(60), [(3, couchdb(urls, why, News::Down, false))]);
+    seen.up(B, false);
+    let still = News::StillDown(lasts(63));
+    assert_eq!(seen.pass(60), [(63, couchdb(urls, why, still, false))]);
+    seen.up(A, true);
+    assert_eq!(
+        seen.pass(5),
+        [(120, couchdb(urls, "http://b:5984 refused", News::Up(lasts(120)), false))]
+    );
+    // Nothing was asked yet, and nothing comes.
+    let mut seen = Seen::new(&[A]);
+    let none = "no answer has come yet";
+    assert_eq!(seen.pass(30), [(3, couchdb(A, none, News::Down, false))]);
+}
+
+#[test]
+fn the_first_sweep_is_said_once_and_then_a_cluster_that_answers_is_silent() {
+    let mut seen = Seen::new(&[A]);
+    seen.up(A, true);
+    assert_eq!(seen.pass(20), []);
+    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(false))];
+    seen.status.ready = true;
+    seen.status.last_duration = Some(Duration::from_millis(2_100));
+    seen.status.errors = [(("couchdb@b".into(), "connect"), 2)].into();
+    let first = Line::FirstSweep {
+        nodes: 1,
+        nodes_down: 1,
+        targets: 0,
+        failed_reads: 2,
+        took: Duration::from_millis(2_100),
+    };
+    let node = |news| Line::Node { node: "couchdb@b".to_owned(), news };
+    assert_eq!(seen.pass(40), [(20, first), (30, node(News::Down))]);
+    seen.nodes[1].1 = Some(true);
+    assert_eq!(seen.pass(40_000), [(60, node(News::Up(lasts(40))))]);
+}
+
+#[test]
+fn one_cause_is_one_line() {
+    let mut seen = Seen::new(&[A, B]);
+    seen.up(A, true);
+    seen.up(B, true);
+    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
+    assert_eq!(seen.pass(10), []);
+    // All of it goes; what the sweeps find later is no news.
+    seen.up(A, false);
+    seen.up(B, false);
+    let urls = "http://a:5984 http://b:5984";
+    let line = |news| couchdb(urls, "http://a:5984 refused", news, true);
+    assert_eq!(seen.pass(10), [(13, line(News::Down))]);
+    seen.status.problem = Some("nobody answers".to_owned());
+    seen.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
+    assert_eq!(seen.pass(50), []);
+    // And comes again: the next sweep is yet to find the nodes.
+    seen.up(A, true);
+    seen.up(B, true);
+    assert_eq!(
+        seen.pass(3),
+        [(70, couchdb(urls, "no answer has come yet", News::Up(lasts(60)), true))]
+    );
+    seen.status.problem = None;
+    assert_eq!(seen.pass(3), []);
+    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
+    assert_eq!(seen.pass(100), []);
+    // One of two.
+    seen.up(B, false);
+    let url = |news, why: &str| Line::Url { url: B.to_owned(), why: why.to_owned(), news };
+    let why = "http://b:5984 refused";
+    assert_eq!(seen.pass(30), [(186, url(News::Down, why))]);
+    seen.up(B, true);
+    assert_eq!(seen.pass(30), [(206, url(News::Up(lasts(30)), ""))]);
+}
+
+#[test]
+fn what_answers_and_cannot_be_read_is_said_but_not_that_a_login_was_refused() {
+    let mut seen = Seen::new(&[A]);
+    seen.up(A, true);
+    seen.status.problem = Some("this is no CouchDB".to_owned());
+    seen.status.missing_rights.insert("a right".to_owned());
+    let reading = |news, why: &str| Line::Reading { why: why.to_owned(), news };
+    assert_eq!(
+        seen.pass(30),
+        [
+            (0, Line::MissingRight("a right".to_owned())),
+            (3, reading(News::Down, "this is no CouchDB"))
+        ]
+    );
+    seen.status.problem = None;
+    assert_eq!(seen.pass(30), [(30, reading(News::Up(lasts(30)), ""))]);
+    seen.status.problem = Some("nothing was sent".to_owned());
+    seen.login_refused = true;
+    assert_eq!(seen.pass(300), []);
+    // It was refused before anything was sent: the password cannot be read.
+    let mut seen = Seen::new(&[A]);
+    seen.login_refused = true;
+    assert_eq!(seen.pass(300), []);
+}
+
+#[test]
+fn a_reload_that_begins_with_other_urls_is_no_outage() {
+    let mut seen = Seen::new(&[A]);
+    seen.up(A, true);
+    assert_eq!(seen.pass(10), []);
+    seen.entries = Seen::new(&[B]).entries;
+    assert_eq!(seen.pass(60), []);
+    seen.up(B, false);
+    assert_eq!(seen.pass(10), [(73, couchdb(B, "http://b:5984 refused", News::Down, true))]);
+    seen.up(B, true);
+    assert_eq!(seen.pass(10).len(), 1);
+    // Files alone are read: no URL, no line.
+    assert_eq!(Seen::new(&[]).pass(100), []);
+}
+
+#[test]
+fn spans_are_round() {
+    for (milliseconds, expected) in [(340, "340ms"), (2_100, "2s 100ms"), (750_400, "12m 30s")] {
+        assert_eq!(span(Duration::from_millis(milliseconds)), expected);
+    }
+}
