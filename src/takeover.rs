@@ -26,7 +26,7 @@ mod task;
 
 pub use hands::Hands;
 pub use ledger::{Fleeting, Ledger, TakenOver};
-pub use mark::{Mark, SECTION};
+pub use mark::{Mark, SECTION, stopped};
 pub use restore::{Restored, restore};
 pub use task::{Handle, Settings, Task};
 

@@ -12,6 +12,7 @@ use super::{
     finding::{Remarks, Severity},
     ignored::{self, Ignored},
     lint,
+    source::CONCURRENCY,
 };
 use crate::{channel::Channel, target::Kind};
 use std::collections::BTreeSet;
@@ -57,8 +58,21 @@ const LISTS: [(&str, Kind, &[&str]); 3] = [
 
 /// Reads one node's smoosh settings.
 pub(super) fn read(node: &NodeConfig) -> Reading {
+    let (node, taken) = &node.before_takeover();
     let (rules, assumed) = node.rules();
     let mut remarks = Remarks::default();
+    for (channel, was) in taken {
+        let was = match was {
+            Some(was) => format!("what it was before, {was:?}"),
+            None => "its default, as before: it was not set".to_owned(),
+        };
+        remarks.add(
+            Severity::Note,
+            &settings::section_of(channel),
+            CONCURRENCY,
+            format!("a takeover of recliner's holds it at 0; imported is {was}"),
+        );
+    }
     let runs_smoosh = rules.runs_smoosh();
     if assumed {
         remarks.add(

@@ -2,10 +2,14 @@
 //! its ini files.
 
 use super::{Problem, Rules, ini};
+use crate::takeover;
 use std::collections::BTreeMap;
 
 /// Settings by section and key, as `GET /_node/{node}/_config` answers them.
 pub type Sections = BTreeMap<String, BTreeMap<String, String>>;
+
+/// How many jobs a channel runs: what a takeover sets to zero.
+pub(super) const CONCURRENCY: &str = "concurrency";
 
 /// One node's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +47,22 @@ impl NodeConfig {
             sections: read.sections,
             problems: read.problems,
         }
+    }
+
+    /// The settings as they are without a takeover of recliner's own, and the channels that it
+    /// holds stopped, each with the concurrency before.
+    pub(super) fn before_takeover(&self) -> (Self, BTreeMap<String, Option<String>>) {
+        let mut before = self.clone();
+        let taken = takeover::stopped(&self.sections).into_iter();
+        let taken: BTreeMap<_, _> = taken.map(|(channel, mark)| (channel, mark.was)).collect();
+        for (channel, was) in &taken {
+            let section = before.sections.entry(format!("smoosh.{channel}")).or_default();
+            match was {
+                Some(was) => section.insert(CONCURRENCY.to_owned(), was.clone()),
+                None => section.remove(CONCURRENCY),
+            };
+        }
+        (before, taken)
     }
 
     /// The version whose rules apply, and whether it is only assumed.

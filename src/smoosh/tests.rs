@@ -2,6 +2,7 @@ mod daemon;
 mod equivalence;
 mod lint;
 mod nodes;
+mod taken;
 mod values;
 
 use super::*;

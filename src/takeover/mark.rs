@@ -3,7 +3,7 @@
 //! Owns its section, key and form: `[recliner] smoosh.<channel>.concurrency`, with the value
 //! before as JSON.
 
-use super::KEY;
+use super::{KEY, STOPPED, section};
 use crate::clock::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,9 +45,36 @@ pub(super) fn marks(section: &BTreeMap<String, String>) -> BTreeMap<String, Mark
     section.iter().filter_map(|(key, text)| Some((channel(key)?, read(text)))).collect()
 }
 
+/// The channels that a takeover holds stopped on a node, with the marks of them, by its whole
+/// configuration. A mark beside another value is left over: somebody has changed it since.
+#[must_use]
+pub fn stopped(config: &BTreeMap<String, BTreeMap<String, String>>) -> BTreeMap<String, Mark> {
+    let mut marks = config.get(SECTION).map(marks).unwrap_or_default();
+    let value = |channel: &str| config.get(&section(channel))?.get(KEY);
+    marks.retain(|channel, _| value(channel).is_some_and(|value| value == STOPPED));
+    marks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_channel_is_held_stopped_where_its_mark_and_its_zero_are_both_there() {
+        let section = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let mark = Mark { was: Some("2".to_owned()), at: Moment::default() };
+        let marked = [key("held"), key("changed"), key("unset")].map(|key| (key, mark.text()));
+        let config = BTreeMap::from([
+            (SECTION.to_owned(), BTreeMap::from(marked)),
+            ("smoosh.held".to_owned(), section(&[("concurrency", "0"), ("capacity", "9")])),
+            ("smoosh.changed".to_owned(), section(&[("concurrency", "1")])),
+            ("smoosh.theirs".to_owned(), section(&[("concurrency", "0")])),
+        ]);
+        assert_eq!(stopped(&config), BTreeMap::from([("held".to_owned(), mark)]));
+        assert_eq!(stopped(&BTreeMap::new()), BTreeMap::new());
+    }
 
     #[test]
     fn a_mark_reads_as_it_was_written_and_a_garbled_one_still_marks() {
