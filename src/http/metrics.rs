@@ -12,11 +12,19 @@ mod pressures;
 mod takeovers;
 mod top;
 
-use super::{State, guard::Turns};
+use super::{About, ConfigStatus, State, guard::Turns};
 use crate::{
+    changes,
+    couch::{self, CertificateEnds},
     exposition::{self, Coding, Family, Format, Writer, accepts_gzip, negotiate},
+    feed::Feed,
+    follower,
+    journal::Journal,
     plan::Plan,
+    scanner,
     snapshot::{Node, NodeIx},
+    takeover::Takeovers,
+    warmer::Builds,
 };
 use axum::{
     Extension, extract,
@@ -43,7 +51,7 @@ pub(super) async fn metrics(
     let rendered = tokio::task::spawn_blocking(move || {
         // The turn ends with the work, not with the client's patience.
         let _turn = turn;
-        render(&state, format, coding)
+        Scrape::of(&state).render(format, coding)
     });
     let body = match rendered.await {
         Ok(body) => body,
@@ -78,22 +86,62 @@ fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
         .filter(|(at, node)| node.served && (*at == NodeIx::CLUSTER || node.member))
 }
 
-/// The whole exposition in one format.
-fn render(state: &State, format: Format, coding: Coding) -> Vec<u8> {
-    let mut writer = Writer::new(format, coding);
-    present::write(&mut writer, state);
-    let plan = Arc::clone(&state.plan.borrow());
-    let now = &plan.conditions;
-    pressures::write(&mut writer, &now.pressures, &plan.snapshot);
-    takeovers::write(&mut writer, &state.takeovers.borrow());
-    builds::write(&mut writer, &state.builds.borrow());
-    disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
-    files::write(&mut writer, &plan);
-    feeds::write(&mut writer, &state.changes.borrow(), state.feed.as_ref());
-    if let Some(journal) = &state.journal {
-        journal::write(&mut writer, journal);
+/// What was published last, each taken once for a whole scrape: its parts see this and not the
+/// state, so that none of them shows another plan than the one before it.
+pub(super) struct Scrape {
+    plan: Arc<Plan>,
+    status: Arc<scanner::Status>,
+    config: Arc<ConfigStatus>,
+    about: Arc<About>,
+    couchdb: Arc<[couch::Entry]>,
+    couchdb_certificates: CertificateEnds,
+    web_certificates: CertificateEnds,
+    counts: Arc<follower::Counts>,
+    takeovers: Arc<Takeovers>,
+    builds: Arc<Builds>,
+    changes: Arc<changes::Status>,
+    feed: Option<Feed>,
+    journal: Option<Journal>,
+    registry: prometheus::Registry,
+}
+
+impl Scrape {
+    pub(super) fn of(state: &State) -> Self {
+        Self {
+            plan: Arc::clone(&state.plan.borrow()),
+            status: Arc::clone(&state.status.borrow()),
+            config: Arc::clone(&state.config.borrow()),
+            about: Arc::clone(&state.about),
+            couchdb: Arc::clone(&state.couchdb.borrow()),
+            couchdb_certificates: *state.certificates.borrow(),
+            web_certificates: state.web.certificate_ends(),
+            counts: Arc::clone(&state.counts.borrow()),
+            takeovers: Arc::clone(&state.takeovers.borrow()),
+            builds: Arc::clone(&state.builds.borrow()),
+            changes: Arc::clone(&state.changes.borrow()),
+            feed: state.feed.clone(),
+            journal: state.journal.clone(),
+            registry: state.registry.clone(),
+        }
     }
-    jobs::write(&mut writer, &plan, &state.counts.borrow());
-    exposition::write_gathered(&mut writer, &state.registry.gather());
-    writer.finish()
+
+    /// The whole exposition in one format.
+    pub(super) fn render(&self, format: Format, coding: Coding) -> Vec<u8> {
+        let mut writer = Writer::new(format, coding);
+        let plan = &*self.plan;
+        let now = &plan.conditions;
+        present::write(&mut writer, self);
+        pressures::write(&mut writer, &now.pressures, &plan.snapshot);
+        takeovers::write(&mut writer, &self.takeovers);
+        builds::write(&mut writer, &self.builds);
+        disks::write(&mut writer, &now.disks, &now.jobs, &plan.snapshot);
+        files::write(&mut writer, plan);
+        feeds::write(&mut writer, &self.changes, self.feed.as_ref());
+        if let Some(journal) = &self.journal {
+            journal::write(&mut writer, journal);
+        }
+        jobs::write(&mut writer, plan, &self.counts);
+        exposition::write_gathered(&mut writer, &self.registry.gather());
+        writer.finish()
+    }
 }

@@ -3,7 +3,7 @@
 //! Absent where unknown, zero where known to be zero. Nothing is summed here: totals and
 //! the top databases come with the snapshot.
 
-use super::{Rows, State, places, plan, top};
+use super::{Rows, Scrape, places, plan, top};
 use crate::{
     channel::{Channel, Mode, Priority},
     couch::{self, CertificateEnds},
@@ -15,26 +15,25 @@ use crate::{
     snapshot::{Node, NodeIx, SmooshChannel, SmooshSeen, Sums},
     target::{Kind, State as TargetState},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 /// Writes every family of the present.
-pub(super) fn write(writer: &mut Writer, state: &State) {
-    let plan = Arc::clone(&state.plan.borrow());
-    let status = Arc::clone(&state.status.borrow());
-    program(writer, state, &plan);
-    couchdb(writer, &state.couchdb.borrow());
-    nodes(writer, &plan);
-    scans(writer, &plan, &status);
-    sizes(writer, &plan);
-    top::write(writer, &plan);
-    queues(writer, &plan);
-    plan::write(writer, &plan);
-    smoosh(writer, &plan);
+pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {
+    let plan = &*scrape.plan;
+    program(writer, scrape);
+    couchdb(writer, &scrape.couchdb);
+    nodes(writer, plan);
+    scans(writer, plan, &scrape.status);
+    sizes(writer, plan);
+    top::write(writer, plan);
+    queues(writer, plan);
+    plan::write(writer, plan);
+    smoosh(writer, plan);
 }
 
-fn program(writer: &mut Writer, state: &State, plan: &Plan) {
-    let config = Arc::clone(&state.config.borrow());
-    writer.family(&f::BUILD_INFO).sample(&[state.about.version, state.about.revision], 1_u64);
+fn program(writer: &mut Writer, scrape: &Scrape) {
+    let Scrape { plan, config, about, .. } = scrape;
+    writer.family(&f::BUILD_INFO).sample(&[about.version, about.revision], 1_u64);
     let mut samples = writer.family(&f::MODE);
     for mode in Mode::ALL {
         samples.sample(&[mode.label()], mode == config.mode);
@@ -49,7 +48,7 @@ fn program(writer: &mut Writer, state: &State, plan: &Plan) {
     writer.family(&f::CONFIG_LAST_RELOAD_SUCCESSFUL).sample(&[], config.reload_successful);
     writer.family(&f::CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP).sample(&[], config.loaded_at);
     writer.family(&f::CONFIG_NEEDS_RESTART).sample(&[], config.needs_restart.len() as u64);
-    certificates(writer, state.web.certificate_ends(), *state.certificates.borrow());
+    certificates(writer, scrape.web_certificates, scrape.couchdb_certificates);
     let mut samples = writer.family(&f::CHANNEL_CONCURRENCY_LIMIT);
     for channel in &plan.channels.list {
         samples.sample(&[&channel.name], channel.concurrency);

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{
     couch::CertificateEnds,
-    exposition::{duplicate_series, families},
+    exposition::{Coding, Format, duplicate_series, families},
+    http::metrics::Scrape,
     memory::{Scope, Suspension},
 };
 use std::{
@@ -35,6 +36,17 @@ async fn a_small_cluster_scrapes_as_written_down() {
     let accept = [("accept", "application/openmetrics-text; version=1.0.0")];
     let open = surface.ask(Method::GET, "/metrics", &accept).await;
     insta::assert_snapshot!("openmetrics", open.text());
+}
+
+#[tokio::test]
+async fn a_scrape_shows_one_plan_though_another_one_comes_meanwhile() {
+    let surface = Surface::new();
+    let render = |scrape: &Scrape| scrape.render(Format::Text, Coding::Identity);
+    let scrape = Scrape::of(&surface.state);
+    let before = render(&scrape);
+    surface.plan.send_replace(Arc::default());
+    assert_eq!(render(&scrape), before);
+    assert_ne!(render(&Scrape::of(&surface.state)), before, "the next one shows the other");
 }
 
 #[tokio::test]
