@@ -106,7 +106,8 @@ fn a_target_takes_few_bytes_however_often_it_is_read() {
         cluster.sweep(sweep);
     }
     let many = bytes();
-    assert!(few <= 245, "{few} bytes a target after three sweeps");
+    // Of these some thirty bytes are for places that say which target they are of.
+    assert!(few <= 285, "{few} bytes a target after three sweeps");
     assert!(many <= few + 4, "{few} bytes a target after three sweeps, {many} after thirty");
     assert_eq!(cluster.plan.snapshot.targets().count(), TARGETS);
 }

@@ -119,8 +119,8 @@ pub(super) struct WebArgs {
     /// of --web.config.file
     #[arg(long = "web.enable-admin-api")]
     pub(super) admin: bool,
-    /// The Unix socket over which the user that runs this, and root, suspend and resume without
-    /// --web.enable-admin-api; none for none [default: admin.sock in --storage.path; none for demo]
+    /// The Unix socket over which the user that runs this, and root, suspend and resume without any
+    /// other flag; none for none [default: admin.sock in --storage.path; none for demo]
     #[arg(long = "web.admin-socket", value_name = "PATH")]
     pub(super) admin_socket: Option<PathBuf>,
     /// Users, certificates and headers, in the format that Prometheus's exporters share; read

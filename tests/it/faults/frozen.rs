@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep};
 const NEVER: Duration = Duration::from_secs(86_400);
 
 /// Sweeps often, and from nobody but its sweeps does it hear anything.
-const OFTEN: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n";
+const OFTEN: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n\
+    couchdb: {trust_node_hosts: [\"*.local\"]}\n";
 
 /// So many databases that have views lie on B alone that waiting for one after the other would
 /// take an hour; and a split is under way.
@@ -129,7 +130,8 @@ async fn healthy_nodes_are_read_in_time_whatever_a_frozen_one_holds_up() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_freezes_within_a_sweep_holds_up_no_other_node_of_it() {
     let world = (0..100).fold(world(), |world, at| world.with(small(&format!("db-{at}"), 10)));
-    let yaml = "couchdb: {cold_reads_per_second: 10}\nscan: {interval: 24h}\n";
+    let yaml = "couchdb: {cold_reads_per_second: 10, trust_node_hosts: [\"*.local\"]}\n\
+        scan: {interval: 24h}\n";
     let start = Instant::now();
     let mut rig = Rig::with_flags(world, yaml, flags(&[0]));
     sleep(Duration::from_secs(5)).await;
