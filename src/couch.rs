@@ -35,7 +35,7 @@ pub mod wire;
 pub use address::{Address, ParseAddressError};
 pub use client::{Client, ConnectError, MapPage, NodeAccess, OwnAddress, Task, Updates, Written};
 pub use coalescing::Coalescing;
-pub use error::{Asked, Error, Kind};
+pub use error::{Asked, Error, Kind, NO_USER};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use metrics::Metrics;
 pub use paging::Paging;

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{self, Flags, Loaded},
-    couch::{Client, Coalescing, Metrics, Transport},
+    couch::{Client, Coalescing, Kind, Metrics, NO_USER, Transport},
     log,
     plan::Plan,
     report,
@@ -181,10 +181,16 @@ pub(super) fn warn_of(status: &Status) {
     for right in &status.missing_rights {
         say(right);
     }
+    // What nobody may read without a user needs no more words.
+    let no_user = status.missing_rights.contains(NO_USER);
+    let forbidden = Kind::Forbidden.label();
     for ((node, reason), count) in &status.errors {
+        if no_user && *reason == forbidden {
+            continue;
+        }
         say(&format!("{node}: {count} could not be read ({})", reason.replace('_', " ")));
     }
-    if let Some(last) = &status.last_error {
+    if let Some(last) = status.last_error.as_ref().filter(|last| **last != NO_USER) {
         say(&format!("the last of them: {last}"));
     }
 }
