@@ -39,7 +39,7 @@ pub use client::{
     Client, ConnectError, Entry, MapPage, NodeAccess, OwnAddress, Task, Updates, Written,
 };
 pub use coalescing::Coalescing;
-pub use error::{Asked, Error, Kind};
+pub use error::{Asked, Error, Kind, NO_USER};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use metrics::Metrics;
 pub use paging::Paging;

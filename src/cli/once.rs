@@ -9,7 +9,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{self, Flags, Loaded},
-    couch::{Client, Coalescing, Metrics, Transport},
+    couch::{Client, Coalescing, Kind, Metrics, NO_USER, Transport},
     log,
     plan::Plan,
     report,
@@ -205,11 +205,16 @@ pub(super) fn warn_of_nodes(plan: &Plan) {
 /// Says on standard error what could not be seen.
 pub(super) fn warn_of(status: &Status) {
     status.missing_rights.iter().for_each(|right| complain(&printable(right)));
+    // What nobody may read without a user needs no more words.
+    let no_user = status.missing_rights.contains(NO_USER);
     for ((node, reason), count) in &status.errors {
+        if no_user && *reason == Kind::Forbidden.label() {
+            continue;
+        }
         let (node, reason) = (printable(node), reason.replace('_', " "));
         complain(&format!("{node}: {count} could not be read ({reason})"));
     }
-    if let Some(last) = &status.last_error {
+    if let Some(last) = status.last_error.as_ref().filter(|last| **last != NO_USER) {
         complain(&format!("the last of them: {}", printable(last)));
     }
 }

@@ -16,7 +16,7 @@ pub use reads::MapPage;
 pub use writes::Written;
 
 use super::{
-    Address, CertificateEnds, Error, Metrics, Route, Settings, Transport, TransportError,
+    Address, CertificateEnds, Error, Metrics, NO_USER, Route, Settings, Transport, TransportError,
     credential::Credential,
     directory::{Directory, Way},
     gate::{Gate, Said, Verdict, keeper::Keeper, speaks_of_login},
@@ -26,7 +26,10 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::{sync::OnceCell, time::Instant};
@@ -46,6 +49,8 @@ struct Shared {
     sender: Sender,
     /// Set once the entries were asked for their names.
     entries_named: OnceCell<()>,
+    /// Whether it was said that a login is wanted and none given.
+    said_no_user: AtomicBool,
 }
 
 /// Why there is no client.
@@ -141,7 +146,8 @@ impl Client {
         let (gate, orders) = Gate::new();
         let keeper = Keeper::new(&settings, &gate, orders, Arc::clone(&directory), sender.clone());
         let entries_named = OnceCell::new();
-        let shared = Shared { settings, directory, gate, sender, entries_named };
+        let said_no_user = AtomicBool::new(false);
+        let shared = Shared { settings, directory, gate, sender, entries_named, said_no_user };
         let client = Self { shared: Arc::new(shared) };
         Ok((client.clone(), Task { keeper, client }))
     }
@@ -176,6 +182,13 @@ impl Client {
     #[must_use]
     pub fn certificate_ends(&self) -> CertificateEnds {
         self.shared.sender.transport.certificate_ends()
+    }
+
+    /// Says once that a login is wanted and none given.
+    fn say_no_user(&self) {
+        if !self.shared.said_no_user.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{NO_USER}");
+        }
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(
@@ -216,7 +229,7 @@ impl Client {
         }
         let (mut tried, mut nonsense) = (Vec::new(), Vec::new());
         loop {
-            let mut again = false;
+            let (before, mut again) = (tried.len(), false);
             let error = match self.ask(route, &path, whom, cold, &mut tried).await {
                 Ok((way, answer)) => {
                     let took = answer.2;
@@ -234,7 +247,10 @@ impl Client {
                 Err(error) => error,
             };
             let mut entries = self.shared.directory.entries.iter();
-            let others = !again && entries.any(|entry| !tried.contains(&entry.address));
+            // Where none was asked, asking again would go on for ever.
+            let others = !again
+                && tried.len() > before
+                && entries.any(|entry| !tried.contains(&entry.address));
             if !(others && matches!(whom, Whom::Any) && error.is_of_one_server(&route)) {
                 return Err(error);
             }
@@ -395,7 +411,12 @@ impl Client {
                 Verdict::Again if looks < LOOKS => looks += 1,
                 Verdict::Again | Verdict::Forbidden => {
                     let asked = super::Asked::new(&route, path, &way.server.address);
-                    return Err(Error::Forbidden { asked, status, reason });
+                    return Err(if pass.is_login() {
+                        Error::Forbidden { asked, status, reason }
+                    } else {
+                        self.say_no_user();
+                        Error::NoUser { asked }
+                    });
                 }
                 Verdict::Failed(error) => return Err(error),
             }

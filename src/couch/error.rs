@@ -108,6 +108,9 @@ impl fmt::Display for Asked {
     }
 }
 
+/// What to do where CouchDB wants a login and none was given.
+pub const NO_USER: &str = "no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file";
+
 /// Why a request gave no answer that can be used. It never holds credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -207,6 +210,20 @@ pub enum Error {
         /// What the server said.
         reason: String,
     },
+    /// It wants a login, and there is none.
+    #[error("{NO_USER}")]
+    NoUser {
+        /// What was asked of whom.
+        asked: Arc<Asked>,
+    },
+    /// What answers at an address is something else.
+    #[error("{at} answered, but it is not a CouchDB ({found}): check --couchdb.url")]
+    NotCouchDb {
+        /// The address.
+        at: Address,
+        /// What was found, in words.
+        found: String,
+    },
     /// The login is refused, and nothing is sent with it until it is proved again.
     #[error("nothing was sent: {why}")]
     LoginClosed {
@@ -270,6 +287,25 @@ impl Error {
         Self::Resting { whom, strikes: rest.strikes, again: rest.again }
     }
 
+    /// The login could not be proved for this reason; one that says all by itself stays alone.
+    pub(super) fn unproved(why: Self) -> Self {
+        match why {
+            Self::NotCouchDb { .. } => why,
+            why => Self::Unproved(Arc::new(why)),
+        }
+    }
+
+    /// Whether it may well be that no CouchDB answered.
+    pub(super) const fn is_strange(&self) -> bool {
+        matches!(
+            self,
+            Self::Garbage { .. }
+                | Self::NotFound { .. }
+                | Self::TooLarge { .. }
+                | Self::Status { status: 400..=499 | 501, .. }
+        )
+    }
+
     /// The closed word for it.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -281,11 +317,11 @@ impl Error {
             Self::NodeDown { .. } => Kind::NodeDown,
             Self::UnknownNode { .. } => Kind::UnknownNode,
             Self::NotFound { .. } => Kind::NotFound,
-            Self::Forbidden { .. } => Kind::Forbidden,
+            Self::Forbidden { .. } | Self::NoUser { .. } => Kind::Forbidden,
             Self::LoginClosed { .. } => Kind::Login,
             Self::Unproved(cause) => cause.kind(),
             Self::TooLarge { .. } => Kind::TooLarge,
-            Self::Garbage { .. } => Kind::Garbage,
+            Self::Garbage { .. } | Self::NotCouchDb { .. } => Kind::Garbage,
             Self::Redirect { .. } => Kind::Redirect,
             Self::Unaddressable(_) => Kind::Unaddressable,
             Self::NoOwnAddress { .. } => Kind::NoOwnAddress,
@@ -297,8 +333,13 @@ impl Error {
     /// another server may do better. A page of design documents may well be too large.
     pub(super) const fn is_of_one_server(&self, route: &Route<'_>) -> bool {
         let too_large = matches!(self, Self::TooLarge { .. });
-        matches!(self, Self::Garbage { .. } | Self::Redirect { .. } | Self::Tls { .. })
-            || (too_large && !matches!(route, Route::DesignDocs { .. }))
+        matches!(
+            self,
+            Self::Garbage { .. }
+                | Self::NotCouchDb { .. }
+                | Self::Redirect { .. }
+                | Self::Tls { .. }
+        ) || (too_large && !matches!(route, Route::DesignDocs { .. }))
     }
 
     /// Whether the same request may well succeed a moment later.
@@ -313,6 +354,8 @@ impl Error {
             | Self::UnknownNode { .. }
             | Self::NotFound { .. }
             | Self::Forbidden { .. }
+            | Self::NoUser { .. }
+            | Self::NotCouchDb { .. }
             | Self::LoginClosed { .. }
             | Self::Unproved(_)
             | Self::TooLarge { .. }

@@ -158,7 +158,7 @@ impl Gate {
                 State::Open(pass) => return Ok(Arc::clone(pass)),
                 State::Closed { why } => return Err(Error::LoginClosed { why: Arc::clone(why) }),
                 State::Unproved { attempt, why: Some(why) } if *attempt > first => {
-                    return Err(Error::Unproved(Arc::new(why.clone())));
+                    return Err(Error::unproved(why.clone()));
                 }
                 State::Unproved { .. } | State::Proving { .. } => {}
             }

@@ -3,7 +3,7 @@
 use super::{
     Error, Route,
     credential::Credential,
-    directory::{Server, Way},
+    directory::{Directory, Server, Way},
     gate::Pass,
     metrics,
     sender::{Answer, Sender},
@@ -24,6 +24,29 @@ pub(super) enum Greeting {
 }
 
 impl Sender {
+    /// The error of a first question, or that no CouchDB answers there.
+    pub(super) async fn explained(&self, error: Error, directory: &Directory) -> Error {
+        let at = match &error {
+            Error::Garbage { asked, .. }
+            | Error::NotFound { asked, .. }
+            | Error::TooLarge { asked, .. }
+            | Error::Status { asked, .. } => directory.server(&asked.at),
+            _ => return error,
+        };
+        self.explained_of(&at, error).await
+    }
+
+    /// The same, of a server that is known.
+    pub(super) async fn explained_of(&self, server: &Arc<Server>, error: Error) -> Error {
+        if !error.is_strange() {
+            return error;
+        }
+        match self.greeting(server).await {
+            Ok(Greeting::Other(found)) => Error::NotCouchDb { at: server.address.clone(), found },
+            Ok(Greeting::CouchDb | Greeting::WantsLogin) | Err(_) => error,
+        }
+    }
+
     /// Asks `server` what it is. No login, cookie or password goes with it.
     ///
     /// # Errors

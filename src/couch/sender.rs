@@ -5,6 +5,7 @@ use super::{
     credential::{Cookie, Credential},
     directory::{Server, Way},
     gate::{Pass, speaks_of_login},
+    greeting::Greeting,
     metrics,
     silence::GivenUp,
     transport::{Coming, Failure, Outgoing, Reply, Transport, collected},
@@ -292,11 +293,27 @@ impl Sender {
     ) -> Result<Result<Credential, String>, Error> {
         let way = Way::direct(Arc::clone(server));
         server.door.login_turn(server.address.as_str()).await?;
+        match self.log_in_now(server, &way, pass).await {
+            Ok(known) => Ok(known),
+            Err(error) => Err(self.explained_of(server, error).await),
+        }
+    }
+
+    async fn log_in_now(
+        &self,
+        server: &Arc<Server>,
+        way: &Way,
+        pass: &Pass,
+    ) -> Result<Result<Credential, String>, Error> {
         if server.door.takes_sessions(pass.generation) {
-            match self.begin_session(&way, pass).await? {
+            match self.begin_session(way, pass).await? {
                 Begun::Session(cookie) => return Ok(Ok(Credential::Cookie(cookie))),
                 Begun::Refused(said) => return Ok(Err(said)),
                 Begun::NoSession => {
+                    // The password is not for whoever knows nothing of sessions.
+                    if let Ok(Greeting::Other(found)) = self.greeting(server).await {
+                        return Err(Error::NotCouchDb { at: server.address.clone(), found });
+                    }
                     tracing::warn!(
                         address = %server.address,
                         "no session can be had there, so that the password goes with each request, a few at a time: is the cookie handler among [chttpd] authentication_handlers, and are POST /_session and its cookie let through?"
@@ -305,7 +322,7 @@ impl Sender {
                 }
             }
         }
-        match self.session(Route::Session, &way, pass, &Credential::Basic).await {
+        match self.session(Route::Session, way, pass, &Credential::Basic).await {
             // A server that does not know the question has refused nothing.
             Ok(Ok(_)) => Ok(Ok(Credential::Basic)),
             Err(error) if is_unknown_there(&error) => Ok(Ok(Credential::Basic)),

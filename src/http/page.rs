@@ -55,7 +55,7 @@ fn page(state: &State) -> Markup {
                     p.note { "Nothing can be read: " (problem) }
                 }
                 @if !status.missing_rights.is_empty() {
-                    p.note { "The login may not read everything:" }
+                    p.note { "Not everything may be read:" }
                     ul { @for right in &status.missing_rights { li { (right) } } }
                 }
                 @for suspension in report::SuspensionLine::all(&plan) {

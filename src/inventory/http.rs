@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    couch::{Client, Error, Kind as Failed, Paging},
+    couch::{Client, Error, Kind as Failed, NO_USER, Paging},
     snapshot::{Ix, SmooshSeen, Snapshot, TargetRef},
     target::ShardName,
     version::Version,
@@ -265,8 +265,11 @@ impl Source for HttpSource {
 impl From<Error> for Unread {
     fn from(error: Error) -> Self {
         let mut right = None;
-        if let Error::Forbidden { asked, .. } = &error {
-            right = Some(rights::missing(asked.route));
+        match &error {
+            Error::Forbidden { asked, .. } => right = Some(rights::missing(asked.route)),
+            // All that is missing has one cause.
+            Error::NoUser { .. } => right = Some(NO_USER),
+            _ => {}
         }
         Self { reason: error.kind().label(), message: error.to_string(), right }
     }

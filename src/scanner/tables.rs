@@ -275,9 +275,7 @@ impl Tables {
             self.draft.change_node(at, |node| node.member = true);
         }
         if self.listing.databases == 0 {
-            let rights: Vec<&str> = self.rights.iter().map(String::as_str).collect();
-            self.status.problem =
-                Some(format!("the login may read no database: {}", rights.join("; ")));
+            self.status.problem = Some(ending::nothing_readable(&self.rights));
         }
     }
 

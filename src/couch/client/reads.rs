@@ -54,7 +54,14 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn membership(&self) -> Result<wire::Membership, Error> {
-        self.get(Route::Membership, Whom::Any, false).await
+        let names = |members: &wire::Membership| {
+            let named = members.all_nodes.is_some() || members.cluster_nodes.is_some();
+            if named { Ok(()) } else { Err("it names no nodes".to_owned()) }
+        };
+        match self.get_checked(Route::Membership, Whom::Any, false, names).await {
+            Ok(members) => Ok(members),
+            Err(error) => Err(self.shared.sender.explained(error, &self.shared.directory).await),
+        }
     }
 
     /// Version and vendor of whichever server answers; what anyone may read.

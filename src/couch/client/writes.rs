@@ -112,12 +112,14 @@ impl Written {
             Error::Status { .. }
             | Error::NotFound { .. }
             | Error::Forbidden { .. }
+            | Error::NoUser { .. }
             | Error::Redirect { .. } => Self::Refused(error),
             Error::Resting { .. }
             | Error::Hangs { .. }
             | Error::NodeDown { .. }
             | Error::UnknownNode { .. }
             | Error::LoginClosed { .. }
+            | Error::NotCouchDb { .. }
             | Error::Unproved(_)
             | Error::Unaddressable(_)
             | Error::NoOwnAddress { .. }

@@ -291,7 +291,7 @@ impl Keeper {
             State::Closed { why } => Verdict::Failed(Error::LoginClosed { why: Arc::clone(why) }),
             State::Unproved { why, .. } => {
                 let why = why.clone().unwrap_or(Error::Stopped);
-                Verdict::Failed(Error::Unproved(Arc::new(why)))
+                Verdict::Failed(Error::unproved(why))
             }
             State::Proving { .. } => Verdict::Again,
             State::Open(open) if open.generation != pass.generation || again => Verdict::Again,

@@ -3,11 +3,21 @@
 use super::Tables;
 use crate::{
     clock::Moment,
+    couch::NO_USER,
     facts::Source,
     snapshot::{Node, NodeIx},
     target::Kind,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why no database can be read, where these rights are missing.
+pub(super) fn nothing_readable(rights: &BTreeSet<String>) -> String {
+    if rights.contains(NO_USER) {
+        return NO_USER.to_owned();
+    }
+    let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
+    format!("the login may read no database: {}", rights.join("; "))
+}
 
 impl Tables {
     /// When the last sweep began, if it read everything it was to read.

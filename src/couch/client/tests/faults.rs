@@ -119,3 +119,22 @@ async fn requests_end_when_the_task_does() {
     drop(running);
     assert_eq!(timed(client.session()).await.0.unwrap_err().kind(), Kind::Stopped);
 }
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_are_no_couchdb_are_called_that_and_not_asked_for_ever() {
+    for login in [true, false] {
+        let (cluster, mut seen) = Cluster::new(|_| Some(json(404, "not here")));
+        let mut settings = settings(&[A, "http://b:5984"]);
+        if !login {
+            settings.login = crate::couch::Login::None;
+        }
+        let client = connect(&cluster, settings);
+        let (read, _) = timed(client.membership()).await;
+        let error = read.unwrap_err().to_string();
+        let says = "answered, but it is not a CouchDB (it answers GET / with HTTP 404): check";
+        assert!(error.contains(says), "{error}");
+        let log = drain(&mut seen);
+        assert!(log.len() <= 6, "{log:?}");
+        assert!(log.iter().all(|seen| seen.password.is_none() || seen.login), "{log:?}");
+    }
+}

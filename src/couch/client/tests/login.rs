@@ -263,7 +263,8 @@ async fn without_a_login_nothing_is_proved() {
     settings.login = Login::None;
     let client = connect(&cluster, settings);
     let error = client.membership().await.unwrap_err();
-    assert!(matches!(error, Error::Forbidden { status: 401, .. }), "{error}");
+    assert!(matches!(error, Error::NoUser { .. }), "{error}");
+    assert_eq!(error.kind(), Kind::Forbidden);
     let log = drain(&mut seen);
     assert_eq!((log.len(), log[0].path.as_str(), &log[0].password), (1, "/_membership", &None));
 }
