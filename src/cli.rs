@@ -19,6 +19,9 @@ mod serve;
 mod service_client;
 mod table;
 
+/// The configuration of `recliner demo`.
+pub use demo::CONFIG as DEMO_CONFIG;
+
 use crate::couch::Coalescing;
 use args::{Args, Command};
 use clap::Parser;
