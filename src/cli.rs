@@ -21,6 +21,9 @@ mod serve;
 mod service_client;
 mod table;
 
+/// The configuration of `recliner demo`.
+pub use demo::CONFIG as DEMO_CONFIG;
+
 use crate::{config, couch::Coalescing};
 use args::{Args, Command};
 use clap::Parser;

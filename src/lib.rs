@@ -110,6 +110,7 @@
 //! | what fails | what happens | where it shows |
 //! |---|---|---|
 //! | a node is down (HTTP 412, no connection, no answer) | its targets keep their facts and ages; the rest of the cluster is read; requests to it rest, longer each time | `recliner_node_up` 0; `recliner_scan_errors_total` with `node_down`, `connect` or `timeout`; facts older than `fresh_for` are refused as `stale` |
+//! | a node hangs, and with it what needs every node | the other nodes are read in time, each with its own success; splits and views that wait for it do not hold up the next sweep; it is asked each poll whether it is back | `recliner_node_up` 0; `recliner_scan_last_success_timestamp_seconds` of it and of `_cluster` stays |
 //! | the shard map breaks off | what was read is taken in, nothing is taken out; the sweep goes on | `recliner_scan_errors_total` of `_cluster`; `recliner_scan_last_success_timestamp_seconds` of `_cluster` stays |
 //! | a node's list of files breaks off | the node's targets stay as they were | the same, of that node |
 //! | the login is refused | nothing more is sent until the password changes or six minutes have passed | reason `login`; `problem` in `/api/v1/status`; `/-/ready` 503 before the first sweep; `scan` exits 1 |
@@ -118,7 +119,7 @@
 //! | a target is deleted between list and read | nothing; the next sweep takes it out | nowhere |
 //! | a node's own address is not known | its smoosh is not asked; all else goes through another node | `recliner_smoosh_up` absent; `own_address` false and `findings` in `/api/v1/status` |
 //! | a feed breaks, goes back in time, stalls or vanishes | it is opened again ever more seldom; until it is followed anew each sweep reads everything, as without feeds | `recliner_feed_connected` 0; `feeds` in `/api/v1/status` |
-//! | a sweep takes longer than its interval | the next begins when it ended | `recliner_scan_duration_seconds` |
+//! | a sweep takes longer than its interval | the next begins when it ended, or when it is due where a node or the cluster holds it up | `recliner_scan_duration_seconds` |
 //! | a configuration is bad at start | every problem is said, with its place; nothing is sent | exit 64 |
 //! | a configuration is bad at reload | the old one stays in force | `recliner_config_last_reload_successful` 0; the log; the answer of `/-/reload` |
 //! | the file of users and certificates is bad, or opens what was closed | the old one stays in force | the log; `web_problem` in `/api/v1/status` |

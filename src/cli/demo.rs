@@ -18,8 +18,9 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 /// Shorter than one would set it for a CouchDB: a newcomer wants to see numbers move.
 /// It enforces: nothing there can come to harm. The simulation answers in place of the
-/// Prometheus that is named, with the disk of the node in the query.
-const CONFIG: &str = "mode: enforce
+/// Prometheus that is named, with the disk of the node in the query. The journal is memory
+/// there, so that it keeps little.
+pub const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
 limits: {wait: 3s, bytes_per_hour: 8TiB}
@@ -35,6 +36,9 @@ smoosh:
     - upgrade_dbs
     - upgrade_views
 couchdb: {cold_reads_per_second: off}
+journal:
+  events: {keep: 1d, max_size: 4MiB}
+  outcomes: {keep: 7d, max_size: 2MiB}
 warmer: {enabled: true, grace: 30s}
 headroom:
   volumes:

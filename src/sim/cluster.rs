@@ -53,13 +53,9 @@ impl Cluster {
     /// What [`Config::check`] finds.
     #[expect(clippy::disallowed_types, reason = "see the field")]
     pub fn new(config: Config, seed: u64, clock: Clock) -> Result<Self, ConfigError> {
-        let access = Access::new(&config.users);
-        let inner = Inner {
-            world: World::new(config, seed)?,
-            planned: Planned::default(),
-            access,
-            log: Log::default(),
-        };
+        let (access, log) = (Access::new(&config.users), Log::of(config.records));
+        let inner =
+            Inner { world: World::new(config, seed)?, planned: Planned::default(), access, log };
         Ok(Self {
             shared: Arc::new(Shared {
                 wall: clock.now(),

@@ -20,6 +20,9 @@ const LONGEST_NAME: usize = 238;
 /// Creation of databases that give none, in seconds since 1970: 21 November 2026.
 const CREATED: u64 = 1_795_225_160;
 
+/// Records that a test of some days needs; a scan of a small cluster is a few hundred.
+const RECORDS: usize = 16_384;
+
 /// A CouchDB version, for what differs between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
@@ -323,6 +326,8 @@ pub struct Config {
     pub shortest_job: Duration,
     /// When databases without a `created` were created at the earliest.
     pub created: Moment,
+    /// How many of the latest requests are kept, and four times as many compactions.
+    pub records: usize,
 }
 
 impl Config {
@@ -348,6 +353,7 @@ impl Config {
             index_rate: 5_000,
             shortest_job: Duration::from_millis(200),
             created: Moment::from_unix(CREATED),
+            records: RECORDS,
         }
     }
 

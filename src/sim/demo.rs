@@ -51,6 +51,8 @@ pub fn demo_config() -> Config {
         delete_rate: Some(DELETE_RATE),
         compaction_rate: COMPACTION_RATE,
         index_rate: 40_000,
+        // Nobody looks at them.
+        records: 256,
         ..Config::new(&NAMES)
     }
 }

@@ -5,10 +5,6 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-/// How many exchanges are kept; the oldest go first. A scan of a small cluster is a few
-/// hundred.
-const KEPT: usize = 16_384;
-
 /// One request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
@@ -40,8 +36,10 @@ impl Exchange {
 }
 
 /// The latest exchanges, and how many there ever were.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Log {
+    /// How many are kept; the oldest go first.
+    most: usize,
     kept: VecDeque<Exchange>,
     /// The latest that asked for more than an answer, kept apart: days of polls would push
     /// them out.
@@ -50,11 +48,15 @@ pub(super) struct Log {
 }
 
 impl Log {
+    pub(super) const fn of(most: usize) -> Self {
+        Self { most, kept: VecDeque::new(), orders: VecDeque::new(), seen: 0 }
+    }
+
     pub(super) fn note(&mut self, exchange: Exchange) {
         if !exchange.is_reading() {
-            keep(&mut self.orders, exchange.clone());
+            keep(&mut self.orders, self.most, exchange.clone());
         }
-        keep(&mut self.kept, exchange);
+        keep(&mut self.kept, self.most, exchange);
         self.seen = self.seen.saturating_add(1);
     }
 
@@ -76,9 +78,30 @@ impl Log {
     }
 }
 
-fn keep(log: &mut VecDeque<Exchange>, exchange: Exchange) {
-    if log.len() == KEPT {
+fn keep(log: &mut VecDeque<Exchange>, most: usize, exchange: Exchange) {
+    if log.len() >= most {
         log.pop_front();
     }
     log.push_back(exchange);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_are_kept_and_no_more() {
+        let mut log = Log::of(3);
+        for at in 0..10 {
+            let method = if at % 2 == 0 { http::Method::GET } else { http::Method::POST };
+            let (node, path) = (String::new(), "/db/_compact".to_owned());
+            let at = Duration::from_secs(at);
+            log.note(Exchange { at, node, method, path, user: None, status: 200 });
+        }
+        let at = |all: Vec<Exchange>| all.iter().map(|it| it.at.as_secs()).collect::<Vec<_>>();
+        assert_eq!(
+            (at(log.kept()), at(log.orders()), log.seen()),
+            (vec![7, 8, 9], vec![5, 7, 9], 10)
+        );
+    }
 }

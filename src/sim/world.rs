@@ -116,7 +116,7 @@ impl World {
             extra: Vec::new(),
             jobs: BTreeMap::new(),
             ends: BTreeSet::new(),
-            chronicle: chronicle::Chronicle::default(),
+            chronicle: chronicle::Chronicle::of(config.records.saturating_mul(4)),
             processes: 1_000,
             written: BTreeMap::new(),
             happened: Vec::new(),

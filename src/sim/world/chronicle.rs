@@ -9,9 +9,6 @@ use std::{
     time::Duration,
 };
 
-/// How many compactions are kept; the oldest go first.
-const KEPT: usize = 65_536;
-
 /// Who started a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -79,8 +76,10 @@ pub struct End {
 }
 
 /// The compactions that began, and which of them still run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chronicle {
+    /// How many are kept; the oldest go first.
+    most: usize,
     kept: VecDeque<Compaction>,
     /// How many went from the front.
     gone: usize,
@@ -88,8 +87,12 @@ pub(super) struct Chronicle {
 }
 
 impl Chronicle {
+    pub(super) const fn of(most: usize) -> Self {
+        Self { most, kept: VecDeque::new(), gone: 0, running: BTreeMap::new() }
+    }
+
     pub(super) fn began(&mut self, key: JobKey, compaction: Compaction) {
-        if self.kept.len() == KEPT {
+        if self.kept.len() >= self.most {
             self.kept.pop_front();
             self.gone += 1;
         }
