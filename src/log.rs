@@ -8,6 +8,9 @@
 //! libraries write headers and bodies at their finer levels; and passwords are held in
 //! types that do not print.
 
+mod repeats;
+
+use repeats::Repeats;
 use tracing::Subscriber;
 use tracing_subscriber::{
     Layer,
@@ -96,8 +99,11 @@ pub enum LogError {
 /// # Errors
 /// When the process has a subscriber already.
 pub fn init(level: Level, format: Format) -> Result<(), LogError> {
-    tracing::subscriber::set_global_default(subscriber(level, format, std::io::stderr))
-        .map_err(LogError::Twice)
+    let repeats = Repeats::default();
+    let shown = subscriber(level, format, std::io::stderr).with(repeats.clone());
+    tracing::subscriber::set_global_default(shown).map_err(LogError::Twice)?;
+    repeats.report();
+    Ok(())
 }
 
 /// The subscriber, writing anywhere.
