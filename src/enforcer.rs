@@ -170,7 +170,7 @@ impl Task {
                 self.go(place, key, order, &target);
             }
             Decided::Off(why) => {
-                tracing::info!(target_id = target, why, "a start is off");
+                tracing::info!(target_id = target, why, "a start is cancelled");
                 self.paused.insert(place, Instant::now() + PAUSE);
                 self.busy.remove(&place.1);
             }
@@ -178,7 +178,7 @@ impl Task {
     }
 
     fn go(&mut self, place: Place, key: IntentKey, order: Order, target: &str) {
-        tracing::info!(target_id = target, ?order, "a compaction is started");
+        tracing::info!(target_id = target, node = key.node, "a compaction is started");
         let sends = self.tools.clone().send(key, order);
         self.sending.spawn(async move { (place, sends.await) });
     }

@@ -11,7 +11,10 @@
 //! libraries write headers and bodies at their finer levels; and passwords are held in
 //! types that do not print.
 
+mod repeats;
+
 use crate::escape;
+use repeats::Repeats;
 use std::io::{self, Write};
 use tracing::Subscriber;
 use tracing_subscriber::{
@@ -102,8 +105,11 @@ pub enum LogError {
 /// # Errors
 /// When the process has a subscriber already.
 pub fn init(level: Level, format: Format) -> Result<(), LogError> {
-    tracing::subscriber::set_global_default(subscriber(level, format, io::stderr))
-        .map_err(LogError::Twice)
+    let repeats = Repeats::default();
+    let shown = subscriber(level, format, io::stderr).with(repeats.clone());
+    tracing::subscriber::set_global_default(shown).map_err(LogError::Twice)?;
+    repeats.report();
+    Ok(())
 }
 
 /// The subscriber, writing anywhere.

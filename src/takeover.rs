@@ -18,6 +18,7 @@
 
 mod hands;
 mod ledger;
+mod lines;
 mod mark;
 mod node;
 mod restore;
@@ -50,8 +51,10 @@ pub struct NodeState {
     pub taken: BTreeSet<String>,
     /// Channels that should be and are not, each with the reason.
     pub not_taken: BTreeMap<String, String>,
-    /// Channels that a takeover keeps stopped which this program does not keep up.
+    /// Channels that are stopped by a takeover that this process does not keep up.
     pub stranded: BTreeSet<String>,
+    /// Channels in which both smoosh and this program act.
+    pub contested: BTreeSet<String>,
     /// What an operator should know, in sentences.
     pub findings: Vec<String>,
     /// Why the node could not be looked at, or changed.

@@ -10,6 +10,7 @@ use crate::{
         Rest, Scope, Suspension, Suspensions,
     },
     plan::first_channel,
+    size,
     snapshot::{Ix, NodeIx, Snapshot},
     target::{Kind, TargetId},
 };
@@ -282,12 +283,16 @@ impl State {
         let (id, owner) = (&outcome.target, outcome.owner.label());
         let (node, ending) = (&outcome.node, outcome.ending.label());
         let freed = outcome.freed_bytes();
+        let bytes = |bytes: i64| size::shown(bytes.unsigned_abs()).to_string();
+        let grew_by = freed.filter(|freed| *freed < 0).map(bytes);
+        let freed = freed.filter(|freed| *freed >= 0).map(bytes);
+        let took = humantime::format_duration(outcome.started_at.age(outcome.ended_at));
         match &outcome.why {
             Some(why) if outcome.ending == Ending::Failed => {
-                tracing::warn!(target_id = %id, node, owner, ending, why, "a compaction failed");
+                tracing::warn!(target_id = %id, node, owner, %took, why, "a compaction failed");
             }
             why => {
-                tracing::info!(target_id = %id, node, owner, ending, freed, why, "a compaction ended");
+                tracing::info!(target_id = %id, node, owner, ending, freed, grew_by, %took, why, "a compaction ended");
             }
         }
         self.counts.end(&ended);

@@ -119,13 +119,20 @@ impl Pass<'_> {
                 hands.set(node, &section(channel), KEY, STOPPED).await?;
                 passed.own(channel);
                 let again = seen.held || seen.record.is_some();
-                tracing::info!(node, channel, was = shown, again, "smoosh's channel is stopped");
+                if again {
+                    tracing::info!(node, channel, was = shown, "smoosh's channel is stopped again");
+                }
             }
             Step::Yield => {
                 self.forget(channel, hands, ledger).await?;
                 passed.yielded.insert(channel.to_owned());
                 passed.not_taken(node, channel, shown);
-                tracing::warn!(node, channel, is = shown, "somebody set this channel's concurrency while it was taken over: it is left to them");
+                tracing::warn!(
+                    node,
+                    channel,
+                    is = shown,
+                    "somebody set this channel's concurrency while it was taken over: it is left to them"
+                );
             }
             Step::Restore { was } => {
                 give_back(node, channel, was.as_deref(), hands).await?;
@@ -136,9 +143,12 @@ impl Pass<'_> {
             Step::Forget => self.forget(channel, hands, ledger).await?,
             Step::Stranded => passed.stranded(node, channel),
             Step::Leave if yielded => passed.not_taken(node, channel, shown),
-            Step::Leave if self.acting.contains(channel) => passed.state.findings.push(format!(
-                "both smoosh and recliner act in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
-            )),
+            Step::Leave if self.acting.contains(channel) => {
+                passed.state.contested.insert(channel.to_owned());
+                passed.state.findings.push(format!(
+                    "both smoosh and recliner act in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
+                ));
+            }
             Step::Leave | Step::StoppedAlready => {}
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! does not answer holds up nobody, and is looked at again with the next pass.
 
 use super::{
-    Hands, Ledger, NodeState, TakenOver, Takeovers,
+    Hands, Ledger, NodeState, TakenOver, Takeovers, lines,
     node::{Pass, Passed},
 };
 use crate::{
@@ -229,28 +229,12 @@ impl Task {
             if let Some(why) = &trouble {
                 state.problem.get_or_insert_with(|| why.clone());
             }
-            self.say(node, &state);
             self.held.insert(node.clone(), held);
             self.yielded.insert(node.clone(), yielded);
             takeovers.nodes.insert(node.clone(), state);
         }
+        lines::news(&self.takeovers.borrow(), &takeovers).iter().for_each(lines::Line::write);
         self.takeovers.send_replace(Arc::new(takeovers));
-    }
-
-    /// Logs what is new about a node.
-    fn say(&self, node: &str, state: &NodeState) {
-        let last = Arc::clone(&self.takeovers.borrow());
-        let last = last.nodes.get(node);
-        if let Some(problem) = &state.problem
-            && last.and_then(|last| last.problem.as_ref()) != Some(problem)
-        {
-            tracing::warn!(node, problem, "smoosh could not be looked at, or changed");
-        }
-        for finding in &state.findings {
-            if !last.is_some_and(|last| last.findings.contains(finding)) {
-                tracing::warn!("{finding}");
-            }
-        }
     }
 }
 

@@ -1,0 +1,302 @@
+//! Lines that repeat: the first is logged at once, the others within a minute are one more
+//! line with their count.
+//!
+//! Owns what was logged within the last minute, as far as it fits: of more lines than that
+//! all are logged. Those for whoever looks into the program (`debug`, `trace`) always are.
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "whoever logs is anywhere and waits for nothing: a line is looked up and that is all"
+)]
+use std::sync::Mutex;
+use std::{
+    collections::HashMap,
+    fmt::{self, Write as _},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, PoisonError},
+    thread,
+    time::Duration,
+};
+use tokio::time::Instant;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{Layer, layer::Context};
+
+/// Within this time a line is logged once.
+const WINDOW: Duration = Duration::from_secs(60);
+/// How often it is looked for lines whose time is over.
+const LOOK: Duration = Duration::from_secs(5);
+/// Different lines that are remembered at most.
+const MAX_LINES: usize = 512;
+/// Bytes of a line that are remembered at most, to name it again.
+const MAX_BYTES: usize = 2_048;
+
+/// Where the counts themselves are logged from.
+const OWN: &str = module_path!();
+
+/// Keeps repeats out of the log and counts them; all clones count together.
+#[derive(Clone, Debug)]
+pub(super) struct Repeats {
+    #[expect(clippy::disallowed_types, reason = "as above")]
+    seen: Arc<Mutex<Seen>>,
+    clock: fn() -> Instant,
+}
+
+impl Default for Repeats {
+    fn default() -> Self {
+        Self { seen: Arc::default(), clock: Instant::now }
+    }
+}
+
+/// What was logged within the last minute.
+#[derive(Debug, Default)]
+struct Seen(HashMap<u64, Line>);
+
+#[derive(Debug)]
+struct Line {
+    level: Level,
+    text: Text,
+    since: Instant,
+    repeats: u64,
+}
+
+/// A line that was repeated, and how often within its minute.
+#[derive(Debug, PartialEq, Eq)]
+struct Repeated {
+    level: Level,
+    text: Text,
+    repeats: u64,
+}
+
+/// The message of an event, and its fields as one text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // A String takes whatever is written.
+        let _written = if field.name() == "message" {
+            write!(self.message, "{value:?}")
+        } else {
+            let gap = if self.fields.is_empty() { "" } else { " " };
+            write!(self.fields, "{gap}{}={value:?}", field.name())
+        };
+    }
+}
+
+impl Text {
+    fn truncate(&mut self) {
+        for text in [&mut self.message, &mut self.fields] {
+            text.truncate(text.floor_char_boundary(MAX_BYTES));
+        }
+    }
+}
+
+impl Seen {
+    /// Whether an event is to be logged: it is not a repeat.
+    fn note(&mut self, event: &Event<'_>, now: Instant) -> bool {
+        let (mut text, metadata) = (Text::default(), event.metadata());
+        event.record(&mut text);
+        let mut hasher = DefaultHasher::new();
+        (metadata.level(), metadata.target(), &text.message, &text.fields).hash(&mut hasher);
+        let key = hasher.finish();
+        if let Some(line) = self.0.get_mut(&key)
+            && now.duration_since(line.since) < WINDOW
+        {
+            line.repeats += 1;
+            return false;
+        }
+        // One whose count is still to be logged keeps its place until then.
+        let counted = self.0.get(&key).is_some_and(|line| line.repeats > 0);
+        if self.0.len() >= MAX_LINES {
+            self.0.retain(|_, line| line.repeats > 0 || now.duration_since(line.since) < WINDOW);
+        }
+        if !counted && self.0.len() < MAX_LINES {
+            text.truncate();
+            self.0.insert(key, Line { level: *metadata.level(), text, since: now, repeats: 0 });
+        }
+        true
+    }
+
+    /// Takes out what is older than a minute; answers what of it was repeated.
+    fn over(&mut self, now: Instant) -> Vec<Repeated> {
+        let old = self.0.extract_if(|_, line| now.duration_since(line.since) >= WINDOW);
+        let repeated = old.filter(|(_, line)| line.repeats > 0);
+        repeated
+            .map(|(_, Line { level, text, repeats, .. })| Repeated { level, text, repeats })
+            .collect()
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Repeats {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        if *metadata.level() > Level::INFO || metadata.target() == OWN {
+            return true;
+        }
+        let now = (self.clock)();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).note(event, now)
+    }
+}
+
+impl Repeats {
+    /// Logs what was repeated, from here on as long as the process lives. Where no thread can
+    /// be had for that, the counts are lost.
+    pub(super) fn report(self) {
+        let report = move || {
+            loop {
+                thread::park_timeout(LOOK);
+                self.over().iter().for_each(Repeated::log);
+            }
+        };
+        let _lost = thread::Builder::new().name("log".to_owned()).spawn(report);
+    }
+
+    fn over(&self) -> Vec<Repeated> {
+        let now = (self.clock)();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).over(now)
+    }
+}
+
+impl Repeated {
+    fn log(&self) {
+        let Self { level, text: Text { message, fields }, repeats } = self;
+        let times = if *repeats == 1 { "once".to_owned() } else { format!("{repeats} times") };
+        let seconds = WINDOW.as_secs();
+        // The level of an event is part of its place in the program.
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: OWN, repeats, fields,
+                    "{message} (repeated {times} within {seconds}s)"
+                )
+            };
+        }
+        match *level {
+            Level::ERROR => log!(error),
+            Level::WARN => log!(warn),
+            _ => log!(info),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Format, Level as Shown, subscriber};
+    use std::{cell::Cell, io, sync::mpsc};
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    thread_local! {
+        static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+
+    fn now() -> Instant {
+        NOW.with(|now| now.get().unwrap())
+    }
+
+    fn pass(seconds: u64) {
+        NOW.with(|at| at.set(Some(now() + Duration::from_secs(seconds))));
+    }
+
+    struct Lines(mpsc::Sender<Vec<u8>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_owned()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines that some work logs, without their times.
+    fn logged(level: Shown, work: impl FnOnce(&Repeats)) -> Vec<String> {
+        NOW.with(|at| at.set(Some(Instant::now())));
+        let repeats = Repeats { seen: Arc::default(), clock: now };
+        let (lines, read) = mpsc::channel();
+        let shown = subscriber(level, Format::Logfmt, move || Lines(lines.clone()));
+        let shown = shown.with(repeats.clone());
+        tracing::subscriber::with_default(shown, || work(&repeats));
+        let text = String::from_utf8(read.try_iter().flatten().collect()).unwrap();
+        let parts = text.lines().map(|line| line.split_once(" message=").unwrap().1.to_owned());
+        parts.collect()
+    }
+
+    fn fail(why: &str) {
+        tracing::error!(target: "recliner::test", why, "it failed");
+    }
+
+    #[test]
+    fn a_line_is_logged_at_once_and_its_repeats_with_their_count_after_a_minute() {
+        let lines = logged(Shown::Info, |repeats| {
+            for _ in 0..8_258 {
+                fail("no answer");
+            }
+            pass(59);
+            fail("no answer");
+            assert_eq!(repeats.over(), []);
+            pass(1);
+            repeats.over().iter().for_each(Repeated::log);
+            assert_eq!(repeats.over(), []);
+            // Then it is new.
+            fail("no answer");
+            pass(60);
+            assert_eq!(repeats.over(), [], "it was not repeated");
+            fail("no answer");
+            fail("no answer");
+            pass(70);
+            // It comes before its count was logged.
+            fail("no answer");
+            repeats.over().iter().for_each(Repeated::log);
+        });
+        assert_eq!(lines.len(), 6, "{lines:#?}");
+        assert!(lines[0].contains("it failed") && lines[0].contains("why=\"no answer\""));
+        assert!(lines[1].contains("it failed (repeated 8258 times within 60s)"), "{lines:#?}");
+        assert!(lines[1].contains("no answer") && lines[1].contains("repeats=8258"), "{lines:#?}");
+        assert!(lines[5].contains("it failed (repeated once within 60s)"), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_differs_in_level_message_or_fields_is_no_repeat_and_debugging_sees_all() {
+        let work = |_: &Repeats| {
+            for _ in 0..3 {
+                fail("no answer");
+                fail("refused");
+                tracing::warn!(target: "recliner::test", why = "no answer", "it failed");
+                tracing::error!(target: "recliner::other", why = "no answer", "it failed");
+                tracing::error!(target: "recliner::test", why = "no answer", "it failed again");
+                tracing::debug!(target: "recliner::test", "looked");
+            }
+        };
+        assert_eq!(logged(Shown::Info, work).len(), 5);
+        assert_eq!(logged(Shown::Debug, work).len(), 5 + 3);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_does_not_fit_is_logged() {
+        let lines = logged(Shown::Info, |repeats| {
+            for at in 0..2 * MAX_LINES {
+                fail(&format!("{at} {}", "x".repeat(3 * MAX_BYTES)));
+            }
+            let seen = repeats.seen.lock().unwrap();
+            assert_eq!(seen.0.len(), MAX_LINES);
+            assert!(seen.0.values().all(|line| line.text.fields.len() <= MAX_BYTES));
+            drop(seen);
+            fail("last");
+            fail("last");
+            // Old lines make room.
+            pass(60);
+            fail("new");
+            fail("new");
+        });
+        assert_eq!(lines.len(), 2 * MAX_LINES + 3);
+    }
+}
