@@ -49,6 +49,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("gate_open", "node gate"),
     ("gate_closed_since_timestamp_seconds", "node gate"),
     ("suspended", "scope"),
+    ("suspended_since_timestamp_seconds", "scope by why"),
     ("feed_connected", "feed"),
     ("feed_events_total", "type"),
     ("feed_pending_events", ""),

@@ -254,10 +254,10 @@ async fn of_two_live_instances_of_one_name_the_larger_shows() {
 #[tokio::test]
 async fn one_scrape_too_many_is_told_to_come_again() {
     let surface = Surface::new();
-    let turns = Turns::new(1);
-    let route = get(metrics::metrics).layer(Extension(turns.clone()));
+    let scrapes = metrics::Scrapes::new(1);
+    let route = get(metrics::metrics).layer(Extension(scrapes.clone()));
     let router = Router::new().route("/metrics", route).with_state(surface.state.clone());
-    let held = turns.now().unwrap();
+    let held = scrapes.turn().await.unwrap();
     let answer = ask(router.clone(), Method::GET, "/metrics", &[]).await;
     assert_eq!(
         (answer.status, answer.text()),
