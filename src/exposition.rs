@@ -30,7 +30,7 @@ pub use labels::{LabelSet, LabelSets};
 pub use negotiation::negotiate;
 pub use registry::write_gathered;
 pub use series::duplicate_series;
-pub use writer::{Samples, Value, Writer};
+pub use writer::{Samples, Sink, Value, Writer};
 
 /// A text format that Prometheus reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

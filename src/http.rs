@@ -59,8 +59,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Scrapes that may be rendered at a time, as in Prometheus's own exporters; one more is
-/// told to come again.
+/// Scrapes that may be under way at a time, as in Prometheus's own exporters; one more takes
+/// the place of a client that takes nothing, or is told to come again.
 const SCRAPES: usize = 40;
 
 /// Answers of the API that may be worked out at a time: each may sort a million targets.
@@ -185,7 +185,7 @@ pub fn router(state: State) -> Router {
         .method_not_allowed_fallback(api::wrong_method);
     Router::new()
         .route("/", get(page::landing))
-        .route("/metrics", get(metrics::metrics).layer(Extension(Turns::new(SCRAPES))))
+        .route("/metrics", get(metrics::metrics).layer(Extension(metrics::Scrapes::new(SCRAPES))))
         .route("/sd", get(sd::discovery))
         .route("/_db_updates", any(updates::updates))
         .route("/-/healthy", get(probes::healthy))

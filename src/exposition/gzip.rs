@@ -9,7 +9,8 @@
 
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use std::{
-    panic,
+    collections::BTreeMap,
+    mem, panic,
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     thread::{Builder, JoinHandle, available_parallelism},
 };
@@ -39,8 +40,11 @@ const LAST: [u8; 2] = [3, 0];
 #[derive(Debug)]
 pub(super) struct Gzip {
     encoder: Encoder,
-    /// Parts that were compressed here, by their places.
-    parts: Vec<(usize, Part)>,
+    /// Parts that were compressed, by their places, until all before them were.
+    parts: BTreeMap<usize, Part>,
+    /// How many parts were handed on, and what they add up to.
+    given: usize,
+    crc: Crc,
     helpers: Option<Vec<Helper>>,
     taken: usize,
     /// How many pieces came.
@@ -87,7 +91,9 @@ struct Helper {
     full: SyncSender<(usize, String)>,
     /// Pieces that were compressed, to be filled again.
     empty: Receiver<String>,
-    thread: JoinHandle<Vec<(usize, Part)>>,
+    /// What came of them.
+    done: Receiver<(usize, Part)>,
+    thread: JoinHandle<()>,
 }
 
 impl Helper {
@@ -95,25 +101,36 @@ impl Helper {
     fn new() -> Option<Self> {
         let (full, pieces) = sync_channel::<(usize, String)>(AHEAD);
         let (spent, empty) = sync_channel::<String>(AHEAD);
+        let (parts, done) = sync_channel::<(usize, Part)>(AHEAD);
         let work = move || {
-            let (mut encoder, mut parts) = (Encoder::new(), Vec::new());
+            let mut encoder = Encoder::new();
             for (at, mut piece) in pieces {
-                parts.push((at, encoder.part(&piece)));
+                let part = encoder.part(&piece);
                 piece.clear();
                 // One too many is given back to the system.
                 let _full = spent.try_send(piece);
+                if parts.send((at, part)).is_err() {
+                    // Nobody wants the rest.
+                    return;
+                }
             }
-            parts
         };
         let thread = Builder::new().name("gzip".to_owned()).spawn(work).ok()?;
-        Some(Self { full, empty, thread })
+        Some(Self { full, empty, done, thread })
     }
 }
 
 impl Gzip {
     pub(super) fn new() -> Self {
-        let encoder = Encoder::new();
-        Self { encoder, parts: Vec::new(), helpers: None, taken: 0, pieces: 0 }
+        Self {
+            encoder: Encoder::new(),
+            parts: BTreeMap::new(),
+            given: 0,
+            crc: Crc::new(),
+            helpers: None,
+            taken: 0,
+            pieces: 0,
+        }
     }
 
     /// Takes over what was written so far.
@@ -124,7 +141,7 @@ impl Gzip {
         if self.taken > LARGE {
             let helpers = self.helpers.get_or_insert_with(helpers);
             let room = text.capacity();
-            let mut piece = (at, std::mem::take(text));
+            let mut piece = (at, mem::take(text));
             for helper in helpers {
                 match helper.full.try_send(piece) {
                     Ok(()) => {
@@ -140,32 +157,48 @@ impl Gzip {
             }
             *text = piece.1;
         }
-        self.parts.push((at, self.encoder.part(text)));
+        self.parts.insert(at, self.encoder.part(text));
         text.clear();
+        self.collect();
     }
 
-    /// Ends the coded text.
+    /// Takes over what other threads have done.
+    fn collect(&mut self) {
+        for helper in self.helpers.iter().flatten() {
+            self.parts.extend(helper.done.try_iter());
+        }
+    }
+
+    /// As much of the coded text as is done, in order, and was not given yet.
+    pub(super) fn ready(&mut self) -> Vec<u8> {
+        self.collect();
+        let mut ready = Vec::new();
+        while let Some(part) = self.parts.remove(&self.given) {
+            if self.given == 0 {
+                ready.extend(HEADER);
+            }
+            ready.extend_from_slice(&part.body);
+            self.crc.combine(&part.crc);
+            self.given += 1;
+        }
+        ready
+    }
+
+    /// Ends the coded text; answers with what was not given yet.
     pub(super) fn finish(mut self, mut rest: String) -> Vec<u8> {
         self.take(&mut rest);
-        for Helper { full, thread, .. } in self.helpers.into_iter().flatten() {
+        for Helper { full, done, thread, .. } in mem::take(&mut self.helpers).into_iter().flatten()
+        {
             drop(full);
-            match thread.join() {
-                Ok(parts) => self.parts.extend(parts),
-                Err(panic) => panic::resume_unwind(panic),
+            self.parts.extend(done.iter());
+            if let Err(panic) = thread.join() {
+                panic::resume_unwind(panic);
             }
         }
-        self.parts.sort_unstable_by_key(|(at, _)| *at);
-        let bytes: usize = self.parts.iter().map(|(_, part)| part.body.len()).sum();
-        let mut whole = Vec::with_capacity(HEADER.len() + bytes + LAST.len() + 8);
-        whole.extend(HEADER);
-        let mut crc = Crc::new();
-        for (_, part) in &self.parts {
-            whole.extend_from_slice(&part.body);
-            crc.combine(&part.crc);
-        }
+        let mut whole = self.ready();
         whole.extend(LAST);
-        whole.extend(crc.sum().to_le_bytes());
-        whole.extend(crc.amount().to_le_bytes());
+        whole.extend(self.crc.sum().to_le_bytes());
+        whole.extend(self.crc.amount().to_le_bytes());
         whole
     }
 }
@@ -226,6 +259,21 @@ mod tests {
                 packed.take(&mut piece);
             }
             prop_assert_eq!(unpacked(&packed.finish("the end".to_owned())), text + "the end");
+        }
+
+        #[test]
+        fn what_is_given_on_the_way_comes_to_the_whole(
+            pieces in proptest::collection::vec(("\\PC{0,40}", 0..3_000_usize), 0..12),
+        ) {
+            let (mut packed, mut given, mut text) = (Gzip::new(), Vec::new(), String::new());
+            for (piece, times) in &pieces {
+                let mut piece = piece.repeat(*times);
+                text.push_str(&piece);
+                packed.take(&mut piece);
+                given.extend(packed.ready());
+            }
+            given.extend(packed.finish("the end".to_owned()));
+            prop_assert_eq!(unpacked(&given), text + "the end");
         }
     }
 }

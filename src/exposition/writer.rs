@@ -17,7 +17,7 @@ use super::{
     number,
 };
 use crate::clock::Moment;
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt, mem};
 
 /// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,12 +71,36 @@ const ROOM: usize = 256 << 10;
 /// How much text is compressed at a time.
 const PIECE: usize = 64 << 10;
 
+/// Takes a text piece by piece, and answers whether anybody wants the rest.
+pub type Sink = Box<dyn FnMut(Vec<u8>) -> bool + Send>;
+
+/// Where pieces go.
+struct Pieces {
+    sink: Sink,
+    /// What was compressed and is too little to be handed on.
+    packed: Vec<u8>,
+    wanted: bool,
+}
+
+impl fmt::Debug for Pieces {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Pieces").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
+}
+
+impl Pieces {
+    fn give(&mut self, piece: Vec<u8>) {
+        self.wanted = self.wanted && (self.sink)(piece);
+    }
+}
+
 /// Writes families one after the other into a text.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) format: Format,
     pub(super) out: String,
     gzip: Option<Gzip>,
+    pieces: Option<Pieces>,
     written: HashSet<Box<str>>,
 }
 
@@ -88,7 +112,45 @@ impl Writer {
             Coding::Identity => (None, ROOM),
             Coding::Gzip => (Some(Gzip::new()), 2 * PIECE),
         };
-        Self { format, out: String::with_capacity(room), gzip, written: HashSet::new() }
+        let out = String::with_capacity(room);
+        Self { format, out, gzip, pieces: None, written: HashSet::new() }
+    }
+
+    /// A writer that hands its text on, in pieces of some tens of kilobytes, all but the last.
+    #[must_use]
+    pub fn to(format: Format, coding: Coding, sink: Sink) -> Self {
+        let gzip = (coding == Coding::Gzip).then(Gzip::new);
+        let pieces = Some(Pieces { sink, packed: Vec::new(), wanted: true });
+        Self {
+            format,
+            out: String::with_capacity(2 * PIECE),
+            gzip,
+            pieces,
+            written: HashSet::new(),
+        }
+    }
+
+    /// Hands on, or compresses, what was written so far.
+    #[cold]
+    fn hand_on(&mut self) {
+        match (&mut self.gzip, &mut self.pieces) {
+            (_, Some(pieces)) if !pieces.wanted => self.out.clear(),
+            (Some(gzip), pieces) => {
+                gzip.take(&mut self.out);
+                if let Some(pieces) = pieces {
+                    pieces.packed.extend(gzip.ready());
+                    if pieces.packed.len() >= PIECE {
+                        let packed = mem::take(&mut pieces.packed);
+                        pieces.give(packed);
+                    }
+                }
+            }
+            (None, Some(pieces)) => {
+                let piece = mem::replace(&mut self.out, String::with_capacity(2 * PIECE));
+                pieces.give(piece.into_bytes());
+            }
+            (None, None) => {}
+        }
     }
 
     /// Opens a family. Nothing is written until it has a sample.
@@ -108,21 +170,44 @@ impl Writer {
         }
     }
 
-    /// Makes room for so many bytes more. Text that is to be compressed needs none.
+    /// Makes room for so many bytes more. Text that goes on piece by piece needs none.
     pub fn reserve(&mut self, bytes: usize) {
-        if self.gzip.is_none() {
+        if self.gzip.is_none() && self.pieces.is_none() {
             self.out.reserve(bytes);
         }
     }
 
-    /// Ends the text, with OpenMetrics' `# EOF` where it belongs, in its coding.
+    /// Ends the text, with OpenMetrics' `# EOF` where it belongs, in its coding; answers with
+    /// what was not handed on before.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
+        let packed = self.pieces.take().map(|pieces| pieces.packed);
+        self.ended(packed.unwrap_or_default())
+    }
+
+    /// The same for a writer that hands its text on: the rest goes the same way. Answers whether
+    /// all of it was wanted.
+    #[must_use]
+    pub fn hand_over(mut self) -> bool {
+        let Some(mut pieces) = self.pieces.take() else { return true };
+        if pieces.wanted {
+            let rest = self.ended(mem::take(&mut pieces.packed));
+            pieces.give(rest);
+        }
+        pieces.wanted
+    }
+
+    /// The end of the text, behind what was compressed and not handed on.
+    fn ended(mut self, mut packed: Vec<u8>) -> Vec<u8> {
         if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
         match self.gzip {
-            Some(gzip) => gzip.finish(self.out),
+            Some(gzip) if packed.is_empty() => gzip.finish(self.out),
+            Some(gzip) => {
+                packed.extend(gzip.finish(self.out));
+                packed
+            }
             None => self.out.into_bytes(),
         }
     }
@@ -131,10 +216,8 @@ impl Writer {
     #[inline]
     pub(super) fn end_line(&mut self) {
         self.out.push('\n');
-        if self.out.len() >= PIECE
-            && let Some(gzip) = &mut self.gzip
-        {
-            gzip.take(&mut self.out);
+        if self.out.len() >= PIECE && (self.gzip.is_some() || self.pieces.is_some()) {
+            self.hand_on();
         }
     }
 

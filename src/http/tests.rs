@@ -126,8 +126,8 @@ fn entries() -> Arc<[Entry]> {
 }
 
 /// A surface and the other ends of what it reads.
-struct Surface {
-    state: State,
+pub(in crate::http) struct Surface {
+    pub(in crate::http) state: State,
     plan: watch::Sender<Arc<Plan>>,
     status: watch::Sender<Arc<Status>>,
     config: watch::Sender<Arc<ConfigStatus>>,
@@ -135,7 +135,7 @@ struct Surface {
 }
 
 impl Surface {
-    fn new() -> Self {
+    pub(in crate::http) fn new() -> Self {
         let (plan, plan_rx) = watch::channel(Arc::new(planned(&snapshot())));
         let status = Status {
             ready: true,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     couch::CertificateEnds,
-    exposition::{Coding, Format, duplicate_series, families},
+    exposition::{Coding, Format, Writer, duplicate_series, families},
     http::metrics::Scrape,
     memory::{Scope, Suspension},
 };
@@ -41,7 +41,11 @@ async fn a_small_cluster_scrapes_as_written_down() {
 #[tokio::test]
 async fn a_scrape_shows_one_plan_though_another_one_comes_meanwhile() {
     let surface = Surface::new();
-    let render = |scrape: &Scrape| scrape.render(Format::Text, Coding::Identity);
+    let render = |scrape: &Scrape| {
+        let mut writer = Writer::new(Format::Text, Coding::Identity);
+        scrape.write(&mut writer);
+        writer.finish()
+    };
     let scrape = Scrape::of(&surface.state);
     let before = render(&scrape);
     surface.plan.send_replace(Arc::default());
@@ -422,10 +426,10 @@ async fn sums_over_targets_are_those_of_their_databases_and_parts_of_views_are_a
 #[tokio::test]
 async fn one_scrape_too_many_is_told_to_come_again() {
     let surface = Surface::new();
-    let turns = Turns::new(1);
-    let route = get(metrics::metrics).layer(Extension(turns.clone()));
+    let scrapes = metrics::Scrapes::new(1);
+    let route = get(metrics::metrics).layer(Extension(scrapes.clone()));
     let router = Router::new().route("/metrics", route).with_state(surface.state.clone());
-    let held = turns.now().unwrap();
+    let held = scrapes.turn().await.unwrap();
     let answer = ask(router.clone(), Method::GET, "/metrics", &[]).await;
     assert_eq!(
         (answer.status, answer.text()),
