@@ -10,4 +10,5 @@ pub(crate) mod promql;
 pub(crate) mod rules;
 mod runbooks;
 pub(crate) mod servers;
+mod storms;
 pub(crate) mod tools;

@@ -16,7 +16,6 @@ const CONTRACT: &[(&str, &str)] = &[
     ("couchdb_up", "url"),
     ("config_needs_restart", ""),
     ("certificate_expiry_timestamp_seconds", "use"),
-    ("couchdb_up", "url"),
     ("node_up", "node"),
     ("node_info", "node version"),
     ("scan_last_success_timestamp_seconds", "node source"),

@@ -13,7 +13,11 @@ use recliner::{
     plan::{Gate, RefusalReason},
 };
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 pub(crate) const RECORDING: &str = include_str!("../../../alerts/recording.yaml");
 pub(crate) const ALERTS: &str = include_str!("../../../alerts/alerts.yaml");
@@ -189,9 +193,36 @@ fn is_camel_case(name: &str) -> bool {
         && starts.iter().zip(ends).all(|(start, end)| end - start > 1)
 }
 
+/// Holds an alert's link to a dashboard against the boards there are, their variables, and the
+/// labels that the alert has.
+fn leads_to_a_board(name: &str, rule: &Rule) {
+    let url = &rule.annotations["dashboard_url"];
+    let place = url.strip_prefix("https://grafana.example.invalid/d/");
+    let place = place.unwrap_or_else(|| panic!("{name} leads to {url}"));
+    let uid = place.split(['?', '{']).next().unwrap_or_default();
+    let board = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("dashboards/{uid}.json"));
+    let board = fs::read_to_string(board).unwrap_or_else(|why| panic!("{name}: {uid}: {why}"));
+    let board: serde_json::Value = serde_json::from_str(&board).expect("a board is JSON");
+    assert_eq!(board["uid"], uid, "{name}");
+    let variables = board["templating"]["list"].as_array().expect("it has variables");
+    let mut set = 0;
+    for (at, _) in place.match_indices("var-") {
+        let (variable, value) = place[at + 4..].split_once('=').expect("a variable has a value");
+        assert!(
+            variables.iter().any(|it| it["name"] == variable),
+            "{name}: {uid} has no {variable}"
+        );
+        let label =
+            if variable == "cluster" { "{{ . |" } else { &*format!("{{{{ $labels.{variable} |") };
+        assert!(value.starts_with(label), "{name}: {variable} is {value}");
+        set += 1;
+    }
+    assert!(set > 0, "{name} leads to a board without saying of what");
+}
+
 #[test]
 fn alerts_keep_the_conventions_of_mixins() {
-    let keys: BTreeSet<&str> = ["summary", "description", "runbook_url"].into();
+    let keys: BTreeSet<&str> = ["summary", "description", "runbook_url", "dashboard_url"].into();
     let alerts = alerts();
     let all = groups(ALERTS).iter().map(|group| group.rules.len()).sum::<usize>();
     assert_eq!(alerts.len(), all, "each has a name of its own");
@@ -205,6 +236,7 @@ fn alerts_keep_the_conventions_of_mixins() {
         let has: BTreeSet<&str> = rule.annotations.keys().map(String::as_str).collect();
         assert_eq!(has, keys, "{name}");
 
+        leads_to_a_board(&name, &rule);
         let summary = &rule.annotations["summary"];
         assert!(summary.ends_with('.') && !summary.contains("{{"), "{name}: {summary}");
         let reading = read(&rule);
