@@ -76,7 +76,7 @@ pub fn json_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// serde_json's compact form, with every hidden letter as `\uXXXX`.
+/// `serde_json`'s compact form, with every hidden letter as `\uXXXX`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 
@@ -100,7 +100,7 @@ fn escaped(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What serde_json escapes by itself, below the space, is never raw in a string.
+/// What `serde_json` escapes by itself, below the space, is never raw in a string.
 fn is_hidden_in_json(letter: char) -> bool {
     letter >= '\u{7f}' && is_hidden(letter)
 }

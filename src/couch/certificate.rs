@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn what_is_no_certificate_has_no_end() {
         let garbage = CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x01]);
-        let found = CertificateEnds::of(&[garbage.clone()], &[garbage]);
+        let found =
+            CertificateEnds::of(std::slice::from_ref(&garbage), std::slice::from_ref(&garbage));
         assert_eq!(found, CertificateEnds::default());
     }
 

@@ -230,7 +230,7 @@ impl Client {
         let (mut tried, mut nonsense) = (Vec::new(), Vec::new());
         loop {
             let (before, mut again) = (tried.len(), false);
-            let error = match self.ask(route, &path, whom, cold, &mut tried).await {
+            let error = match Box::pin(self.ask(route, &path, whom, cold, &mut tried)).await {
                 Ok((way, answer)) => {
                     let took = answer.2;
                     match self.shared.sender.read(route, &path, &way, answer, &check).await {
@@ -273,7 +273,7 @@ impl Client {
             Whom::Node(name) | Whom::Own(name) => Some(shared.directory.node(name)),
         };
         if let Some(node) = &node {
-            node.sought.get_or_init(|| self.seek(node)).await;
+            node.sought.get_or_init(|| Box::pin(self.seek(node))).await;
             if cold {
                 node.cold().await;
             }
@@ -378,7 +378,7 @@ impl Client {
                 match way.credential(pass.generation) {
                     Some(credential) => credential,
                     None => {
-                        self.prove_doors(way, &pass).await?;
+                        Box::pin(self.prove_doors(way, &pass)).await?;
                         continue;
                     }
                 }

@@ -289,10 +289,7 @@ impl Error {
 
     /// The login could not be proved for this reason; one that says all by itself stays alone.
     pub(super) fn unproved(why: Self) -> Self {
-        match why {
-            Self::NotCouchDb { .. } => why,
-            why => Self::Unproved(Arc::new(why)),
-        }
+        if matches!(why, Self::NotCouchDb { .. }) { why } else { Self::Unproved(Arc::new(why)) }
     }
 
     /// Whether it may well be that no CouchDB answered.

@@ -26,13 +26,14 @@ pub(super) enum Greeting {
 impl Sender {
     /// The error of a first question, or that no CouchDB answers there.
     pub(super) async fn explained(&self, error: Error, directory: &Directory) -> Error {
-        let at = match &error {
-            Error::Garbage { asked, .. }
-            | Error::NotFound { asked, .. }
-            | Error::TooLarge { asked, .. }
-            | Error::Status { asked, .. } => directory.server(&asked.at),
-            _ => return error,
+        let (Error::Garbage { asked, .. }
+        | Error::NotFound { asked, .. }
+        | Error::TooLarge { asked, .. }
+        | Error::Status { asked, .. }) = &error
+        else {
+            return error;
         };
+        let at = directory.server(&asked.at);
         self.explained_of(&at, error).await
     }
 

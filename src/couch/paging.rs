@@ -65,7 +65,7 @@ impl Paging {
                 return Err(format!("its pages do not go on: behind {after:?} comes {key:?}"));
             }
         }
-        at.promised = at.promised.or(if from.is_none() { page.total } else { None });
+        at.promised = at.promised.or_else(|| page.total.filter(|_| from.is_none()));
         at.rows = at.rows.saturating_add(count);
         at.weight = at.weight.saturating_add(page.weight);
         if let Some(promised) = at.promised.and_then(|promised| usize::try_from(promised).ok())

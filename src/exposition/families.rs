@@ -40,7 +40,7 @@ families! {
         "Settings whose new value was loaded and takes effect only after a restart.";
     CERTIFICATE_EXPIRY_TIMESTAMP: Gauge Seconds
         "recliner_certificate_expiry_timestamp_seconds" ["use"]
-        "Unix time at which the certificate ends: web, web_clients, couchdb or couchdb_ca, in seconds.";
+        "Unix time at which a certificate in use ends, in seconds.";
 
     COUCHDB_UP: Gauge None "recliner_couchdb_up" ["url"]
         "1 if a server at this URL of couchdb.urls answered when it was last asked, 0 if none did.";

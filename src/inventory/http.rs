@@ -264,13 +264,12 @@ impl Source for HttpSource {
 
 impl From<Error> for Unread {
     fn from(error: Error) -> Self {
-        let mut right = None;
-        match &error {
-            Error::Forbidden { asked, .. } => right = Some(rights::missing(asked.route)),
+        let right = if let Error::Forbidden { asked, .. } = &error {
+            Some(rights::missing(asked.route))
+        } else {
             // All that is missing has one cause.
-            Error::NoUser { .. } => right = Some(NO_USER),
-            _ => {}
-        }
+            matches!(error, Error::NoUser { .. }).then_some(NO_USER)
+        };
         Self { reason: error.kind().label(), message: error.to_string(), right }
     }
 }

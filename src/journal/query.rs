@@ -131,7 +131,7 @@ pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<E
         let wanted = query.wants(&event.what);
         Ok(wanted.then(|| (seq.value(), event)))
     };
-    match query.since.or(query.from.map(|_| 0)) {
+    match query.since.or_else(|| query.from.map(|_| 0)) {
         Some(since) => {
             let behind = since.saturating_add(1)..;
             let (own, databases) = (own.range(behind.clone())?, databases.range(behind)?);

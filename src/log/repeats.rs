@@ -92,7 +92,8 @@ impl Visit for Text {
 impl Text {
     fn truncate(&mut self) {
         for text in [&mut self.message, &mut self.fields] {
-            text.truncate(text.floor_char_boundary(MAX_BYTES));
+            let end = (0..=MAX_BYTES.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(end.unwrap_or_default());
         }
     }
 }

@@ -100,7 +100,11 @@ struct State {
 }
 
 /// Reasons come first, and what is left is for channels. From the eighth on these share a bit.
-const CHANNEL_BITS: u32 = u32::BITS - RefusalReason::ALL.len() as u32;
+const CHANNEL_BITS: u32 = u32::BITS - REASON_BITS;
+
+/// One bit for each reason.
+#[expect(clippy::cast_possible_truncation, reason = "there are some twenty reasons")]
+const REASON_BITS: u32 = RefusalReason::ALL.len() as u32;
 
 /// Reasons that say one thing of a target: that it waits for its turn. Which limit is reached
 /// first changes with every job that starts or ends.
@@ -130,7 +134,7 @@ const fn reason_bit(code: u8) -> u32 {
 }
 
 fn channel_bit(channel: u8) -> u32 {
-    1 << (RefusalReason::ALL.len() as u32 + u32::from(channel).min(CHANNEL_BITS - 1))
+    1 << (REASON_BITS + u32::from(channel).min(CHANNEL_BITS - 1))
 }
 
 impl State {

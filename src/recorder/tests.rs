@@ -89,11 +89,13 @@ async fn what_waits_is_written_down_once_and_never_too_much_of_it() {
     let written = since(seq).await;
     let again: Vec<_> = written
         .iter()
-        .filter_map(|what| match what {
-            What::Queued { target, summary, .. } | What::Refused { target, summary, .. } => {
-                Some((target.to_string(), what.kind(), summary.count?, summary.last? > NOW))
-            }
-            _ => None,
+        .filter_map(|what| {
+            let (What::Queued { target, summary, .. } | What::Refused { target, summary, .. }) =
+                what
+            else {
+                return None;
+            };
+            Some((target.to_string(), what.kind(), summary.count?, summary.last? > NOW))
         })
         .collect();
     let of = |kind| ("db:couchdb@0/db0000".to_owned(), kind, 5, true);

@@ -32,7 +32,8 @@ pub(super) fn news(before: &Takeovers, now: &Takeovers) -> Vec<Line> {
             lines.push(Line::Problem { node: node.clone(), problem: problem.clone() });
         }
     }
-    let of: [(About, fn(&NodeState) -> &BTreeSet<String>); 3] = [
+    type Channels = fn(&NodeState) -> &BTreeSet<String>;
+    let of: [(About, Channels); 3] = [
         (About::Stopped, |state| &state.taken),
         (About::Stranded, |state| &state.stranded),
         (About::Contested, |state| &state.contested),

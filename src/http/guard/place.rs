@@ -58,7 +58,7 @@ impl<'a> Place<'a> {
 
     /// Whether both are reached alike over a scheme.
     pub(super) fn same(&self, other: &Self, scheme: Scheme) -> bool {
-        let port = |it: &Self| it.port.unwrap_or(scheme.port());
+        let port = |it: &Self| it.port.unwrap_or_else(|| scheme.port());
         self.host == other.host && port(self) == port(other)
     }
 }

@@ -27,9 +27,12 @@ fn shown(entry: &Entry) -> String {
     what + &of + &again.unwrap_or_default()
 }
 
+/// For how many seconds, and while it waits in which channel and what refuses it.
+type Step = (u64, Option<(usize, Option<R>)>);
+
 /// What is written of one target in the course of time: each step is for how many seconds it
 /// waits in a channel, and what refuses it; a look every five seconds.
-fn course(steps: &[(u64, Option<(usize, Option<R>)>)]) -> Vec<String> {
+fn course(steps: &[Step]) -> Vec<String> {
     let (mut memory, mut now, mut written) = (Memory::default(), START, Vec::new());
     for (seconds, state) in steps {
         for _ in 0..seconds / 5 {

@@ -15,18 +15,21 @@ const HALF_A_LOGIN: [(&str, &str); 1] = [("RECLINER_USER", "ann")];
 /// A POST over TCP: status and body.
 async fn posted(base: &str, path: &str, body: &Value) -> (u16, Value) {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
     let request = http.post(format!("{base}{path}")).header("content-type", "application/json");
-    let answer = request.body(body.to_string()).send().await.unwrap();
+    let answer = request.body(body.to_string()).send().await.expect("it is there");
     let status = answer.status().as_u16();
-    (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap())
+    (
+        status,
+        serde_json::from_slice(&answer.bytes().await.expect("it is there")).expect("it is there"),
+    )
 }
 
 async fn got(base: &str, path: &str) -> Value {
     let _again = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let answer = http.get(format!("{base}{path}")).send().await.unwrap();
-    serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap()
+    let http = reqwest::Client::builder().no_proxy().build().expect("it is there");
+    let answer = http.get(format!("{base}{path}")).send().await.expect("it is there");
+    serde_json::from_slice(&answer.bytes().await.expect("it is there")).expect("it is there")
 }
 
 /// Waits until the plan shows so many suspensions, and returns them.
@@ -45,24 +48,27 @@ async fn suspensions(base: &str, many: usize) -> Vec<Value> {
 }
 
 fn uid(of: &Path) -> u32 {
-    fs::metadata(of).unwrap().uid()
+    fs::metadata(of).expect("it is there").uid()
 }
 
 #[tokio::test]
 async fn who_may_close_may_open_again_from_the_same_place() {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("it is there");
     let mut running = Running::start(&site, dir.path(), &[]).await;
     let mut base = format!("http://{}", running.address);
     let socket = dir.path().join("data/admin.sock");
-    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&socket).expect("it is there").permissions().mode() & 0o777, 0o600);
     let own = async |words: &[&str]| -> Ran { recliner_in(dir.path(), words, &[]).await };
 
     // Over TCP nothing is taken, whatever the order: an address says nothing of who asks.
     for path in ["suspend", "resume", "rescan"] {
         let (status, body) = posted(&base, &format!("/api/v1/{path}"), &json!({})).await;
         assert_eq!((status, &body["errorType"]), (403, &json!("forbidden")), "{path}");
-        assert!(body["error"].as_str().unwrap().contains("--web.enable-admin-api"), "{body}");
+        assert!(
+            body["error"].as_str().expect("it is there").contains("--web.enable-admin-api"),
+            "{body}"
+        );
     }
     let ran = own(&["suspend", "--recliner.url", &base]).await;
     ran.refuses(1, &["without --recliner.url", "--web.enable-admin-api"]);
@@ -74,7 +80,7 @@ async fn who_may_close_may_open_again_from_the_same_place() {
     let found = &suspensions(&base, 1).await[0];
     assert_eq!((&found["scope"], &found["by"]), (&json!("all"), &json!(by)));
     assert_eq!(found["why"], "disks are moved");
-    let says = found["says"].as_str().unwrap().to_owned();
+    let says = found["says"].as_str().expect("it is there").to_owned();
     let status = got(&base, "/api/v1/status").await;
     assert_eq!(status["data"]["suspensions"], json!([found]));
     let words = ["plan", "--recliner.url", &base];
@@ -104,7 +110,8 @@ async fn who_may_close_may_open_again_from_the_same_place() {
     assert_eq!(suspensions(&base, 0).await, [Value::Null; 0]);
     let words = ["events", "--type", "suspended", "--type", "resumed", "--format", "json"];
     let told = own(&[&words[..], &["--recliner.url", &base]].concat()).await.json();
-    let told = told["events"].as_array().unwrap().iter().map(|it| (&it["type"], &it["by"]));
+    let told =
+        told["events"].as_array().expect("it is there").iter().map(|it| (&it["type"], &it["by"]));
     let by = json!(by);
     assert_eq!(told.collect::<Vec<_>>(), [(&json!("suspended"), &by), (&json!("resumed"), &by)]);
     running.stop().await;
@@ -114,8 +121,8 @@ async fn who_may_close_may_open_again_from_the_same_place() {
 #[tokio::test]
 async fn the_socket_needs_no_user_and_can_be_elsewhere_or_nowhere() {
     let site = Site::open(world()).await;
-    let dir = tempfile::tempdir().unwrap();
-    let hash = bcrypt::hash_with_salt(PASSWORD, 4, [7; 16]).unwrap();
+    let dir = tempfile::tempdir().expect("it is there");
+    let hash = bcrypt::hash_with_salt(PASSWORD, 4, [7; 16]).expect("it is there");
     let hash = hash.format_for_version(bcrypt::Version::TwoY);
     let web = written(dir.path(), "web.yml", &format!("basic_auth_users: {{ann: {hash}}}\n"));
     let flags = ["--web.config.file", &web, "--web.admin-socket", "here.sock"];
@@ -148,7 +155,8 @@ async fn the_socket_needs_no_user_and_can_be_elsewhere_or_nowhere() {
     running.stop().await;
 
     // A live one is not taken over.
-    let holder = std::os::unix::net::UnixListener::bind(dir.path().join("held.sock")).unwrap();
+    let holder =
+        std::os::unix::net::UnixListener::bind(dir.path().join("held.sock")).expect("it is there");
     let url = format!("--couchdb.url={}", site.urls[0]);
     let words = ["serve", &url, "--web.listen-address", "127.0.0.1:0", "--web.admin-socket"];
     let ran = own(&[&words[..], &["held.sock"]].concat()).await;

@@ -106,10 +106,12 @@ impl Case {
 
     /// What may be sent at most of one thing: once, and once more after each request that came
     /// to nothing.
-    const fn most(&self) -> usize {
+    fn most(&self) -> usize {
         match self.answers {
             Answers::Well | Answers::Late(_) => 1,
-            Answers::HalfABody(times) | Answers::RefusesCleanups(times) => 1 + times as usize,
+            Answers::HalfABody(times) | Answers::RefusesCleanups(times) => {
+                1 + usize::try_from(times).expect("it is small")
+            }
         }
     }
 

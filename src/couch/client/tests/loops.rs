@@ -117,7 +117,8 @@ async fn a_session_that_is_refused_at_once_is_begun_twice_and_then_done_without(
     let turn = AtomicU64::new(0);
     let shown = passwords(&[A], MINUTES, move |seen| {
         // Known when it was just begun, and not any more when it is used.
-        let known = seen.path == "/_session" && turn.fetch_add(1, Ordering::SeqCst) % 2 == 0;
+        let known =
+            seen.path == "/_session" && turn.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         let body = if known { KNOWN } else { UNKNOWN };
         match (seen.login, &seen.secret) {
             (true, _) => Some(with_cookie("{}", "AuthSession=s.right; Max-Age=0")),
