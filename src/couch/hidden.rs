@@ -1,7 +1,7 @@
 //! What must not appear in a text: a login's password, in the forms in which it is sent.
 //!
 //! A password that could be any word is hidden only where a text quotes it as a value. To hide
-//! it everywhere would garble messages, and tell it: who reads "[hidden]@couch-a" knows what
+//! it everywhere would garble messages, and tell it: who reads `[hidden]@couch-a` knows what
 //! stands there.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
