@@ -1,7 +1,12 @@
 //! Bad input gives one clear sentence that names the thing and the place.
 
 use super::{PASSWORD, Site, recliner, world, written};
-use tokio::net::TcpListener;
+use axum::{
+    Router,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use tokio::{net::TcpListener, task::JoinSet};
 
 #[tokio::test]
 async fn a_bad_configuration_is_refused_with_its_place() {
@@ -175,6 +180,44 @@ async fn no_usage_repeats_a_password_from_a_url() {
             // It looks for the password itself.
             let ran = recliner(words, &[]).await;
             assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{words:?}: {ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn that_no_user_was_given_is_one_sentence() {
+    let site = Site::open(world()).await;
+    let says = "recliner: no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file\n";
+    for words in [&["scan"][..], &["plan"], &["explain", "torn"], &["import", "smoosh"]] {
+        let ran = site.run_with(words, &[]).await;
+        assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (1, "", says), "{words:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_couchdb_is_said_to_be_none() {
+    let html = || ([("content-type", "text/html")], "<h1>It works</h1>").into_response();
+    let other = || axum::Json(serde_json::json!({"status": "ok"})).into_response();
+    let missing = || (StatusCode::NOT_FOUND, "").into_response();
+    let login = [("COUCHDB_USER", "adm"), ("COUCHDB_PASSWORD", PASSWORD)];
+    for (answer, found) in [
+        (html as fn() -> Response, "its answer to GET / is not CouchDB's JSON"),
+        (other, "its answer to GET / does not say couchdb"),
+        (missing, "it answers GET / with HTTP 404"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut servers = JoinSet::new();
+        let router = Router::new().fallback(async move || answer());
+        servers.spawn(async move { axum::serve(listener, router).await });
+        let says = format!(
+            "recliner: {url} answered, but it is not a CouchDB ({found}): check --couchdb.url\n"
+        );
+        for env in [&login[..], &[]] {
+            for command in ["scan", "plan"] {
+                let ran = recliner(&[command, "--couchdb.url", &url], env).await;
+                assert_eq!((ran.code, ran.err), (1, says.clone()), "{command} {env:?}");
+            }
         }
     }
 }
