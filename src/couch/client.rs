@@ -227,18 +227,15 @@ impl Client {
         if self.shared.directory.entries.is_empty() {
             return Err(Error::Stopped);
         }
-        let (mut tried, mut nonsense) = (Vec::new(), Vec::new());
+        let mut tried = Vec::new();
         loop {
-            let (before, mut again) = (tried.len(), false);
+            let before = tried.len();
             let error = match Box::pin(self.ask(route, &path, whom, cold, &mut tried)).await {
                 Ok((way, answer)) => {
                     let took = answer.2;
                     match self.shared.sender.read(route, &path, &way, answer, &check).await {
                         Ok(read) => return Ok((read, took)),
                         Err(error) => {
-                            // No other one is there to be asked.
-                            again = nonsense.contains(&way.server.address);
-                            nonsense.push(way.server.address.clone());
                             tried.push(way.server.address.clone());
                             error
                         }
@@ -246,10 +243,10 @@ impl Client {
                 }
                 Err(error) => error,
             };
+            // Where none was asked that was not before, asking again would go on for ever.
+            let (old, new) = tried.split_at(before.min(tried.len()));
             let mut entries = self.shared.directory.entries.iter();
-            // Where none was asked, asking again would go on for ever.
-            let others = !again
-                && tried.len() > before
+            let others = new.iter().any(|address| !old.contains(address))
                 && entries.any(|entry| !tried.contains(&entry.address));
             if !(others && matches!(whom, Whom::Any) && error.is_of_one_server(&route)) {
                 return Err(error);

@@ -226,13 +226,15 @@ impl Directory {
     }
 
     /// A live entry, in turn, that is not among `tried` if that can be helped. Where the last
-    /// request to each came to nothing, a node's own address is as good.
+    /// request or login to each came to nothing, a node's own address is as good.
     pub(super) fn any(&self, tried: &[Address], generation: u64) -> Result<Arc<Server>, Error> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut order: Vec<&Arc<Server>> =
             (0..self.entries.len()).filter_map(|at| self.in_turn(start, at)).collect();
-        let amiss =
-            |server: &Server| (tried.contains(&server.address), server.breaker.is_doubted());
+        let amiss = |server: &Server| {
+            let fails = server.breaker.is_doubted() || server.door.awaits_login();
+            (tried.contains(&server.address), fails)
+        };
         let worse = |server: &Server| amiss(server) != (false, false);
         order.sort_by_key(|server| amiss(server));
         let (worst, best): (Vec<_>, Vec<_>) = order.into_iter().partition(|it| worse(it));
@@ -270,6 +272,7 @@ impl Directory {
                 && !tried.contains(&server.address)
                 && server.door.refusal(generation).is_none()
                 && !server.breaker.is_doubted()
+                && !server.door.awaits_login()
         })
     }
 
@@ -294,6 +297,7 @@ impl Directory {
     ) -> Result<Way, Error> {
         if let Some(own) = node.own.load_full() {
             let usable = !tried.contains(&own.address)
+                && !own.door.awaits_login()
                 && own.door.refusal(generation).is_none()
                 && own.breaker.admit().is_ok();
             if usable {

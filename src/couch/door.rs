@@ -60,12 +60,20 @@ pub(super) struct Door {
     logged_in: ArcSwapOption<Instant>,
     /// When it last refused a password that it had accepted.
     contradicted: ArcSwapOption<Instant>,
+    /// The last login, where it was neither accepted nor refused.
+    failed: ArcSwapOption<Failed>,
 }
 
 #[derive(Debug)]
 struct Open {
     generation: u64,
     credential: Credential,
+}
+
+#[derive(Debug)]
+struct Failed {
+    at: Instant,
+    why: Error,
 }
 
 #[derive(Debug)]
@@ -87,6 +95,7 @@ impl Door {
             turn: Semaphore::new(1),
             logged_in: ArcSwapOption::empty(),
             contradicted: ArcSwapOption::empty(),
+            failed: ArcSwapOption::empty(),
         }
     }
 
@@ -139,8 +148,26 @@ impl Door {
             .then(|| Arc::clone(&refusal.why))
     }
 
+    /// A login was neither accepted nor refused.
+    pub(super) fn login_failed(&self, why: Error) {
+        self.failed.store(Some(Arc::new(Failed { at: Instant::now(), why })));
+    }
+
+    /// Why the last login failed, if that was after `asked`: whoever has waited for it since then
+    /// need not wait for one more.
+    pub(super) fn failed_since(&self, asked: Instant) -> Option<Error> {
+        let failed = self.failed.load();
+        failed.as_ref().filter(|failed| failed.at >= asked).map(|failed| failed.why.clone())
+    }
+
+    /// Whether the last login failed and the next one has to wait.
+    pub(super) fn awaits_login(&self) -> bool {
+        self.failed.load().is_some() && self.until_login() > Duration::ZERO
+    }
+
     /// The login of `generation` was accepted, and is shown by `credential` from now on.
     pub(super) fn open(&self, generation: u64, credential: Credential) {
+        self.failed.store(None);
         self.refusal.store(None);
         self.open.store(Some(Arc::new(Open { generation, credential })));
     }

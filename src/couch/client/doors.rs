@@ -10,6 +10,7 @@ use crate::couch::{
     sender::{is_unknown_there, refused_why},
 };
 use std::{fmt::Display, sync::Arc};
+use tokio::time::Instant;
 
 impl Client {
     /// Proves the login at the next door of `way` that has not accepted it.
@@ -33,11 +34,15 @@ impl Client {
 
     async fn prove_server(&self, server: &Arc<Server>, pass: &Arc<Pass>) -> Result<(), Error> {
         let door = &server.door;
+        let asked = Instant::now();
         let alone = door.proof.acquire().await.map_err(|_| Error::Stopped)?;
         if self.is_settled(door, pass)? {
             return Ok(());
         }
-        match self.shared.sender.log_in(server, pass).await? {
+        // Logins follow each other slowly, so that one is made for all who wait for it.
+        door.failed_since(asked).map_or(Ok(()), Err)?;
+        let said = self.shared.sender.log_in(server, pass).await;
+        match said.inspect_err(|why| door.login_failed(why.clone()))? {
             Ok(credential) => {
                 door.open(pass.generation, credential);
                 Ok(())
@@ -53,10 +58,12 @@ impl Client {
 
     async fn prove_node(&self, node: &Node, way: &Way, pass: &Arc<Pass>) -> Result<(), Error> {
         let door = &node.door;
+        let asked = Instant::now();
         let _alone = door.proof.acquire().await.map_err(|_| Error::Stopped)?;
         if self.is_settled(door, pass)? {
             return Ok(());
         }
+        door.failed_since(asked).map_or(Ok(()), Err)?;
         let Some(at_entry) = way.server.door.credential(pass.generation) else { return Ok(()) };
         let route = Route::NodeSession { node: &node.name };
         let sender = &self.shared.sender;
@@ -91,7 +98,10 @@ impl Client {
             {
                 return Err(self.shut_node(node, pass, "HTTP 500, as for a wrong password"));
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                door.login_failed(error.clone());
+                return Err(error);
+            }
         }
         Ok(())
     }

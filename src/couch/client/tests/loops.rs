@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, sleep},
 };
 
@@ -191,4 +191,38 @@ async fn whatever_is_answered_a_server_sees_one_login_in_ten_seconds() {
         assert_rare(&shown, &format!("seed {seed}"));
         assert!(!shown.is_empty(), "seed {seed}");
     }
+}
+
+/// Lets the sessions of all these URLs end while the first answers each login so, and sends forty
+/// requests at once; how many were answered, and how long the last one took.
+async fn once_sessions_ended(urls: &[&str], status: u16) -> (usize, Duration) {
+    let broken = watch::Sender::new(false);
+    let fails = broken.subscribe();
+    let (cluster, _seen) = Cluster::new(move |seen| {
+        (*fails.borrow() && seen.login && seen.host == "a").then(|| json(status, "{}"))
+    });
+    let client = connect(&cluster, settings(urls));
+    client.membership().await.unwrap();
+    sleep(Duration::from_secs(700)).await;
+    broken.send_replace(true);
+    let begun = Instant::now();
+    let reads = (0..40).map(|_| async { client.membership().await.is_ok() });
+    let answered = join_all(reads).await.into_iter().filter(|answered| *answered).count();
+    (answered, begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_login_that_fails_is_waited_for_once_and_not_by_each_in_turn() {
+    for status in [500, 503, 507] {
+        let (answered, took) = once_sessions_ended(&[A], status).await;
+        assert_eq!(answered, 0);
+        assert!(took < Duration::from_secs(40), "HTTP {status}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_where_no_login_succeeds_holds_up_nobody_who_can_ask_another() {
+    let (answered, took) = once_sessions_ended(&[A, "http://b:5984"], 503).await;
+    assert_eq!(answered, 40);
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }
