@@ -38,6 +38,9 @@ use tokio::{
 /// The longest body of an order, in bytes.
 const MAX_BODY: usize = 1 << 16;
 
+/// How long the body of an order may take to come.
+const BODY: Duration = Duration::from_secs(10);
+
 /// The longest reason that is kept, in characters.
 const MAX_WHY: usize = 1_000;
 
@@ -223,9 +226,12 @@ where
         }
     };
     let path = request.uri().path().to_owned();
-    let body = match to_bytes(request.into_body(), MAX_BODY).await {
-        Ok(body) => body,
-        Err(why) => return Refused::bad(format!("the body cannot be read: {why}")).into_response(),
+    let body = match time::timeout(BODY, to_bytes(request.into_body(), MAX_BODY)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(why)) => {
+            return Refused::bad(format!("the body cannot be read: {why}")).into_response();
+        }
+        Err(_) => return Refused::late(BODY).into_response(),
     };
     let Some(turn) = turns.wait().await else {
         return Refused::stopping().into_response();

@@ -29,7 +29,7 @@ use axum::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A refusal: a bad question, or something that is not there.
 pub(super) struct Refused {
@@ -59,6 +59,11 @@ impl Refused {
 
     pub(super) fn unavailable(why: impl ToString) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why)
+    }
+
+    pub(super) fn late(patience: Duration) -> Self {
+        let why = format!("the body did not come within {} seconds", patience.as_secs());
+        Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", why)
     }
 
     pub(super) fn stopping() -> Self {

@@ -3,7 +3,10 @@
 //! Owns the words for the two sides of a connection, which go along with each request. The
 //! server says them; the guard and `web` decide by them.
 
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+};
 
 /// A connection, as each of its requests carries it along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,17 @@ impl Peer {
         match self {
             Self::Tcp(address) => address.is_loopback(),
             Self::Socket { .. } => true,
+        }
+    }
+
+    /// The peer that counts as one with it: whoever has an IPv6 address has 2^64 of them.
+    pub(super) fn shared(self) -> Self {
+        match self {
+            Self::Tcp(IpAddr::V6(address)) => {
+                let network = address.to_bits() & (u128::MAX << 64);
+                Self::Tcp(Ipv6Addr::from_bits(network).into())
+            }
+            Self::Tcp(IpAddr::V4(_)) | Self::Socket { .. } => self,
         }
     }
 

@@ -5,18 +5,19 @@
 //! counts at once. A new file that is bad, or that asks less of those who come, leaves the
 //! old one in force and says so: while it is being written, a file may be half there.
 
+mod checks;
 mod tls;
 mod users;
 
 pub(super) use users::{Asker, admit};
 
-use super::guard::Turns;
 use crate::{
     config::{self, Pem, Problem, Problems, WebConfig, Written},
     couch::CertificateEnds,
     spawned::joined,
 };
 use arc_swap::ArcSwap;
+use checks::Checks;
 use http::{HeaderName, HeaderValue};
 use std::{
     collections::BTreeMap,
@@ -41,8 +42,8 @@ pub struct Web(Option<Arc<Live>>);
 struct Live {
     path: PathBuf,
     seen: ArcSwap<Seen>,
-    /// Passwords are checked one at a time: each takes a core for a while.
-    turns: Turns,
+    /// Passwords are checked a few at a time: each takes a core for a while.
+    checks: Arc<Checks>,
 }
 
 /// What was read last, and what is in force since.
@@ -83,8 +84,8 @@ impl Web {
         let Some(path) = path else { return Ok(Self(None)) };
         let (read, in_force) = load(path);
         let seen = Seen { read, in_force: Arc::new(in_force?), problem: None };
-        let (path, turns) = (path.to_owned(), Turns::new(1));
-        Ok(Self(Some(Arc::new(Live { path, seen: ArcSwap::from_pointee(seen), turns }))))
+        let (path, checks) = (path.to_owned(), Arc::default());
+        Ok(Self(Some(Arc::new(Live { path, seen: ArcSwap::from_pointee(seen), checks }))))
     }
 
     /// Whether only users may ask.
@@ -122,9 +123,9 @@ impl Web {
         looked.unwrap_or_else(|| Arc::clone(&live.seen.load().in_force))
     }
 
-    /// Turns of checking a password.
-    fn turns(&self) -> Option<Turns> {
-        self.0.as_ref().map(|live| live.turns.clone())
+    /// The line of those whose password is to be checked.
+    fn checks(&self) -> Option<&Arc<Checks>> {
+        self.0.as_ref().map(|live| &live.checks)
     }
 }
 

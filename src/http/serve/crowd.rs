@@ -7,12 +7,7 @@
 
 use super::life::Life;
 use crate::{feed, http::peer::Peer};
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{task::Id, time::Instant};
 
 /// Connections at a time beside those of readers that wait for events.
@@ -92,7 +87,7 @@ impl Crowd {
 
     /// Lets one more in, if need be in place of another; `None` where there is no room.
     pub(super) fn admit(&mut self, peer: Peer) -> Option<Arc<Life>> {
-        let peer = shared(peer);
+        let peer = peer.shared();
         let (all, idle) = self.by_peer.get(&peer).map_or((0, 0), |own| {
             (own.len(), own.values().filter(|life| life.idle_since().is_some()).count())
         });
@@ -114,7 +109,7 @@ impl Crowd {
 
     /// Notes the task of one that was let in.
     pub(super) fn joined(&mut self, task: Id, peer: Peer, life: Arc<Life>) {
-        let peer = shared(peer);
+        let peer = peer.shared();
         self.peers.insert(task, peer);
         self.by_peer.entry(peer).or_default().insert(task, life);
     }
@@ -168,16 +163,5 @@ impl Crowd {
             );
             (self.gone, self.said) = (0, Some(now));
         }
-    }
-}
-
-/// The peer that counts as one: whoever has an IPv6 address has 2^64 of them.
-fn shared(peer: Peer) -> Peer {
-    match peer {
-        Peer::Tcp(IpAddr::V6(address)) => {
-            let network = address.to_bits() & (u128::MAX << 64);
-            Peer::Tcp(Ipv6Addr::from_bits(network).into())
-        }
-        Peer::Tcp(IpAddr::V4(_)) | Peer::Socket { .. } => peer,
     }
 }

@@ -263,3 +263,21 @@ async fn nobody_waits_for_ever() {
     assert!(body["error"].as_str().unwrap().contains("not answered in time"), "{body}");
     drop(held);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_comes_is_not_waited_for() {
+    let surface = Surface::new();
+    let request = Request::post("/api/v1/suspend")
+        .header("host", "127.0.0.1:10984")
+        .header("content-type", "application/json")
+        .extension(HERE)
+        .body(Body::from_stream(futures::stream::pending::<Result<String, std::io::Error>>()))
+        .unwrap();
+    let begun = tokio::time::Instant::now();
+    let answer = time_limit(surface.router().oneshot(request)).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(begun.elapsed(), Duration::from_secs(10));
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["error"], "the body did not come within 10 seconds");
+}

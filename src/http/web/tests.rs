@@ -231,6 +231,51 @@ async fn only_users_come_in_save_to_what_supervisors_ask() {
 }
 
 #[tokio::test]
+async fn a_password_that_bcrypt_would_cut_is_refused() {
+    let site = Site::new();
+    let longest = "p".repeat(72);
+    let web = site.web(&format!("basic_auth_users: {{ann: {}}}", hash(&longest))).unwrap();
+    for (password, status) in [
+        (longest.clone(), StatusCode::OK),
+        (format!("{longest}p"), StatusCode::UNAUTHORIZED),
+        (format!("{longest}\0"), StatusCode::UNAUTHORIZED),
+    ] {
+        // Also once the right one is remembered.
+        for _ in 0..2 {
+            let (found, _) = ask(&web, "/", Some(&format!("ann:{password}"))).await;
+            assert_eq!(found, status, "{} bytes", password.len());
+        }
+    }
+    // bcrypt repeats a password until it has enough of it, with a zero byte behind each.
+    let web = site.web(&format!("basic_auth_users: {{ann: {}}}", hash("ab"))).unwrap();
+    assert_eq!(ask(&web, "/", Some("ann:ab\0ab")).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(ask(&web, "/", Some("ann:ab")).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn many_wrong_passwords_do_not_hold_up_a_right_one() {
+    let site = Site::new();
+    // A tenth of a second or so each in a debug build.
+    let slow = bcrypt::hash_with_salt("pa55", 8, [7; 16]).unwrap();
+    let slow = slow.format_for_version(bcrypt::Version::TwoY);
+    let web = site.web(&format!("basic_auth_users: {{ann: {slow}}}")).unwrap();
+    let mut wrong = JoinSet::new();
+    for number in 0..400 {
+        let web = web.clone();
+        wrong.spawn(async move { ask(&web, "/", Some(&format!("ann:{number}"))).await.0 });
+    }
+    // They stand in the line.
+    tokio::task::yield_now().await;
+    assert_eq!(ask(&web, "/", Some("ann:pa55")).await.0, StatusCode::OK);
+    assert!(wrong.len() == 400, "none was waited for");
+    let mut said = BTreeMap::new();
+    while let Some(status) = wrong.join_next().await {
+        *said.entry(status.unwrap().as_u16()).or_insert(0) += 1;
+    }
+    assert!(said[&429] > 300 && said[&401] < 100 && said.len() == 2, "{said:?}");
+}
+
+#[tokio::test]
 async fn a_new_file_counts_at_once_and_a_bad_one_does_not() {
     let site = Site::new();
     let users = |text: String| format!("basic_auth_users: {text}\n");

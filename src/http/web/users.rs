@@ -1,14 +1,17 @@
 //! Who may ask: Basic authentication against bcrypt hashes.
 
 use super::{InForce, Web};
-use crate::{config::PasswordHash, http::peer::Connection};
+use crate::{
+    config::PasswordHash,
+    http::peer::{Connection, Peer},
+};
 use arc_swap::ArcSwap;
 use axum::{
     body::{Body, HttpBody as _},
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse, Response},
 };
 use base64::Engine as _;
 use futures::StreamExt as _;
@@ -17,6 +20,7 @@ use secrecy::{ExposeSecret as _, SecretSlice};
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
+    net::Ipv4Addr,
     sync::Arc,
     time::Duration,
 };
@@ -24,6 +28,9 @@ use tokio::time;
 
 /// How soon an answer that goes on ends after its user was struck out, or the password changed.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// The longest password, in bytes: bcrypt reads no more of one.
+const LONGEST: usize = 72;
 
 /// What answers without a user, for supervisors have none.
 const OPEN: [&str; 2] = ["/-/healthy", "/-/ready"];
@@ -96,6 +103,14 @@ impl Users {
         let password = login.password.expose_secret();
         let right = bcrypt::verify(password, hash.text.expose_secret()).unwrap_or(false);
         let right = right && own.is_some();
+        let most = self.costliest.as_ref().map_or(0, |hash| hash.cost);
+        if !right {
+            // Each step doubles the work, so that these add up to what is missing of the most:
+            // how long a refusal takes says nothing of whether there is such a user.
+            for cost in hash.cost..most {
+                let _same = bcrypt::hash_with_salt(password, cost, [0; 16]);
+            }
+        }
         if right && let Some(key) = &self.verified.key {
             let tag = hmac::sign(key, password);
             self.verified.tags.rcu(|tags| {
@@ -115,24 +130,26 @@ pub(in super::super) async fn admit(
     next: Next,
 ) -> Response {
     let in_force = web.in_force().await;
-    let owner = request.extensions().get::<Connection>().is_some_and(|it| it.peer.is_owner());
+    let connection = request.extensions().get::<Connection>().copied();
+    let owner = connection.is_some_and(|it| it.peer.is_owner());
     let anyone = owner || in_force.users.is_empty() || OPEN.contains(&request.uri().path());
     let login = login(request.headers()).filter(|_| !anyone);
     let asker = login.as_ref().map(|login| Asker(login.user.clone()));
-    let mut response = if anyone || may_ask(&web, &in_force, login).await {
-        if let Some(asker) = asker.clone() {
-            request.extensions_mut().insert(asker);
+    let from = connection.map_or(Peer::Tcp(Ipv4Addr::UNSPECIFIED.into()), |it| it.peer);
+    let may_ask = if anyone { Ok(()) } else { may_ask(&web, &in_force, login, from).await };
+    let mut response = match may_ask {
+        Ok(()) => {
+            if let Some(asker) = asker.clone() {
+                request.extensions_mut().insert(asker);
+            }
+            request.extensions_mut().insert(Arc::clone(&in_force));
+            let response = next.run(request).await;
+            match asker {
+                Some(Asker(user)) => response.map(|body| while_let_in(body, user, &web, &in_force)),
+                None => response,
+            }
         }
-        request.extensions_mut().insert(Arc::clone(&in_force));
-        let response = next.run(request).await;
-        match asker {
-            Some(Asker(user)) => response.map(|body| while_let_in(body, user, &web, &in_force)),
-            None => response,
-        }
-    } else {
-        let wanted = HeaderValue::from_static("Basic realm=\"recliner\", charset=\"UTF-8\"");
-        let says = "recliner wants a user and a password\n";
-        (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, wanted)], says).into_response()
+        Err(why) => why.into_response(),
     };
     for (name, value) in &in_force.headers {
         response.headers_mut().insert(name, value.clone());
@@ -158,13 +175,57 @@ fn while_let_in(body: Body, user: String, web: &Web, before: &Arc<InForce>) -> B
     Body::from_stream(body.into_data_stream().take_until(Box::pin(struck_out)))
 }
 
-async fn may_ask(web: &Web, in_force: &Arc<InForce>, login: Option<Login>) -> bool {
-    let Some(login) = login else { return false };
-    if in_force.users.remembers(&login) {
-        return true;
+/// Why somebody may not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// There is no such user with this password.
+    Nobody,
+    /// Of a longer password, or one with a zero byte, bcrypt takes a part for the whole.
+    Unfit,
+    /// Too many passwords wait to be checked.
+    Crowd,
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let wanted = HeaderValue::from_static("Basic realm=\"recliner\", charset=\"UTF-8\"");
+        let asks = [(header::WWW_AUTHENTICATE, wanted)];
+        match self {
+            Self::Nobody => {
+                let says = "recliner wants a user and a password\n";
+                (StatusCode::UNAUTHORIZED, asks, says).into_response()
+            }
+            Self::Unfit => {
+                let says = format!(
+                    "a password has at most {LONGEST} bytes, and none is zero: bcrypt takes no others\n"
+                );
+                (StatusCode::UNAUTHORIZED, asks, says).into_response()
+            }
+            Self::Crowd => {
+                let says = "too many passwords wait to be checked; try again\n";
+                let again = [(header::RETRY_AFTER, HeaderValue::from_static("1"))];
+                (StatusCode::TOO_MANY_REQUESTS, again, says).into_response()
+            }
+        }
     }
-    let Some(turns) = web.turns() else { return false };
-    let Some(turn) = turns.wait().await else { return false };
+}
+
+async fn may_ask(
+    web: &Web,
+    in_force: &Arc<InForce>,
+    login: Option<Login>,
+    from: Peer,
+) -> Result<(), Refused> {
+    let login = login.ok_or(Refused::Nobody)?;
+    let password = login.password.expose_secret();
+    if password.len() > LONGEST || password.contains(&0) {
+        return Err(Refused::Unfit);
+    }
+    if in_force.users.remembers(&login) {
+        return Ok(());
+    }
+    let checks = web.checks().ok_or(Refused::Nobody)?;
+    let turn = checks.turn(from.shared()).await.ok_or(Refused::Crowd)?;
     let in_force = Arc::clone(in_force);
     let verified = tokio::task::spawn_blocking(move || {
         // The turn ends with the work, not with the client's patience.
@@ -172,7 +233,7 @@ async fn may_ask(web: &Web, in_force: &Arc<InForce>, login: Option<Login>) -> bo
         in_force.users.verify(&login)
     });
     // A task that was lost found nothing.
-    verified.await.unwrap_or(false)
+    if verified.await.unwrap_or(false) { Ok(()) } else { Err(Refused::Nobody) }
 }
 
 /// The login of the one `Authorization` header.
