@@ -111,6 +111,7 @@ pub struct Service {
     started: Box<Settings>,
     config: latest::Sender<Arc<ConfigStatus>>,
     certificates: latest::Sender<CertificateEnds>,
+    signals: Signals,
     orders: mpsc::Receiver<Order>,
     operator: Operator,
     clock: Clock,
@@ -141,6 +142,8 @@ impl Service {
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
         orders::outlive_file_size_limit().map_err(StartError::Signals)?;
+        // Before it says that it serves: from then on it may be told to stop.
+        let signals = Signals::new().map_err(StartError::Signals)?;
         let (keep, keep_rx) = latest::channel(settings.journal);
         let (journal_task, journal) = journal::Task::open(place, clock, keep_rx)?;
         // Behind the journal, which has one process at a time in its directory.
@@ -241,6 +244,7 @@ impl Service {
             started,
             config,
             certificates,
+            signals,
             orders,
             clock,
         })
@@ -271,18 +275,14 @@ impl Service {
     }
 
     /// Serves until a signal, an order, or a task that ends by itself.
-    ///
-    /// # Errors
-    /// When signals cannot be received.
-    pub async fn run(mut self, mut reload: Reload) -> Result<Ended, StartError> {
-        let mut signals = Signals::new().map_err(StartError::Signals)?;
+    pub async fn run(mut self, mut reload: Reload) -> Ended {
         let ended = loop {
             // Every arm is cancel-safe, and no arm's body awaits. Being told comes first: the
             // tasks then end too, and that is no death.
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break Ended::Told,
-                signal = signals.next() => match signal {
+                signal = self.signals.next() => match signal {
                     orders::Signal::Stop => break Ended::Told,
                     orders::Signal::Reload => {
                         // It is logged, and nobody waits for it.
@@ -316,7 +316,7 @@ impl Service {
                     tracing::warn!("some tasks did not end in time");
                     break;
                 }
-                orders::Signal::Stop = signals.next() => break,
+                orders::Signal::Stop = self.signals.next() => break,
                 ended = self.tasks.next_ended() => if ended.is_none() { break },
             }
         }
@@ -325,7 +325,7 @@ impl Service {
         if time::timeout(GRACE, kept).await.is_err() {
             tracing::warn!("the journal was not closed in time");
         }
-        Ok(ended)
+        ended
     }
 
     /// Reads the configuration again, and logs what came of it.

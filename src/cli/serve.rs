@@ -94,8 +94,8 @@ pub(super) fn unstarted(why: StartError) -> Failure {
 }
 
 /// How the process ends when the service has.
-pub(super) fn ended(how: Result<Ended, StartError>) -> Result<Exit, Failure> {
-    match how.map_err(Failure::failed)? {
+pub(super) fn ended(how: Ended) -> Result<Exit, Failure> {
+    match how {
         Ended::Told => Ok(Exit::Done),
         Ended::Died(task) => Err(Failure::failed(format!("the {task} ended by itself"))),
     }

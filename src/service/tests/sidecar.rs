@@ -180,7 +180,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     // The sidecar goes: CouchDB's own numbers count again, and here it said none.
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
-    assert_eq!(ended.unwrap().unwrap().unwrap().unwrap(), Ended::Told);
+    assert_eq!(ended.unwrap().unwrap().unwrap(), Ended::Told);
     let unknown = handle.snapshots.wait_for(exact(None));
     drop(time::timeout(PATIENCE, unknown).await.expect("they are forgotten").unwrap());
     let errors = handle.status.borrow().errors.clone();

@@ -79,7 +79,7 @@ async fn said(directories: bool) -> Said {
     let Value::Array(targets) = answer["data"]["targets"].take() else { panic!("{answer}") };
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
-    assert_eq!(ended.unwrap().unwrap().unwrap().unwrap(), Ended::Told);
+    assert_eq!(ended.unwrap().unwrap().unwrap(), Ended::Told);
     Said { metrics, page, targets }
 }
 
