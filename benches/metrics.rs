@@ -6,6 +6,7 @@ use axum::{
     body::Body,
     http::{Request, header},
 };
+use couchdb_names::Range;
 use criterion::{Criterion, criterion_group, criterion_main};
 use http_body_util::BodyExt as _;
 use recliner::{
@@ -16,7 +17,6 @@ use recliner::{
     http::{self, About, Allow, ConfigStatus, State, Web},
     plan::{Conditions, Queues},
     snapshot::{DbName, Draft},
-    target::Range,
 };
 use std::{hint::black_box, sync::Arc};
 use tikv_jemallocator::Jemalloc;

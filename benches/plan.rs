@@ -4,6 +4,7 @@
 
 mod numbers;
 
+use couchdb_names::Range;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use numbers::mixed;
 use recliner::{
@@ -15,7 +16,6 @@ use recliner::{
     recorder::{self, Memory, Waiting},
     settings::limits::Limits,
     snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
-    target::Range,
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 

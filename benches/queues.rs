@@ -3,6 +3,7 @@
 
 mod numbers;
 
+use couchdb_names::Range;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use numbers::mixed;
 use recliner::{
@@ -11,7 +12,6 @@ use recliner::{
     facts::{Facts, Known, Measured, Source},
     plan::Queues,
     snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
-    target::Range,
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 use tikv_jemallocator::Jemalloc;

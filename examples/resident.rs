@@ -11,11 +11,11 @@
 //! prints what `/proc` says.
 
 use clap::Parser;
+use couchdb_names::Range;
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use recliner::service::Tasks;
 use recliner::{
     archive,
     channel::Channels,
@@ -27,9 +27,9 @@ use recliner::{
     journal::{self, Directory, Identity, Journal},
     plan::Rules,
     planner, scanner,
+    service::Tasks,
     settings::{self, work},
     snapshot::{Block, SmooshSeen},
-    target::Range,
 };
 use std::{
     io::Write as _,

@@ -21,7 +21,8 @@ pub use read::{Numbers, owner};
 pub use space::Space;
 pub use walk::{Walked, walk};
 
-use crate::{clock::Moment, couchfile::Reported, target::Signature};
+use crate::{clock::Moment, couchfile::Reported};
+use couchdb_names::Signature;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

@@ -38,8 +38,8 @@
 use crate::{
     facts::{Confidence, Facts},
     target::Kind,
-    version::Version,
 };
+use couchdb_names::Version;
 
 #[cfg(test)]
 mod tests;

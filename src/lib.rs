@@ -170,6 +170,5 @@ pub mod snapshot;
 pub mod spawned;
 pub mod takeover;
 pub mod target;
-pub mod version;
 pub mod warmer;
 pub mod window;

@@ -26,8 +26,9 @@ use crate::{
     facts::{Fact, Facts},
     plan::{Decision, Freshness, Plan, Refusal},
     snapshot::{DbIx, Ix, Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
-    target::{Kind, Signature, State, TargetId},
+    target::{Kind, State, TargetId},
 };
+use couchdb_names::Signature;
 use hashbrown::{HashMap, HashSet};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -39,8 +39,9 @@ pub(crate) use chunked::Chunked;
 use crate::{
     clock::Moment,
     datadir::Problem,
-    target::{Kind, Range, State},
+    target::{Kind, State},
 };
+use couchdb_names::Range;
 use names::Names;
 use packed::Packed;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

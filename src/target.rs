@@ -5,11 +5,9 @@
 //! measurement. Everyone names targets with these types.
 
 mod id;
-mod range;
 mod selector;
 
-pub use id::{ParseTargetError, TargetId, encode_part};
-pub use range::{ParseRangeError, Range, RangeText, ShardName};
+pub use id::{ParseTargetError, TargetId};
 pub use selector::{Selector, database};
 
 use serde::{Deserialize, Serialize};
@@ -57,36 +55,6 @@ impl Kind {
     }
 }
 
-/// What builds and answers search indexes beside CouchDB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Engine {
-    /// Of design documents' `nouveau`, since 3.4.
-    Nouveau,
-    /// Of design documents' `indexes`; CouchDB's side of it is called dreyfus.
-    Clouseau,
-}
-
-impl Engine {
-    /// Every engine.
-    pub const ALL: [Self; 2] = [Self::Nouveau, Self::Clouseau];
-
-    /// The word in ids and JSON.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Nouveau => "nouveau",
-            Self::Clouseau => "clouseau",
-        }
-    }
-
-    /// The engine with this label.
-    #[must_use]
-    pub fn from_label(label: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|engine| engine.label() == label)
-    }
-}
-
 /// How a target stands to the shard map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
@@ -127,35 +95,6 @@ impl State {
     }
 }
 
-/// A view index's signature: the MD5 that names its file. Shown as 32 hex digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Signature(pub [u8; 16]);
-
-impl std::fmt::Display for Signature {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
-    }
-}
-
-impl std::str::FromStr for Signature {
-    type Err = ParseSignatureError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refused = || ParseSignatureError { text: text.to_owned() };
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(refused());
-        }
-        u128::from_str_radix(text, 16).map(|value| Self(value.to_be_bytes())).map_err(|_| refused())
-    }
-}
-
-/// Why a text is not a signature.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{text:?} is not a view signature: 32 hex digits are expected")]
-pub struct ParseSignatureError {
-    text: String,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,16 +108,5 @@ mod tests {
             assert_eq!(State::from_label(state.label()), Some(state));
         }
         assert_eq!(Kind::from_label("shard"), None);
-    }
-
-    #[test]
-    fn signatures_print_as_they_are_read() {
-        let text = "0f045e3b41d71d93aaa32f23021ba536";
-        assert_eq!(text.parse::<Signature>().unwrap().to_string(), text);
-        for bad in
-            ["", "0f", "zz045e3b41d71d93aaa32f23021ba536", "+f045e3b41d71d93aaa32f23021ba536"]
-        {
-            assert!(bad.parse::<Signature>().is_err(), "{bad}");
-        }
     }
 }

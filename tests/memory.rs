@@ -4,13 +4,13 @@
 //! thread, so that the count is the same in every run.
 
 use cap::Cap;
+use couchdb_names::Range;
 use recliner::{
     channel::Channels,
     clock::Moment,
     facts::{Facts, Known, Measured, Source},
     plan::{Conditions, Plan, Queues},
     snapshot::{DbName, Draft, Ix, NodeIx},
-    target::Range,
 };
 use std::{alloc::System, sync::Arc};
 

@@ -10,8 +10,8 @@ mod bounds;
 mod label;
 mod path;
 
-use crate::target::Engine;
 use bytes::Bytes;
+use couchdb_names::Engine;
 use http::{HeaderName, HeaderValue, Method};
 use path::Path;
 

@@ -7,7 +7,7 @@
 mod encode;
 mod json;
 
-use crate::target::Signature;
+use couchdb_names::Signature;
 use encode::Encoder;
 use json::{Json, Pairs, member};
 use md5::{Digest, Md5};

@@ -6,7 +6,7 @@
 //! decides what an operator should do.
 
 use super::{DbHeader, Headed, Header, IndexForm, Tree, Undecodable, Unreadable};
-use crate::target::Signature;
+use couchdb_names::Signature;
 use std::fmt;
 
 /// What a file is for, by the ending of its name.

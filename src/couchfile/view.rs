@@ -8,7 +8,7 @@ use super::{
     db::Root,
     term::{Elements, Term},
 };
-use crate::target::Signature;
+use couchdb_names::Signature;
 use std::iter::zip;
 
 /// What CouchDB counts for `[]`, the reductions of a group that has no reduce.

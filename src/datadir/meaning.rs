@@ -4,7 +4,7 @@
 //! `couch_mrview_util:index_file`, `couch_bt_engine_compactor`). Pure: it looks at names alone,
 //! never at a disk.
 
-use crate::target::{ShardName, Signature};
+use couchdb_names::{ShardName, Signature};
 
 /// What a file is, by its path below the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn is_clouseau(path: &str) -> bool {
     let Some(at) = path.find("/shards/") else { return false };
     let Some(shards) = path.get(at + 1..) else { return false };
     let mut parts = shards.split('/');
-    let range = parts.nth(1).is_some_and(|range| range.parse::<crate::target::Range>().is_ok());
+    let range = parts.nth(1).is_some_and(|range| range.parse::<couchdb_names::Range>().is_ok());
     range && parts.skip(1).any(|part| signature(part).is_some())
 }
 

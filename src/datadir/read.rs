@@ -7,8 +7,8 @@ use super::{
 use crate::{
     couchfile::{self, Bytes as _, Header, Reported},
     facts::Known,
-    target::Signature,
 };
+use couchdb_names::Signature;
 use rustix::{
     fd::AsFd,
     fs::{AtFlags, CWD, Stat, statat},

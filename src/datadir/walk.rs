@@ -389,7 +389,7 @@ impl<'a> Hands<'a> {
         &mut self,
         item: &Item,
         shard: &str,
-        signature: Option<crate::target::Signature>,
+        signature: Option<couchdb_names::Signature>,
     ) {
         let Ok(stat) = statat(&item.dir.fd, &item.name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         self.found.push(Found::Compaction {

@@ -2,8 +2,9 @@
 
 use crate::{
     snapshot::{Ix, Snapshot},
-    target::{ShardName, TargetId},
+    target::TargetId,
 };
+use couchdb_names::ShardName;
 use hashbrown::{HashMap, HashSet};
 
 /// Targets by id, as far as the tables have them.

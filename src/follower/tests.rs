@@ -9,8 +9,8 @@ use crate::{
     memory::Fleeting,
     settings::Nodes,
     snapshot::{DbName, Draft, Ix, NodeIx},
-    target::Range,
 };
+use couchdb_names::Range;
 use futures::{
     StreamExt,
     stream::{self, BoxStream},

@@ -16,12 +16,13 @@ use crate::{
     inventory::FactsLine,
     plan::Plan,
     snapshot::{Ix, Snapshot, TargetRef},
-    target::{Kind, Range, ShardName, Signature, State as TargetState, TargetId},
+    target::{Kind, State as TargetState, TargetId},
 };
 use axum::{
     Extension, extract,
     response::{IntoResponse as _, Response},
 };
+use couchdb_names::{Range, ShardName, Signature};
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;

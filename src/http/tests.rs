@@ -20,13 +20,13 @@ use crate::{
     snapshot::{
         DbMap, DbName, Draft, Ix, SmooshChannel, SmooshSeen, Snapshot, View, WaitingPriority,
     },
-    target::{Range, Signature, State as TargetState},
-    version::Version,
+    target::State as TargetState,
 };
 use axum::{
     body::Body,
     http::{HeaderMap, Method, Request, StatusCode},
 };
+use couchdb_names::{Range, Signature, Version};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use std::time::Duration;

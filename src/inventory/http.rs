@@ -12,9 +12,8 @@ use crate::{
     clock::Clock,
     couch::{Client, Error, Kind as Failed, NO_USER, Paging},
     snapshot::{Ix, SmooshSeen, Snapshot, TargetRef},
-    target::ShardName,
-    version::Version,
 };
+use couchdb_names::{ShardName, Version};
 use futures::{
     FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},

@@ -1,6 +1,6 @@
 //! The shard map: which copies a database has, and what its changelog says of moves.
 
-use crate::target::Range;
+use couchdb_names::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One copy of one range: where it should be.

@@ -8,9 +8,8 @@ use crate::{
     datadir::{Problem, Sums, Volume},
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
-    target::{Engine, Signature},
-    version::Version,
 };
+use couchdb_names::{Engine, Signature, Version};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Why something could not be read: a closed word for metrics, and a sentence for people.

@@ -12,8 +12,9 @@ use crate::{
     clock::{Clock, Moment},
     couch::Address,
     fetch,
-    target::{TargetId, encode_part},
+    target::TargetId,
 };
+use couchdb_names::encode_part;
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},

@@ -1,7 +1,8 @@
 //! How files and the shard map stand to each other: stray, missing, or on the move.
 
 use super::{CopyAt, MapEntry};
-use crate::target::{Range, State};
+use crate::target::State;
+use couchdb_names::Range;
 use std::collections::BTreeSet;
 
 /// A copy that is on a node's disk or should be.

@@ -9,8 +9,9 @@ use crate::{
     couchfile::Reported,
     facts::{Facts, Flags, Measured, Source as MeasuredBy},
     snapshot::{TargetRef, View},
-    target::{ShardName, TargetId},
+    target::TargetId,
 };
+use couchdb_names::ShardName;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -117,8 +118,8 @@ mod tests {
     use crate::{
         facts::Known,
         snapshot::{DbName, Draft},
-        target::{Range, Signature},
     };
+    use couchdb_names::{Range, Signature};
     use serde_json::json;
 
     fn line(id: &str, at: &str, exact: bool) -> FactsLine {

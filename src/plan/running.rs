@@ -7,8 +7,9 @@ use crate::{
     job::{Job, Work},
     memory::{Owner, Rest},
     snapshot::{Chunked, DbIx, Ix, NodeIx, Snapshot},
-    target::{Kind, Range},
+    target::Kind,
 };
+use couchdb_names::Range;
 use hashbrown::{HashMap, HashSet};
 use std::time::Duration;
 

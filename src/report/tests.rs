@@ -6,8 +6,8 @@ use crate::{
     facts::{Flags, Known, Measured, Source},
     plan::{Conditions, Queues},
     snapshot::{DbMap, DbName, Draft, Ix, View},
-    target::{Range, Signature},
 };
+use couchdb_names::{Range, Signature};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;

@@ -56,8 +56,8 @@ mod tests {
         datadir::{Space, Volume},
         facts::{Facts, Known, Measured, Source},
         snapshot::{DbName, Draft},
-        target::Signature,
     };
+    use couchdb_names::Signature;
 
     #[test]
     fn compaction_frees_where_its_files_lie_and_what_is_unknown_is_null() {

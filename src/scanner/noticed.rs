@@ -237,8 +237,8 @@ mod tests {
     use crate::{
         facts::{Facts, Known},
         snapshot::{DbName, Ix},
-        target::Range,
     };
+    use couchdb_names::Range;
 
     const RANGE: Range = Range { from: 0, to: u32::MAX };
 

@@ -14,8 +14,9 @@ use crate::{
     },
     job,
     snapshot::{Block, NodeIx, SmooshSeen},
-    target::{Kind, Range, Signature, State},
+    target::{Kind, State},
 };
+use couchdb_names::{Range, Signature};
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},

@@ -8,10 +8,8 @@ use super::{
     design::signature_of,
     growth::{between, mix},
 };
-use crate::{
-    clock::Moment,
-    target::{Range, ShardName, Signature},
-};
+use crate::clock::Moment;
+use couchdb_names::{Range, ShardName, Signature};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet, btree_map},

@@ -4,7 +4,7 @@
 //! numbers move within a minute. Sizes are numbers only: nothing is stored.
 
 use super::config::{Config, Database, Deploy, Design, Interrupted, Node, Orphan, Search};
-use crate::target::Engine;
+use couchdb_names::Engine;
 use std::time::Duration;
 
 /// Its nodes.

@@ -8,10 +8,8 @@ use super::{
     config::{Design, Search},
     growth::mix,
 };
-use crate::{
-    couchfile,
-    target::{Engine, Signature},
-};
+use crate::couchfile;
+use couchdb_names::{Engine, Signature};
 use serde_json::{Map, Value, json as value};
 
 /// A design document as it was written.

@@ -56,8 +56,8 @@ mod tests {
         datadir::Sums,
         inventory::Directories as _,
         sim::{Config, Database, Deploy, Design, Interrupted, Orphan},
-        target::Signature,
     };
+    use couchdb_names::Signature;
     use std::{collections::BTreeMap, time::Duration};
 
     const NODE: &str = "couchdb@sim";

@@ -29,7 +29,7 @@ use super::{
     config::{Config, ConfigError, Database},
     growth::Swap,
 };
-use crate::target::Range;
+use couchdb_names::Range;
 use files::{Extra, File};
 use happenings::Happening;
 use index::IndexState;

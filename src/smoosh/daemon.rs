@@ -18,8 +18,9 @@ use super::{
 };
 use crate::{
     channel::{Channel, Priority},
-    target::{Kind, ShardName},
+    target::Kind,
 };
+use couchdb_names::ShardName;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use super::{
     NodeConfig,
     finding::{Finding, Remarks, Severity},
 };
-use crate::target::{Range, ShardName};
+use couchdb_names::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SECTION: &str = "smoosh.ignore";

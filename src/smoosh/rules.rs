@@ -1,6 +1,6 @@
 //! Which CouchDB's rules apply: the versions between which smoosh's meaning changed.
 
-use crate::version::Version;
+use couchdb_names::Version;
 use std::fmt;
 
 /// The rules of one CouchDB version.

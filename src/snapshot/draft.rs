@@ -10,8 +10,9 @@ use crate::{
     clock::Moment,
     datadir::Problem,
     facts::Facts,
-    target::{CLUSTER, Kind, Range, Signature, State},
+    target::{CLUSTER, Kind, State},
 };
+use couchdb_names::{Range, Signature};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 

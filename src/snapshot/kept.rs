@@ -11,8 +11,9 @@
 use super::{DbMap, DbName, Draft, NodeIx, Packed, Snapshot, View};
 use crate::{
     clock::Moment,
-    target::{Kind, Range, Signature, State},
+    target::{Kind, State},
 };
+use couchdb_names::{Range, Signature};
 use flate2::{Compression, bufread::DeflateDecoder, write::DeflateEncoder};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@
 //! mark the next process knows that it was told.
 
 use super::{DbIx, DbName, Draft, NodeIx};
-use crate::target::Range;
+use couchdb_names::Range;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 

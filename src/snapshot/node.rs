@@ -1,6 +1,7 @@
 //! Nodes, as far as they were seen.
 
-use crate::{clock::Moment, couch::OwnAddress, datadir::Volume, version::Version};
+use crate::{clock::Moment, couch::OwnAddress, datadir::Volume};
+use couchdb_names::Version;
 use std::sync::Arc;
 
 /// A node's place in the snapshot's list.

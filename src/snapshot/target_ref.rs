@@ -8,8 +8,9 @@ use crate::{
     datadir::Problem,
     estimate,
     facts::{Fact, Facts},
-    target::{CLUSTER, Engine, Kind, Range, State, TargetId},
+    target::{CLUSTER, Kind, State, TargetId},
 };
+use couchdb_names::{Engine, Range};
 
 /// One target of a snapshot.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,11 @@
 //! The tables against a plain model, and what readers see of them.
 
 use super::*;
-use crate::facts::{Facts, Flags, Known};
-use crate::target::{Signature, TargetId};
+use crate::{
+    facts::{Facts, Flags, Known},
+    target::TargetId,
+};
+use couchdb_names::Signature;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What a view index is, beside its measurements.
 
-use crate::target::{Engine, Range, Signature};
+use couchdb_names::{Engine, Range, Signature};
 use std::sync::Arc;
 
 /// An index: a view's of the cluster, known by database and signature, or the part of one that lies

@@ -1,23 +1,10 @@
 //! The one text form of a target's identity.
 
-use super::{Engine, Kind, ParseSignatureError, Signature};
-use percent_encoding::{
-    AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode,
-};
+use super::Kind;
+use couchdb_names::{Engine, ParseSignatureError, Signature, encode_part};
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, str::FromStr};
-
-/// What stays readable in a part of an id or of a URL path: RFC 3986's unreserved
-/// characters, and `@`, which every node name has.
-const PART: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@');
-
-/// Percent-encodes one part, so that `/`, `%`, quotes, newlines and unicode survive in
-/// an id and in a URL path alike.
-#[must_use]
-pub fn encode_part(part: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(part, PART)
-}
 
 /// A target's identity: `db:<node>/<shard name>`, `view:<node>/<db>/<signature>`,
 /// `cleanup:<db>`, `search:<db>/<engine>/<design document>/<index>`, each part

@@ -1,7 +1,8 @@
 //! What a person types to name targets, held against ids: also against those of targets that are
 //! gone, of which nothing but the id is left.
 
-use super::{ShardName, TargetId, encode_part};
+use super::TargetId;
+use couchdb_names::{ShardName, encode_part};
 use std::collections::BTreeSet;
 
 /// Targets that a text names: one by its id, or all of a shard file, of a database, or of a

@@ -99,7 +99,8 @@ impl Channels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{snapshot::Ix, target::Signature, warmer::look::Database};
+    use crate::{snapshot::Ix, warmer::look::Database};
+    use couchdb_names::Signature;
     use std::time::Duration;
 
     const NOW: Moment = Moment::from_unix(1_000);

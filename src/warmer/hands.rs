@@ -1,7 +1,10 @@
 //! The hands: what has CouchDB build an index, and what tells whether it would.
 
-use crate::couch::{Client, Written};
-use crate::{snapshot::Query, target::Engine};
+use crate::{
+    couch::{Client, Written},
+    snapshot::Query,
+};
+use couchdb_names::Engine;
 use futures::{FutureExt as _, future::BoxFuture};
 use std::fmt::Debug;
 

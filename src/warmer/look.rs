@@ -8,8 +8,9 @@
 use crate::{
     clock::Moment,
     snapshot::{DbIx, Ix, NodeIx, Snapshot, TargetRef},
-    target::{Kind, Range, Signature, State},
+    target::{Kind, State},
 };
+use couchdb_names::{Range, Signature};
 use hashbrown::HashMap;
 use std::{
     collections::BTreeMap,

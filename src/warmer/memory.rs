@@ -10,8 +10,8 @@ use crate::{
     job::{Job, Jobs},
     settings::work::Warmer,
     snapshot::{Ix, NodeIx},
-    target::Signature,
 };
+use couchdb_names::Signature;
 use hashbrown::HashMap;
 use std::{collections::BTreeMap, time::Duration};
 

@@ -4,10 +4,11 @@ use crate::support::{
     A, B, C, Db, NODES, ON_DEMAND, Rig, ViewLine, db_id, dbs_seen, dbs_there, node, nodes, queue,
     small, target, targets, view_there, views_seen,
 };
+use couchdb_names::ShardName;
 use recliner::{
     sim::{Config, Database, Design, Fleet, Node, Orphan, Version, demo_config},
     snapshot::SmooshSeen,
-    target::{Kind, ShardName, State},
+    target::{Kind, State},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

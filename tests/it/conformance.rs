@@ -8,12 +8,12 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "JSON will have no further kind of value")]
 
 use axum::body::Body;
+use couchdb_names::Engine;
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use recliner::{
     clock::{Clock, Moment},
     sim::{Cluster, Config, Database, Design, Node, Search, Version},
-    target::Engine,
 };
 use serde_json::{Map, Value};
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};

@@ -494,7 +494,7 @@ pub(crate) fn view_there(cluster: &Cluster, db: &str, designs: &[&str]) -> ViewL
         let (mut copies, mut exact) = (0, None);
         for node in world.nodes() {
             for file in world.files(&node).expect("the node is known") {
-                let Some(shard) = recliner::target::ShardName::split(&file) else { continue };
+                let Some(shard) = couchdb_names::ShardName::split(&file) else { continue };
                 if shard.db == db {
                     copies += 1;
                     if shard.range.to_string() == range && exact.is_none() {

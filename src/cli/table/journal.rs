@@ -6,8 +6,9 @@ use super::{
 };
 use crate::{
     duration,
-    target::{ShardName, TargetId, database},
+    target::{TargetId, database},
 };
+use couchdb_names::ShardName;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

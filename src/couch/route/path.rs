@@ -1,7 +1,7 @@
 //! A path that carries names as percent-encoded segments, or refuses them.
 
 use super::Unaddressable;
-use crate::target::encode_part;
+use couchdb_names::encode_part;
 use std::fmt::Write as _;
 
 /// A path of percent-encoded segments, with a query.

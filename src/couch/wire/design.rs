@@ -1,7 +1,7 @@
 //! Design documents and their view indexes.
 
 use super::{Sizes, loose, search};
-use crate::target::Signature;
+use couchdb_names::Signature;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 

@@ -112,7 +112,7 @@ impl Loose<'_> for Option<String> {
     }
 }
 
-impl Loose<'_> for Option<crate::target::Signature> {
+impl Loose<'_> for Option<couchdb_names::Signature> {
     fn of_str(value: &str) -> Self {
         value.parse().ok()
     }

@@ -1,7 +1,7 @@
 //! Search indexes: their names in design documents, and what the cluster tells of one.
 
 use super::{DesignDoc, loose};
-use crate::target::Engine;
+use couchdb_names::Engine;
 use serde::{Deserialize, Deserializer};
 
 /// The names of what can be built of `nouveau` or `indexes`: an entry without `index` defines

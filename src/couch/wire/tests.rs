@@ -1,5 +1,5 @@
 use super::*;
-use crate::target::Engine;
+use couchdb_names::Engine;
 use proptest::prelude::*;
 use serde::{Deserialize, de::DeserializeOwned};
 

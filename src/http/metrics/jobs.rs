@@ -8,8 +8,9 @@ use crate::{
     memory::{Ending, Owner, Rest},
     plan::Plan,
     snapshot::NodeIx,
-    target::{Kind, ShardName},
+    target::Kind,
 };
+use couchdb_names::ShardName;
 use hashbrown::HashSet;
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -9,8 +9,9 @@ use crate::{
     facts::Fact,
     plan::Plan,
     snapshot::{DbIx, FileSums, Ix, NodeIx, Snapshot, TargetRef, TopDb},
-    target::{Kind, Range, RangeText},
+    target::Kind,
 };
+use couchdb_names::{Range, RangeText};
 use hashbrown::{HashMap, HashSet};
 
 /// Letters of a target's labels: of node, database, range, document and signature, with

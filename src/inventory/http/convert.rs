@@ -8,8 +8,8 @@ use crate::{
     facts::{Facts, Flags, Measured, Source},
     snapshot::{SmooshChannel, SmooshSeen, WaitingPriority},
     target::Kind,
-    version::Version,
 };
+use couchdb_names::Version;
 
 /// The newest file format a 3.x server writes. Older formats read as this one from the
 /// moment 3.x opens them (`couch_bt_engine_header:upgrade_disk_version/1`), so that only

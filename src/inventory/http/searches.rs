@@ -7,8 +7,8 @@ use crate::{
     facts::{Facts, Flags, Known, Measured, Source},
     inventory::{SearchSeen, Unread, served},
     snapshot::Snapshot,
-    target::Engine,
 };
+use couchdb_names::Engine;
 use futures::future::join_all;
 use std::collections::BTreeSet;
 use tokio::sync::OnceCell;

@@ -9,8 +9,9 @@ use crate::{
         Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
     },
     snapshot::{Ix, NodeIx, Snapshot, TargetRef},
-    target::{Kind, Signature, State},
+    target::{Kind, State},
 };
+use couchdb_names::Signature;
 use futures::{
     StreamExt,
     stream::{self, BoxStream},

@@ -5,8 +5,9 @@ use crate::{
     job::{JobKey, Work},
     memory::Intent,
     snapshot::{NodeIx, Snapshot, TargetRef},
-    target::{CLUSTER, Kind, ShardName, TargetId},
+    target::{CLUSTER, Kind, TargetId},
 };
+use couchdb_names::ShardName;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The jobs that an intent makes: one, or one for each copy of a view's database; none for a

@@ -8,8 +8,8 @@ use crate::{
     inventory::{Doing, TaskSeen},
     memory::{Ending, Intent},
     snapshot::{DbMap, DbName, Draft, View},
-    target::{Range, Signature},
 };
+use couchdb_names::{Range, Signature};
 
 const SHARD: &str = "shards/00000000-ffffffff/orders.1";
 const DESIGN: &str = "_design/x";

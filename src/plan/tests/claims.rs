@@ -10,8 +10,8 @@ use crate::{
     memory::Owner,
     settings::{limits::Limits, work::EnforceViews},
     snapshot::{DbMap, View},
-    target::{Range, Signature},
 };
+use couchdb_names::{Range, Signature};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// For which view room is kept.

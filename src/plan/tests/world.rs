@@ -9,9 +9,9 @@ use crate::{
     pressure::{Held, NodePressure, Pressures, Signal},
     settings::{limits::Limits, work::EnforceViews},
     snapshot::{DbMap, View},
-    target::{Range, Signature},
     window::{Days, Window},
 };
+use couchdb_names::{Range, Signature};
 
 pub(super) const NOW: u64 = 1_795_222_434;
 

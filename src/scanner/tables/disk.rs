@@ -13,8 +13,9 @@ use crate::{
     snapshot::{
         Bits, DbIx, DbName, Draft, Ix, NodeIx, OnDisk, OnVolume, PartSums, TargetRef, View,
     },
-    target::{Kind, Range, ShardName, State},
+    target::{Kind, State},
 };
+use couchdb_names::{Range, ShardName};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -7,8 +7,9 @@ use crate::{
         Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
     },
     snapshot::{Bits, DbIx, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
-    target::{Kind, Range, ShardName, State},
+    target::{Kind, State},
 };
+use couchdb_names::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Databases that only stray files name are asked for one by one up to this many; beyond,

@@ -7,8 +7,8 @@ use crate::{
     inventory::{Doing, TaskSeen},
     job::{self, Polled, Task},
     snapshot::{DbName, Draft, Ix, NodeIx, TargetRef},
-    target::ShardName,
 };
+use couchdb_names::ShardName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What each node was seen running, and the targets of it.

@@ -5,8 +5,9 @@ use crate::{
     facts::{Facts, Known as KnownNumber, Measured, Source},
     inventory::{SearchSeen, Unread, ViewSeen, doc_hash},
     snapshot::{Bits, DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
-    target::{Kind, Signature, State},
+    target::{Kind, State},
 };
+use couchdb_names::Signature;
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
 

@@ -10,8 +10,9 @@ use crate::{
     scanner,
     settings::Nodes,
     snapshot::SmooshSeen,
-    target::{Kind, Range},
+    target::Kind,
 };
+use couchdb_names::Range;
 use futures::{
     StreamExt as _,
     stream::{self, BoxStream},

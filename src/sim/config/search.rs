@@ -1,6 +1,6 @@
 //! A described search index.
 
-use crate::target::Engine;
+use couchdb_names::Engine;
 
 /// A search index of a design document.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,15 +7,13 @@ use super::{
     answer::{Answer, error, json, not_found},
     ask::Ask,
 };
-use crate::{
-    sim::{
-        cluster::{Cluster, Inner},
-        config::Version,
-        growth::mix,
-        world::Gone,
-    },
-    target::Engine,
+use crate::sim::{
+    cluster::{Cluster, Inner},
+    config::Version,
+    growth::mix,
+    world::Gone,
 };
+use couchdb_names::Engine;
 use serde_json::json as value;
 use std::time::Duration;
 

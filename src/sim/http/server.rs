@@ -6,16 +6,14 @@ use super::{
     ask::Ask,
     database::info,
 };
-use crate::{
-    sim::{
-        cluster::Inner,
-        config::{Version, legal_name},
-        growth::mix,
-        session::{self, Refusal},
-        world::{Task, TaskKind},
-    },
-    target::Engine,
+use crate::sim::{
+    cluster::Inner,
+    config::{Version, legal_name},
+    growth::mix,
+    session::{self, Refusal},
+    world::{Task, TaskKind},
 };
+use couchdb_names::Engine;
 use http::Method;
 use serde_json::{Value, json as value};
 

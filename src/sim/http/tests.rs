@@ -66,8 +66,8 @@ async fn a_design_document_of_any_name_is_found_on_its_range_alone() {
     let files = cluster.world(|world| world.files(A)).unwrap();
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.contains("app/a+b")) {
-        let file = crate::target::encode_part(file);
-        let ddoc = crate::target::encode_part("50% off/ü");
+        let file = couchdb_names::encode_part(file);
+        let ddoc = couchdb_names::encode_part("50% off/ü");
         let path = format!("/_node/{A}/{file}/_design/{ddoc}/_info");
         let compact = format!("/_node/{B}/{file}/_compact/{ddoc}");
         let (status, body) = get(&cluster, &path).await;
@@ -85,7 +85,7 @@ async fn a_compaction_over_http_runs_and_ends() {
     let cluster = cluster();
     let files = cluster.world(|world| world.files(A)).unwrap();
     let file = files.iter().find(|file| file.contains("big")).unwrap();
-    let path = format!("/_node/{A}/{}", crate::target::encode_part(file));
+    let path = format!("/_node/{A}/{}", couchdb_names::encode_part(file));
     assert_eq!(get(&cluster, &format!("/_node/{A}/{file}")).await.0, 404, "slashes are raw");
     let compact = format!("{path}/_compact");
     let bare = http::Request::post(&compact).header(header::AUTHORIZATION, ADMIN);

@@ -1,13 +1,11 @@
 //! What the cluster as a whole tells of a database: sums over one copy of each range.
 
 use super::{By, Sizes, ViewInfo, World, files::File};
-use crate::{
-    sim::{
-        catalog::{Db, range_at, range_of_doc},
-        config::Database,
-    },
-    target::Range,
+use crate::sim::{
+    catalog::{Db, range_at, range_of_doc},
+    config::Database,
 };
+use couchdb_names::Range;
 
 /// Why the cluster cannot tell of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use crate::{
         config::Orphan,
         growth::{Stock, mix},
     },
-    target::Signature,
 };
+use couchdb_names::Signature;
 use std::{sync::Arc, time::Duration};
 
 /// How long before the start compactions were interrupted that are described so.

@@ -7,14 +7,12 @@ use super::{
     index::{Built, REFRESH, SERVED},
     jobs::{JobKey, What},
 };
-use crate::{
-    sim::{
-        catalog::Db,
-        config::{Design, Search},
-        growth::{Held, times},
-    },
-    target::Engine,
+use crate::sim::{
+    catalog::Db,
+    config::{Design, Search},
+    growth::{Held, times},
 };
+use couchdb_names::Engine;
 use std::{collections::BTreeMap, time::Duration};
 
 /// The place of a search index: its design document's, and its own in there.

@@ -2,7 +2,7 @@
 //!
 //! Owns no state and no rule. Made by the world, read by the HTTP routes and by tests.
 
-use crate::target::Signature;
+use couchdb_names::Signature;
 use std::time::Duration;
 
 /// Bytes of a file, as CouchDB's `sizes`.

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     facts::{Facts, Known},
     snapshot::{DbMap, DbName, Draft, PartSums, View},
-    target::{Range, Signature},
 };
+use couchdb_names::{Range, Signature};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIB: u64 = 1 << 20;

@@ -6,9 +6,10 @@ use crate::{
     pattern::Patterns,
     pressure::{NodePressure, Pressures},
     snapshot::{DbMap, DbName, Draft, View},
-    target::{Kind, Range, Signature, State},
+    target::{Kind, State},
     warmer::{look, memory::Ending},
 };
+use couchdb_names::{Range, Signature};
 use std::sync::Arc;
 
 const NOW: Moment = Moment::from_unix(1_795_222_440);
@@ -290,7 +291,7 @@ fn search(world: &mut World, offered: Option<bool>, indexed: u64) -> Ix {
         world.draft.set_facts(ix, Facts { update_seq: Known::new(10_000), ..facts });
     }
     let query = Query { design: "_design/s".into(), view: "text".into() };
-    let engine = crate::target::Engine::Nouveau;
+    let engine = couchdb_names::Engine::Nouveau;
     let search = Search { engine, index: "text".into(), offered };
     let view = View {
         designs: ["_design/s".into()].into(),

@@ -2,8 +2,8 @@ use super::*;
 use crate::{
     facts::{Facts, Measured, Source},
     snapshot::{DbMap, DbName, Draft, Search, View},
-    target::Engine,
 };
+use couchdb_names::Engine;
 
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 

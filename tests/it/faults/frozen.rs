@@ -3,11 +3,12 @@
 
 use super::{facts_of, split, world};
 use crate::support::{A, B, C, Rig, START, dbs_seen, dbs_there, small, targets, urls_of};
+use couchdb_names::ShardName;
 use recliner::{
     config::Flags,
     plan::Plan,
     sim::{Config, Database, Design},
-    target::{Kind, ShardName, State},
+    target::{Kind, State},
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -1,6 +1,7 @@
 //! A CouchDB asked by hand, and what recliner sees of it.
 
 use crate::support::{Db, ViewLine, db_id, dbs_seen, targets};
+use couchdb_names::ShardName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use recliner::{
     clock::Clock,
@@ -8,7 +9,7 @@ use recliner::{
     couch::Transport,
     plan::Plan,
     service::{Surroundings, Tasks, Watch},
-    target::{Kind, ShardName, State},
+    target::{Kind, State},
 };
 use reqwest::Method;
 use serde_json::Value;

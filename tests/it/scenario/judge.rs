@@ -136,7 +136,7 @@ impl Asked {
                 (&one.node, &one.shard, &one.ddoc) == (node, shard, ddoc)
             }
             Self::Whole { db, ddoc } => {
-                let of = recliner::target::ShardName::split(&one.shard);
+                let of = couchdb_names::ShardName::split(&one.shard);
                 of.is_some_and(|of| of.db == *db) && one.ddoc.as_ref() == Some(ddoc)
             }
             Self::Cleanup { .. } => false,

@@ -2,10 +2,8 @@
 //! scenario, in the order of time.
 
 use super::judge::Record;
-use recliner::{
-    sim::{By, Compaction},
-    target::ShardName,
-};
+use couchdb_names::ShardName;
+use recliner::sim::{By, Compaction};
 use std::time::Duration;
 
 /// When each compaction began, where, what, its size before and after, how long it took, and

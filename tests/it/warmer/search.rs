@@ -2,10 +2,10 @@
 
 use super::{MINUTE, YAML, warming};
 use crate::support::{NODES, Rig, START, nodes, small};
+use couchdb_names::Engine;
 use recliner::{
     channel::Mode,
     sim::{Config, Database, Design, Effect, Fault, Search},
-    target::Engine,
     warmer::{Ending, Reason, Standing},
 };
 use std::time::Duration;

@@ -6,8 +6,8 @@ use crate::{
     facts::{Facts, Known},
     plan::{Conditions, Queues},
     snapshot::{DbMap, DbName, Draft, OnDisk, PartSums, View},
-    target::{Range, Signature},
 };
+use couchdb_names::{Range, Signature};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;

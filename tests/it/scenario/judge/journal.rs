@@ -2,9 +2,10 @@
 
 use super::{Asked, Record};
 use crate::support::notebook::Entry;
+use couchdb_names::ShardName;
 use recliner::{
     memory::{Change, Ending, Intent, IntentKey, Outcome},
-    target::{Kind, ShardName, TargetId},
+    target::{Kind, TargetId},
 };
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,0 +1,23 @@
+//! The names by which CouchDB calls what a cluster stores: shard files and their ranges, view
+//! indexes, search engines, and its own version.
+//!
+//! Owns their text forms, reading and writing. Does no I/O and knows no measurement.
+//!
+//! ```
+//! use couchdb_names::ShardName;
+//!
+//! let name = ShardName::split("shards/00000000-7fffffff/orders.1687453210").unwrap();
+//! assert_eq!(name.range.to_string(), "00000000-7fffffff");
+//! ```
+
+mod engine;
+mod range;
+mod segment;
+mod signature;
+mod version;
+
+pub use engine::Engine;
+pub use range::{ParseRangeError, Range, RangeText, ShardName};
+pub use segment::encode_part;
+pub use signature::{ParseSignatureError, Signature};
+pub use version::{ParseVersionError, Version};
