@@ -16,7 +16,6 @@ mod measured;
 
 use measured::{Failure, cpu, say};
 use recliner::{
-    clock::{Clock, Moment},
     journal::{self, Directory, Identity},
     memory::{Change, Ending, Keeper as _, Outcome, Owner},
     sim::{Cluster, Config, Database, Exchange},
@@ -31,6 +30,7 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 const NODES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
 const OUTCOMES: u64 = 10_000;

@@ -17,7 +17,6 @@ use axum::{Router, body::Body, extract::Query, routing::get};
 use measured::{Failure, cpu, say};
 use readers::{READERS, Readers, STALLED, resident};
 use recliner::{
-    clock::Clock,
     feed::{self, Ask, Feed},
     http,
     journal::{Directory, Identity, Journal, What},
@@ -32,6 +31,7 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// As in the program itself.
 #[global_allocator]

@@ -45,7 +45,7 @@ fn say(line: &str) -> Result<(), Failure> {
 }
 
 fn set() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/couchfiles")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/couchdb-files/tests/data")
 }
 
 /// Half of the files are shards, half their indexes, each a copy of its own.

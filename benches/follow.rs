@@ -19,10 +19,7 @@ mod readers;
 
 use measured::{Failure, cpu, say};
 use readers::{READERS, Readers, STALLED, resident};
-use recliner::{
-    clock::Clock,
-    sim::{Cluster, Config, Database, Fleet},
-};
+use recliner::sim::{Cluster, Config, Database, Fleet};
 use std::{
     collections::BTreeMap,
     fs,
@@ -36,6 +33,7 @@ use tokio::{
     task::JoinSet,
     time::{self, Instant},
 };
+use wall_clock::Clock;
 
 const NODE: &str = "couchdb@sim-1.local";
 const DATABASES: usize = 1_000;

@@ -11,7 +11,6 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use http_body_util::BodyExt as _;
 use recliner::{
     channel::Channels,
-    clock::{Clock, Moment},
     couch,
     facts::{Facts, Known, Measured, Source},
     http::{self, About, Allow, ConfigStatus, State, Web},
@@ -22,6 +21,7 @@ use std::{hint::black_box, sync::Arc};
 use tikv_jemallocator::Jemalloc;
 use tokio::sync::{mpsc, watch};
 use tower::ServiceExt as _;
+use wall_clock::{Clock, Moment};
 
 /// As in the program.
 #[global_allocator]

@@ -9,7 +9,6 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use numbers::mixed;
 use recliner::{
     channel::{Channels, Mode},
-    clock::Moment,
     disk::{Disks, Space, Volume},
     facts::{Facts, Known, Measured, Source},
     plan::{Conditions, Plan, Queues, RefusalReason, Rules},
@@ -18,6 +17,7 @@ use recliner::{
     snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
+use wall_clock::Moment;
 
 const TARGETS: u32 = 1_000_000;
 const NOW: Moment = Moment::from_unix(1_795_222_434);

@@ -8,13 +8,13 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use numbers::mixed;
 use recliner::{
     channel::Channels,
-    clock::Moment,
     facts::{Facts, Known, Measured, Source},
     plan::Queues,
     snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 use tikv_jemallocator::Jemalloc;
+use wall_clock::Moment;
 
 /// As in the program.
 #[global_allocator]

@@ -19,7 +19,6 @@ use futures::{
 use recliner::{
     archive,
     channel::Channels,
-    clock::Clock,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
     inventory::{
         CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
@@ -40,6 +39,7 @@ use std::{
 use tikv_jemallocator::Jemalloc;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// As in the program.
 #[global_allocator]

@@ -8,16 +8,14 @@
 //! then serves until it is stopped. The login is `admin`, `secret`.
 
 use clap::Parser;
-use recliner::{
-    clock::Clock,
-    sim::{Cluster, Config, Database, Fleet},
-};
+use recliner::sim::{Cluster, Config, Database, Fleet};
 use std::{
     error::Error,
     io::Write,
     net::{Ipv4Addr, SocketAddr},
 };
 use tokio::{net::TcpListener, task::JoinSet};
+use wall_clock::Clock;
 
 /// Serve a simulated cluster of many databases without design documents.
 #[derive(Debug, Parser)]

@@ -7,7 +7,6 @@
 //! reads what a fact means, and nothing waits for it.
 
 use crate::{
-    clock::Moment,
     journal::{Journal, Measured},
     scanner::Status,
     snapshot::Snapshot,
@@ -18,6 +17,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Moment;
 
 /// Blocks that are kept at most: four million targets.
 const BLOCKS: usize = 1 << 14;

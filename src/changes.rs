@@ -26,7 +26,6 @@ pub use feeds::{Feeds, Lines};
 pub use status::{Feed, Status};
 
 use crate::{
-    clock::Clock,
     journal::Journal,
     scanner::{self, Command, Noticed},
     settings::work::Follow,
@@ -39,6 +38,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// Steps of feeds that wait to be taken in; a feed that is further ahead waits itself.
 const STEPS: usize = 64;

@@ -21,12 +21,13 @@ pub use read::{Numbers, owner};
 pub use space::Space;
 pub use walk::{Walked, walk};
 
-use crate::{clock::Moment, couchfile::Reported};
+use couchdb_files::Reported;
 use couchdb_names::Signature;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+use wall_clock::Moment;
 
 /// The directories of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,11 +14,11 @@ pub use layout::{Local, Place, Source};
 pub use task::{Handle, Instruments, Measured, Meter, Settings, Task};
 
 use crate::{
-    clock::Moment,
     job::{Job, Jobs},
     snapshot::Snapshot,
 };
 use std::sync::Arc;
+use wall_clock::Moment;
 
 /// Free space of a volume, when it was last known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,6 @@ pub use hands::{Hands, Order};
 
 use crate::{
     channel::Mode,
-    clock::Clock,
     follower,
     inventory::Source,
     memory::IntentKey,
@@ -36,6 +35,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// How long a start that was off just before it went out is left alone: the plan may not
 /// know yet what changed.

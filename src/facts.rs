@@ -8,7 +8,7 @@ mod merge;
 
 pub use merge::{Verdict, merged, of_index};
 
-use crate::clock::Moment;
+use wall_clock::Moment;
 
 /// A number that may be unknown, in eight bytes.
 ///

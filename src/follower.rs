@@ -15,7 +15,6 @@ pub use counts::{Counts, Distribution, Place};
 
 use crate::{
     channel::Channels,
-    clock::Clock,
     job::{History, Jobs, Running, Sent, StartRefused},
     memory::{Intent, IntentKey, Keeper, Ordered, Recovered, Scope, Suspension, Trouble},
     scanner,
@@ -31,6 +30,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// Orders are rare, and two a start.
 const COMMANDS: usize = 64;

@@ -33,7 +33,6 @@ pub use web::Web;
 use crate::{
     changes,
     channel::Mode,
-    clock::Clock,
     couch::{self, CertificateEnds},
     feed::Feed,
     follower,
@@ -58,6 +57,7 @@ use tokio::{
     task::JoinError,
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// Scrapes that may be under way at a time, as in Prometheus's own exporters; one more takes
 /// the place of a client that takes nothing, or is told to come again.
@@ -102,7 +102,7 @@ pub struct ConfigStatus {
     /// Whether the last reload took effect.
     pub reload_successful: bool,
     /// When a configuration last took effect.
-    pub loaded_at: crate::clock::Moment,
+    pub loaded_at: wall_clock::Moment,
     /// Keys whose new value waits for a restart.
     pub needs_restart: Vec<String>,
 }

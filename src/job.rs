@@ -15,12 +15,12 @@ pub use running::{Polled, Running, Task};
 pub use tracker::{Ended, Rules, Sent, StartRefused, Step, Tracker};
 
 use crate::{
-    clock::Moment,
     memory::Owner,
     snapshot::{Ix, NodeIx},
     target::Kind,
 };
 use std::sync::Arc;
+use wall_clock::Moment;
 
 /// What a job does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

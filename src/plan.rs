@@ -42,7 +42,6 @@ pub use start::{Caveat, Request, Start};
 
 use crate::{
     channel::{Channel, Channels},
-    clock::Moment,
     score::Miss,
     snapshot::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
     target::Kind,
@@ -56,6 +55,7 @@ use gates::Doors;
 use queues::Waiting;
 use sites::Sites;
 use std::sync::Arc;
+use wall_clock::Moment;
 
 /// One queue as it is published.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,6 @@
 
 use crate::{
     channel::Channels,
-    clock::{Clock, Moment},
     disk::Disks,
     job::{History, Jobs},
     memory::Ordered,
@@ -20,6 +19,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// How often a plan is made without news, because facts grow stale by themselves.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -261,7 +261,6 @@ async fn until(clock: Clock, at: Option<Moment>) {
 mod tests {
     use super::*;
     use crate::{
-        clock::Moment,
         facts::{Facts, Known, Measured, Source},
         job::{Job, JobKey, Phase, Work},
         memory::{Owner, Rest},
@@ -271,6 +270,7 @@ mod tests {
         target::Kind,
     };
     use tokio::task::JoinSet;
+    use wall_clock::Moment;
 
     fn settings(channels: Arc<Channels>) -> Settings {
         let fresh_for = Duration::from_secs(60);

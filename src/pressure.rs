@@ -11,8 +11,9 @@ mod task;
 pub use look::{Look, Probe};
 pub use task::{Handle, Settings, Task};
 
-use crate::{clock::Moment, snapshot::NodeIx};
+use crate::snapshot::NodeIx;
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 /// A signal of pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,12 +11,12 @@
 //! up fast. It holds up to twice the capacity, so that one who leaves is replaced without a
 //! look at `far`, and they pass from set to set by the thousand.
 
-use crate::clock::Moment;
 use ordered_float::OrderedFloat;
 use std::{
     cmp::{Ordering, Reverse},
     collections::BTreeSet,
 };
+use wall_clock::Moment;
 
 /// A waiting target: what orders it, and its place in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ mod difference;
 pub use difference::{About, Difference, Entry, Memory, Repeated, Waiting};
 
 use crate::{
-    clock::Clock,
     journal::{Journal, Summary, Type, What},
     plan::Plan,
     snapshot::Ix,
@@ -26,6 +25,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// From one look at the plan to the next, and for how long each target that waits holds the
 /// next one back.

@@ -21,7 +21,6 @@ pub use volume::VolumeLine;
 pub use why::why;
 
 use crate::{
-    clock::Moment,
     couch::OwnAddress,
     facts::{Fact, Facts},
     plan::{Decision, Freshness, Plan, Refusal},
@@ -32,6 +31,7 @@ use couchdb_names::Signature;
 use hashbrown::{HashMap, HashSet};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 /// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
 /// Unknown is null.

@@ -20,7 +20,6 @@ pub use noticed::{Became, Before, Noticed};
 pub use status::{Progress, Shards, Status};
 
 use crate::{
-    clock::{Clock, Moment},
     inventory::{Observation, Reshard, Source, Stage},
     job::Running,
     settings::Nodes,
@@ -34,6 +33,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// Commands are rare and answered at once: a full queue means the task is stuck.
 const COMMANDS: usize = 16;

@@ -16,7 +16,6 @@ pub use tasks::Tasks;
 pub use watch::{Surroundings, Watch};
 
 use crate::{
-    clock::Clock,
     config::{self, Loaded, Problems},
     couch::{CertificateEnds, Client, ConnectError, Transport},
     disk::Meter,
@@ -35,6 +34,7 @@ use tokio::{
     time,
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// How long tasks may take to end.
 const GRACE: Duration = Duration::from_secs(20);

@@ -37,7 +37,6 @@ pub use view::{PartSums, Query, Search, View};
 pub(crate) use chunked::Chunked;
 
 use crate::{
-    clock::Moment,
     datadir::Problem,
     target::{Kind, State},
 };
@@ -45,6 +44,7 @@ use couchdb_names::Range;
 use names::Names;
 use packed::Packed;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use wall_clock::Moment;
 
 /// What one target is. `kind` is absent where a target was and is no more.
 ///

@@ -23,7 +23,6 @@ pub use memory::Ending;
 
 use crate::{
     channel::Mode,
-    clock::{Clock, Moment},
     journal::{Journal, What},
     plan::Plan,
     scanner, settings,
@@ -40,6 +39,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// From one look at the tables to the next.
 const PERIOD: Duration = Duration::from_secs(5);

@@ -10,12 +10,12 @@ mod parse;
 pub use days::{DAY_NAMES, Days, ParseDaysError};
 pub use parse::{Edge, ParseTimeError, ParseZoneError, shown_time, time, zone, zone_name};
 
-use crate::clock::Moment;
 use jiff::{
     Timestamp,
     civil::{self, DateTime},
     tz::{AmbiguousOffset, TimeZone},
 };
+use wall_clock::Moment;
 
 /// How far ahead a change is looked for: every state of a weekly rule shows within it,
 /// also where daylight saving swallows one opening.

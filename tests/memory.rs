@@ -7,12 +7,12 @@ use cap::Cap;
 use couchdb_names::Range;
 use recliner::{
     channel::Channels,
-    clock::Moment,
     facts::{Facts, Known, Measured, Source},
     plan::{Conditions, Plan, Queues},
     snapshot::{DbName, Draft, Ix, NodeIx},
 };
 use std::{alloc::System, sync::Arc};
+use wall_clock::Moment;
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);

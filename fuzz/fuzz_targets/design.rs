@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use recliner::couchfile::Design;
+use couchdb_files::Design;
 
 fuzz_target!(|text: &str| {
     let _design = Design::parse(text);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use recliner::couchfile::{Difference, Opening, Role, read};
+use couchdb_files::{Difference, Opening, Role, read};
 
 fuzz_target!(|file: &[u8]| {
     let read = read(&file);

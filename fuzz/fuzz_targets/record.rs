@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use md5::{Digest, Md5};
-use recliner::couchfile::{Unreadable, read};
+use couchdb_files::{Unreadable, read};
 
 fuzz_target!(|record: &[u8]| {
     let mut file = vec![1];

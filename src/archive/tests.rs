@@ -1,12 +1,12 @@
 use super::*;
 use crate::{
-    clock::Clock,
     facts::{self, Facts, Source},
     journal::{self, Identity, InMemory},
     settings::work,
     snapshot::{Block, DbName, Draft, Ix},
 };
 use tokio::{task::JoinSet, time};
+use wall_clock::Clock;
 
 const NOW: u64 = 1_795_222_434;
 

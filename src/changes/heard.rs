@@ -1,6 +1,7 @@
 //! What the feeds told, on its way from those that follow them to the one that acts.
 
-use crate::{clock::Moment, couch::wire::DbChange};
+use crate::couch::wire::DbChange;
+use wall_clock::Moment;
 
 /// Something that happened to a database.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

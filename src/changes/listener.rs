@@ -7,7 +7,6 @@ use super::{
     witness::{Told, Witness},
 };
 use crate::{
-    clock::Moment,
     couch::wire::DbChange,
     journal::{Position, Reached, What},
     scanner::{News, Noticed, Stale},
@@ -16,6 +15,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
+use wall_clock::Moment;
 
 /// `_db_updates` and `_dbs/_changes`, as labels.
 pub(super) const UPDATES: &str = "_db_updates";

@@ -11,7 +11,6 @@ use super::{
     pauses::Pauses,
 };
 use crate::{
-    clock::{Clock, Moment},
     couch::{Error, wire::MapChanges},
     snapshot::Snapshot,
 };
@@ -20,6 +19,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::{self, Instant},
 };
+use wall_clock::{Clock, Moment};
 
 /// Failures in a row of one node before another is asked.
 const PATIENCE: u32 = 2;

@@ -1,12 +1,10 @@
 //! Where an earlier process was with `_db_updates`, and whether this one goes on there.
 
 use super::updates::number;
-use crate::{
-    clock::Moment,
-    journal::{Journal, Position},
-};
+use crate::journal::{Journal, Position};
 use std::time::Duration;
 use tokio::time;
+use wall_clock::Moment;
 
 /// What is older is not made up for: whoever was away for so long looks at the databases, not
 /// at what became of them one by one.

@@ -1,8 +1,9 @@
 //! What the listener says of itself.
 
 use super::heard::Standing;
-use crate::{clock::Moment, couch::wire::DbChange};
+use crate::couch::wire::DbChange;
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 /// What the listener says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]

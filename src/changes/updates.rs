@@ -11,7 +11,6 @@ use super::{
     resumed::{differ, resumed},
 };
 use crate::{
-    clock::{Clock, Moment},
     couch::{Error, wire::UpdateLine},
     journal::Position,
 };
@@ -21,6 +20,7 @@ use tokio::{
     sync::mpsc,
     time::{self, Instant},
 };
+use wall_clock::{Clock, Moment};
 
 /// Failures in a row at one place of the feed, after which it is given up and begun anew.
 const STUCK: u32 = 3;

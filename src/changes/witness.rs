@@ -11,8 +11,9 @@ use super::{
     batch::Events,
     heard::{Event, Standing},
 };
-use crate::{clock::Moment, scanner::Noticed, snapshot::Mark};
+use crate::{scanner::Noticed, snapshot::Mark};
 use hashbrown::HashSet;
+use wall_clock::Moment;
 
 /// Events that are held, and databases that are remembered as named, at most.
 const MOST: usize = 1_000_000;

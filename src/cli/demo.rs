@@ -3,7 +3,6 @@
 use super::{Exit, Failure, args::DemoArgs, note, once, serve, service_client::DEFAULT_URL};
 use crate::{
     channel::Mode,
-    clock::Clock,
     config::{self, Flags},
     couch::Transport,
     journal,
@@ -15,6 +14,7 @@ use std::{
     sync::Arc,
 };
 use tokio::{net::TcpListener, task::JoinSet};
+use wall_clock::Clock;
 
 /// Shorter than one would set it for a CouchDB: a newcomer wants to see numbers move.
 /// It enforces: nothing there can come to harm. The simulation answers in place of the

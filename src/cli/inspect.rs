@@ -8,12 +8,10 @@ use super::{
     args::{Format, InspectArgs},
     print, print_json, table,
 };
-use crate::{
-    couchfile::{
-        self, Bytes as _, DbHeader, Difference, Headed, Header, Index, IndexForm, Opening, Place,
-        Role, Tree, Unreadable, ViewHeader,
-    },
-    datadir::Opened,
+use crate::datadir::Opened;
+use couchdb_files::{
+    self, Bytes as _, DbHeader, Difference, Headed, Header, Index, IndexForm, Opening, Place, Role,
+    Tree, Unreadable, ViewHeader,
 };
 use serde::Serialize;
 use std::{io, path::Path};
@@ -143,9 +141,9 @@ impl Inspected {
         };
         let name = path.file_name().map(|name| name.to_string_lossy());
         let role = Role::of(name.as_deref().unwrap_or_default());
-        let mut read = couchfile::read(&opened);
+        let mut read = couchdb_files::read(&opened);
         if let Ok(Headed { header: Header::Db(db), .. }) = &mut read {
-            db.purge_seq = couchfile::last_purge(&opened, db);
+            db.purge_seq = couchdb_files::last_purge(&opened, db);
         }
         inspected.fill(role, opened.size(), read);
         inspected
@@ -212,7 +210,7 @@ impl Inspected {
         ]
         .map(|(name, tree)| NamedTree::of(name, tree))
         .into();
-        let epoch = |it: couchfile::Epoch| Epoch { node: it.node, since: it.since };
+        let epoch = |it: couchdb_files::Epoch| Epoch { node: it.node, since: it.since };
         self.epochs = Some(db.epochs.into_iter().map(epoch).collect());
         self.purges = db.purges;
         self.purge_infos_limit = Some(db.purge_infos_limit);
@@ -249,7 +247,7 @@ const fn form(form: IndexForm) -> &'static str {
 }
 
 fn groups(index: &Index) -> Vec<Group> {
-    let group = |it: &couchfile::Group| Group {
+    let group = |it: &couchdb_files::Group| Group {
         rows: it.rows,
         reduces: it.reduces,
         active_bytes: it.tree.bytes(),

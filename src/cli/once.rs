@@ -7,7 +7,6 @@ use super::{
     service_client::{ServiceClient, ServiceLogin},
 };
 use crate::{
-    clock::Clock,
     config::{self, Flags, Loaded},
     couch::{Client, Coalescing, Kind, Metrics, NO_USER, Transport},
     log,
@@ -21,6 +20,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// What one look brought.
 pub(super) struct Look {

@@ -6,7 +6,6 @@ use super::{
     once,
 };
 use crate::{
-    clock::Clock,
     config::{Finding, Flags},
     couch::Transport,
     disk::Instruments,
@@ -15,6 +14,7 @@ use crate::{
     service::{Ended, Machine, Reload, Service, StartError},
 };
 use std::{path::PathBuf, sync::Arc};
+use wall_clock::Clock;
 
 /// What this build is.
 pub(super) fn about(simulated: bool) -> About {

@@ -4,7 +4,6 @@
 //! whoever asks this program alike. Never says whether a certificate may be trusted.
 
 use super::Tls;
-use crate::clock::Moment;
 use rustls::{
     CertificateError, Error, RootCertStore,
     client::verify_server_cert_signed_by_trust_anchor,
@@ -12,6 +11,7 @@ use rustls::{
     server::ParsedCertificate,
 };
 use std::{path::Path, time::Duration};
+use wall_clock::Moment;
 
 /// When the certificates of one side of connections end; absent where there is none, or none
 /// whose end can be read.

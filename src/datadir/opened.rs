@@ -1,6 +1,6 @@
 //! One file that was opened to be read by its header.
 
-use crate::couchfile::Bytes;
+use couchdb_files::Bytes;
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat},

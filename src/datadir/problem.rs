@@ -2,7 +2,7 @@
 //!
 //! Owns the closed set of reasons, and their words for programs and people.
 
-use crate::couchfile::Unreadable;
+use couchdb_files::Unreadable;
 use rustix::io::Errno;
 
 /// Why something could not be read: a closed set.

@@ -4,10 +4,8 @@ use super::{
     opened::{Opened, size},
     problem::Problem,
 };
-use crate::{
-    couchfile::{self, Bytes as _, Header, Reported},
-    facts::Known,
-};
+use crate::facts::Known;
+use couchdb_files::{self, Bytes as _, Header, Reported};
 use couchdb_names::Signature;
 use rustix::{
     fd::AsFd,
@@ -152,7 +150,7 @@ impl Reader {
     fn once(&mut self, dir: impl AsFd, name: &CStr, expected: Expected) -> Result<File, Errno> {
         let opened = Opened::at(dir, name)?;
         let (stat, size) = (opened.stat(), opened.size());
-        let read = couchfile::read_within(&opened, FURTHEST);
+        let read = couchdb_files::read_within(&opened, FURTHEST);
         let mut file = File::unread(stat, Numbers { file: size, ..Numbers::default() });
         match (read.map(|headed| headed.header), expected) {
             (Ok(Header::Db(header)), Expected::Db) => {
@@ -204,7 +202,7 @@ impl Reader {
 pub fn owner(data: &Path) -> Option<String> {
     ["_dbs.couch", "_nodes.couch", "_users.couch"].into_iter().find_map(|name| {
         let opened = Opened::at(CWD, data.join(name)).ok()?;
-        let read = couchfile::read_within(&opened, FURTHEST);
+        let read = couchdb_files::read_within(&opened, FURTHEST);
         let Ok(Header::Db(header)) = read.map(|headed| headed.header) else { return None };
         header.epochs.into_iter().next().map(|epoch| epoch.node)
     })

@@ -14,7 +14,8 @@ const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
 
 /// A file of the set of real ones.
 fn real(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/couchfiles").join(name);
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/couchdb-files/tests/data").join(name);
     fs::read(path).unwrap()
 }
 

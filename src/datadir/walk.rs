@@ -5,13 +5,12 @@
 //! one of a million files takes no more than one of ten.
 
 use super::{
-    Found, Known, Meaning, Problem, Roots, Sums, Tree, known,
-    known::Entry,
+    Found, Known, Meaning, Problem, Roots, Sums, Tree,
+    known::{self, Entry},
     meaning,
     opened::size,
     read::{Expected, File, Reader},
 };
-use crate::clock::Moment;
 use rustix::{
     fd::OwnedFd,
     fs::{AtFlags, FileType, Mode, OFlags, RawDir, fstat, open, openat, statat},
@@ -28,6 +27,7 @@ use std::{
     },
     thread,
 };
+use wall_clock::Moment;
 
 /// Levels below a directory. A database's name has at most 238 bytes, half of them slashes.
 const DEEPEST: usize = 160;

@@ -7,9 +7,10 @@
 //! so that a target that is no longer scraped looks fresh for as long as Prometheus looks
 //! back. `timestamp()` over the same query, at the same time, tells when it was scraped.
 
-use crate::{clock::Moment, couch::Address, duration, fetch};
+use crate::{couch::Address, duration, fetch};
 use serde::Deserialize;
 use std::time::Duration;
+use wall_clock::Moment;
 
 /// The largest answer that is read. One sample is some hundred bytes.
 const LONGEST: usize = 1 << 20;

@@ -6,14 +6,12 @@
 //! that back. So the fall counts where it would fill the volume soon, and no longer when it
 //! would take twice that time.
 
-use crate::{
-    clock::Moment,
-    job::{Job, JobKey},
-};
+use crate::job::{Job, JobKey};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// What is looked at: the shortest run of samples that spans this.
 const WINDOW: Duration = Duration::from_secs(120);

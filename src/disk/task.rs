@@ -5,7 +5,6 @@
 
 use super::{Disks, Local, Place, Source, Space, Volume, layout, local, prometheus, slope::Slope};
 use crate::{
-    clock::{Clock, Moment},
     datadir, fetch,
     job::{Job, Jobs},
     settings::{self, limits},
@@ -18,6 +17,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// From one query of a Prometheus to the next: as often as most are scraped.
 const QUERIES: Duration = Duration::from_secs(30);

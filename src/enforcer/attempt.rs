@@ -6,7 +6,6 @@ use super::{
     splits::Read,
 };
 use crate::{
-    clock::Clock,
     facts::Facts,
     follower,
     inventory::{Copy, Databases, Lane, Observation, Source, Stage, TaskSeen},
@@ -20,6 +19,7 @@ use crate::{
 use futures::{StreamExt, future};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{sync::watch, time};
+use wall_clock::Clock;
 
 /// How long the reading before a start may take. Room on a node is not kept for one that
 /// cannot be read.

@@ -5,12 +5,12 @@ mod promtool;
 mod table;
 
 use super::{families as f, *};
-use crate::clock::Moment;
 use parser::{ParsedFamily, ParsedSample, parse};
 use prometheus::{
     Counter, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounterVec, Opts, Registry,
 };
 use proptest::prelude::*;
+use wall_clock::Moment;
 
 /// Names that databases and design documents can have, or that nobody expects.
 const ODD: [&str; 8] = [

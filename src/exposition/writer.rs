@@ -16,8 +16,8 @@ use super::{
     labels::LabelSet,
     number,
 };
-use crate::clock::Moment;
 use std::{collections::HashSet, fmt, mem};
+use wall_clock::Moment;
 
 /// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]

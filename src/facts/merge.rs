@@ -125,10 +125,8 @@ pub fn of_index(header: &Facts, couchdb: &Facts) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        clock::Moment,
-        facts::{Flags, Known, Measured},
-    };
+    use crate::facts::{Flags, Known, Measured};
+    use wall_clock::Moment;
 
     fn facts(by: Source, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
         let facts = Facts {

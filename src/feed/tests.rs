@@ -5,7 +5,6 @@ mod timeline;
 
 use super::*;
 use crate::{
-    clock::{Clock, Moment},
     journal::{self, Anew, Identity, InMemory, Journal, What},
     settings::work,
 };
@@ -15,6 +14,7 @@ use serde_json::Value;
 use std::{convert::Infallible, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// Longer than anything here may take on its own clock.
 const PATIENCE: Duration = Duration::from_secs(3600);

@@ -5,16 +5,14 @@
 //! that it is off.
 
 use super::Answer;
-use crate::{
-    clock::Moment,
-    memory::{Change, IntentKey, Keeper, Trouble},
-};
+use crate::memory::{Change, IntentKey, Keeper, Trouble};
 use futures::future::BoxFuture;
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::oneshot,
     time::{self, Instant},
 };
+use wall_clock::Moment;
 
 /// From a failed write to the next.
 const RETRY: Duration = Duration::from_secs(5);

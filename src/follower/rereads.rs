@@ -5,11 +5,11 @@
 //! `limits.wait` is. Pure.
 
 use crate::{
-    clock::Moment,
     facts::Facts,
     target::{Kind, TargetId},
 };
 use std::{collections::BTreeMap, time::Duration};
+use wall_clock::Moment;
 
 /// For how long nobody tries again after a request that may or may not have arrived, of which
 /// CouchDB shows nothing.

@@ -3,7 +3,6 @@
 
 use super::{Counts, NotStarted, Settings, places::Places, rereads::PendingRereads};
 use crate::{
-    clock::Moment,
     job::{Ended, History, Jobs, Rules, Running, Sent, StartRefused, Step, Tracker},
     memory::{
         Calibration, Change, Ending, Intent, IntentKey, Ordered, Owner, Recovered, Remembered,
@@ -19,6 +18,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// For how long starts count against the hourly budget.
 const HOUR: Duration = Duration::from_secs(3_600);

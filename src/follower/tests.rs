@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::{
-    clock::Moment,
     facts::{Facts, Known, Measured, Source as Measurer},
     inventory::{Doing, Observation, Source, Stage, TaskSeen},
     job::{Polled, Task as Shown},
@@ -16,6 +15,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use tokio::task::JoinSet;
+use wall_clock::Moment;
 
 const NODE: &str = "couchdb@a";
 const SHARD: &str = "shards/00000000-ffffffff/orders.1";

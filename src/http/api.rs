@@ -11,7 +11,6 @@ use super::{
     query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
 };
 use crate::{
-    clock::Moment,
     couch::Entry,
     plan::Plan,
     report::{
@@ -30,6 +29,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
+use wall_clock::Moment;
 
 /// A refusal: a bad question, or something that is not there.
 pub(super) struct Refused {

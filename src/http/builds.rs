@@ -1,11 +1,11 @@
 //! Indexes that lag, in JSON.
 
 use crate::{
-    clock::Moment,
     couch::Route,
     warmer::{Builds, Line, Standing},
 };
 use serde_json::{Value, json};
+use wall_clock::Moment;
 
 /// What lags, and what is or would be done about it.
 pub(super) fn shown(builds: &Builds) -> Value {

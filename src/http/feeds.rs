@@ -1,7 +1,8 @@
 //! How the feeds stand, in JSON.
 
-use crate::{changes::Status, clock::Moment};
+use crate::changes::Status;
 use serde_json::{Value, json};
+use wall_clock::Moment;
 
 /// What the listener says of itself; no feed where none are to be followed.
 pub(super) fn shown(status: &Status) -> Value {

@@ -6,7 +6,6 @@ use super::{
     query::NoQuery,
 };
 use crate::{
-    clock::Moment,
     job::{Job, Work},
     plan::Plan,
     snapshot::NodeIx,
@@ -17,6 +16,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
+use wall_clock::Moment;
 
 /// Every job, and when each node last said what it runs.
 pub(super) async fn jobs(

@@ -6,7 +6,6 @@
 //! that is dropped tells the client that recliner is stopping.
 
 use crate::{
-    clock::Moment,
     memory::{Scope, Suspension},
     plan::Refusal,
     report::MissLine,
@@ -14,6 +13,7 @@ use crate::{
     target::{Selector, TargetId},
 };
 use tokio::sync::oneshot;
+use wall_clock::Moment;
 
 /// Where the answer to an order goes. Nobody may wait for it any more; the order counts all
 /// the same.

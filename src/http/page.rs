@@ -2,12 +2,13 @@
 
 use super::State;
 use crate::{
-    channel::Mode, clock::Moment, duration, escape, plan::RefusalReason, report, size,
-    snapshot::NodeIx, target::Kind,
+    channel::Mode, duration, escape, plan::RefusalReason, report, size, snapshot::NodeIx,
+    target::Kind,
 };
 use axum::{extract, response::Html};
 use maud::{DOCTYPE, Markup, html};
 use std::sync::Arc;
+use wall_clock::Moment;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --quiet: #666; --accent: #c0392b; }

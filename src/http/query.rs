@@ -1,7 +1,6 @@
 //! What a reader of the API may ask for.
 
 use crate::{
-    clock::Moment,
     duration,
     facts::Fact,
     journal::{EventsQuery, HistoryQuery, Type},
@@ -12,6 +11,7 @@ use crate::{
 };
 use serde::Deserialize;
 use std::time::Duration;
+use wall_clock::Moment;
 
 /// How many targets one answer has unless told, and at most.
 const LIMIT: usize = 100;

@@ -12,7 +12,6 @@ mod updates;
 use super::*;
 use crate::{
     channel::{Channels, Mode},
-    clock::{Clock, Moment},
     couch::{self, Entry, OwnAddress},
     facts::{Facts, Flags, Known, Measured, Source},
     plan::{Conditions, Queues},
@@ -31,6 +30,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tower::ServiceExt as _;
+use wall_clock::{Clock, Moment};
 
 const MIB: u64 = 1 << 20;
 const NOW: Moment = Moment::from_unix(1_795_222_440);

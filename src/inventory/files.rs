@@ -8,7 +8,6 @@ use super::{
     Unread,
 };
 use crate::{
-    clock::{Clock, Moment},
     datadir::{self, Found, Known, Numbers, Problem, Roots, Walked},
     facts::{Facts, Flags, Known as Number, Measured, Source as MeasuredBy},
 };
@@ -22,6 +21,7 @@ use tokio::{
     task,
     time::Instant,
 };
+use wall_clock::{Clock, Moment};
 
 /// Threads that read at most; a disk that is asked by more is no faster, and CouchDB's own.
 const THREADS: usize = 4;

@@ -9,7 +9,6 @@ use super::{
     Lane, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage, TaskSeen, Unread, rights,
 };
 use crate::{
-    clock::Clock,
     couch::{Client, Error, Kind as Failed, NO_USER, Paging},
     snapshot::{Ix, SmooshSeen, Snapshot, TargetRef},
 };
@@ -19,6 +18,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 use std::sync::Arc;
+use wall_clock::Clock;
 
 /// Databases a page of the shard map: a node route buffers its whole answer in the server,
 /// two kilobytes a database and more.

@@ -2,15 +2,15 @@
 
 use super::{MapEntry, Reshard};
 use crate::{
-    clock::Moment,
     couch::{OwnAddress, wire::Names},
-    couchfile::Reported,
     datadir::{Problem, Sums, Volume},
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
 };
+use couchdb_files::Reported;
 use couchdb_names::{Engine, Signature, Version};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use wall_clock::Moment;
 
 /// Why something could not be read: a closed word for metrics, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,7 @@ use super::{
     Directories, Observation, Unread,
     told::{FactsPage, Told},
 };
-use crate::{
-    clock::{Clock, Moment},
-    couch::Address,
-    fetch,
-    target::TargetId,
-};
+use crate::{couch::Address, fetch, target::TargetId};
 use couchdb_names::encode_part;
 use futures::{
     StreamExt as _,
@@ -27,6 +22,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use wall_clock::{Clock, Moment};
 
 /// Lines a page.
 const PAGE: usize = 5_000;

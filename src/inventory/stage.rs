@@ -149,10 +149,10 @@ impl Databases {
 mod tests {
     use super::*;
     use crate::{
-        clock::Moment,
         facts::{Facts, Measured, Source as MeasuredBy},
         snapshot::{DbName, Draft},
     };
+    use wall_clock::Moment;
 
     #[test]
     fn databases_keep_their_copies_apart() {

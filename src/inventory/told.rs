@@ -5,15 +5,15 @@
 
 use super::{DbSeen, PartSeen};
 use crate::{
-    clock::Moment,
-    couchfile::Reported,
     facts::{Facts, Flags, Measured, Source as MeasuredBy},
     snapshot::{TargetRef, View},
     target::TargetId,
 };
+use couchdb_files::Reported;
 use couchdb_names::ShardName;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
+use wall_clock::Moment;
 
 /// A part of the list.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! What is remembered, as the planner reads it: by places in the tables.
 
 use crate::{
-    clock::Moment,
     memory::{Ordered, Rest, Suspensions},
     snapshot::{Ix, NodeIx},
 };
 use std::collections::{BTreeMap, BTreeSet};
+use wall_clock::Moment;
 
 /// What is remembered, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]

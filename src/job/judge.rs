@@ -4,7 +4,8 @@
 //! holds the sequence of its last compaction, which moves with the swap and stays where
 //! nothing was written since the one before; there the size of the file says the rest.
 
-use crate::{clock::Moment, facts::Facts, snapshot::TargetRef};
+use crate::{facts::Facts, snapshot::TargetRef};
+use wall_clock::Moment;
 
 /// A file of which less than this part was slack has nothing to show for a compaction that
 /// worked.

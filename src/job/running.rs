@@ -2,11 +2,11 @@
 
 use super::{JobKey, Work};
 use crate::{
-    clock::Moment,
     inventory::{Doing, TaskSeen},
     snapshot::{Ix, NodeIx},
 };
 use std::{collections::BTreeMap, sync::Arc};
+use wall_clock::Moment;
 
 /// What each node shows; one that was never asked is absent, and nothing is known of it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -17,7 +17,6 @@ use super::{
     progress::Progress,
 };
 use crate::{
-    clock::Moment,
     facts::Facts,
     memory::{IntentKey, Left, Outcome, Owner},
     snapshot::{Ix, NodeIx, Snapshot, TargetRef},
@@ -29,6 +28,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// How long after an accepted request CouchDB shows the job at the latest: 20 to 70 ms were
 /// seen, 230 ms on a loaded machine.

@@ -5,12 +5,12 @@ mod summary;
 pub use summary::Summary;
 
 use crate::{
-    clock::Moment,
     couch::wire::DbChange,
     memory::{Ending, Owner, Scope},
     target::TargetId,
 };
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,13 +10,14 @@ use super::{
     store::value,
     tables::{FEED, FEED_GONE, FEED_NUMBERS, FeedCounts, META, META_COUNTS, META_ERAS},
 };
-use crate::{clock::Moment, couch::wire::DbChange, settings::work::Keep};
+use crate::{couch::wire::DbChange, settings::work::Keep};
 use redb::{Error, ReadTransaction, ReadableTable as _, Table, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// Eras that are known; a sequence of an older one is as another journal's.
 const ERAS: usize = 100;

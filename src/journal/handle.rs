@@ -7,7 +7,6 @@ use super::{
     task::Request,
 };
 use crate::{
-    clock::Moment,
     memory::{Change, Keeper, Outcome, Recovered, Trouble},
     snapshot::{Block, Mark},
     spawned::joined,
@@ -19,6 +18,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use wall_clock::Moment;
 
 /// How the journal is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

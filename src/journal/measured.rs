@@ -8,8 +8,9 @@ use super::{
     query::Unread,
     tables::{BLOCKS, MOMENTS},
 };
-use crate::{clock::Moment, snapshot::Block};
+use crate::snapshot::Block;
 use redb::{Database, Error, ReadTransaction, ReadableTable as _, TableError, WriteTransaction};
+use wall_clock::Moment;
 
 /// What is new of the blocks that are kept.
 #[derive(Debug, Default)]

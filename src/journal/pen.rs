@@ -15,13 +15,13 @@ use super::{
     },
 };
 use crate::{
-    clock::Moment,
     memory::{Change, Intent, IntentKey, Ordered, Outcome, Remembered, Scope, Suspension},
     settings::work,
     target::TargetId,
 };
 use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
 use serde::Serialize;
+use wall_clock::Moment;
 
 type Bytes = &'static [u8];
 

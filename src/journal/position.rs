@@ -1,7 +1,8 @@
 //! How far whoever tells of databases had come.
 
-use crate::{clock::Moment, snapshot::Mark};
+use crate::snapshot::Mark;
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// Everything up to here that `_db_updates` told is in the journal, or was counted as dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

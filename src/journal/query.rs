@@ -6,11 +6,11 @@ use super::{
     tables::{DB_EVENTS, EVENTS, OUTCOMES},
 };
 use crate::{
-    clock::Moment,
     memory::{Ending, Outcome},
     target::Selector,
 };
 use redb::{AccessGuard, ReadTransaction, ReadableTable as _, StorageError};
+use wall_clock::Moment;
 
 /// Why something was not read: anything the library may say.
 pub(super) type Unread = redb::Error;

@@ -1,8 +1,9 @@
 //! A table of numbered entries within its budget.
 
-use crate::{clock::Moment, settings::work::Keep};
+use crate::settings::work::Keep;
 use redb::{ReadableTable as _, StorageError, Table};
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// Bytes that an entry takes beside what it says: its key, its moment, its place in a page.
 const OVERHEAD: u64 = 32;

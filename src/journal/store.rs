@@ -9,7 +9,6 @@ use super::{
     },
 };
 use crate::{
-    clock::Moment,
     memory::{Calibration, Change, Intent, Outcome, Recovered, Remembered, Scope, Suspension},
     settings::work,
 };
@@ -19,6 +18,7 @@ use std::{
     collections::{HashSet, VecDeque},
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// Outcomes by which a repeated one is known: far more than any batch has.
 const SEEN: usize = 4096;

@@ -7,7 +7,6 @@ use super::{
     store::{Batch, Store},
 };
 use crate::{
-    clock::{Clock, Moment},
     memory::{Change, Recovered, Trouble},
     settings::work,
 };
@@ -25,6 +24,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// Requests that wait; whoever has more waits itself.
 const REQUESTS: usize = 1024;

@@ -1,6 +1,5 @@
 use super::*;
 use crate::{
-    clock::{Clock, Moment},
     memory::{
         Calibration, Change, Ending, Intent, Keeper as _, Ordered, Outcome, Owner, Recovered,
         Remembered, Scope, Suspension, Trouble,
@@ -11,6 +10,7 @@ use crate::{
 use std::{future::Future, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 mod child;
 mod crash;

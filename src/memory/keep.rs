@@ -5,10 +5,11 @@
 //! [`Fleeting`] for commands that look once and for tests.
 
 use super::{Calibration, Intent, Outcome, Remembered, Scope, Suspension};
-use crate::{clock::Moment, target::TargetId};
+use crate::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::watch;
+use wall_clock::Moment;
 
 /// What tells one open [`Intent`] from another: a target is started on a node, or on all of
 /// them, once at a time.

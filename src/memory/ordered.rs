@@ -1,7 +1,7 @@
 //! What an operator ordered to be compacted, until it starts or nobody waits for it any more.
 
-use crate::clock::Moment;
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// An order to compact one target before all others, through the same gates and limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,8 @@
 //! A start that was decided, and how a job ended.
 
-use crate::{
-    clock::Moment,
-    target::{Kind, TargetId},
-};
+use crate::target::{Kind, TargetId};
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// Who started a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -5,9 +5,10 @@ mod futile;
 pub use futile::{CaughtUp, Futile, Left};
 
 use super::{Ending, Ordered, Outcome, Owner};
-use crate::{clock::Moment, facts::Facts, settings::limits::Failure, target::Kind};
+use crate::{facts::Facts, settings::limits::Failure, target::Kind};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
+use wall_clock::Moment;
 
 /// What is remembered of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,8 @@
 //! What an operator suspended.
 
-use crate::clock::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 /// What a suspension covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

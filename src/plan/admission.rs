@@ -15,12 +15,12 @@ use super::{
 };
 use crate::{
     channel::Channels,
-    clock::Moment,
     memory::Rest,
     snapshot::{Chunked, Ix, NodeIx, Snapshot},
     target::Kind,
 };
 use std::sync::Arc;
+use wall_clock::Moment;
 
 /// How far a target came before it was refused, in the order of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

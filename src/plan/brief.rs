@@ -5,11 +5,11 @@
 //! that is published carries its briefs in its own order.
 
 use crate::{
-    clock::Moment,
     facts::{Facts, Known},
     snapshot::{DbIx, Ix, NodeIx, TargetRef},
     target::{Kind, State},
 };
+use wall_clock::Moment;
 
 /// What a start of a target compacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

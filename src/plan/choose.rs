@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     channel::Channels,
-    clock::Moment,
     memory::{Ordered, Rest},
     snapshot::{Chunked, Ix, NodeIx, Snapshot},
     target::Kind,
 };
 use ordered_float::OrderedFloat;
 use std::{collections::BTreeMap, time::Duration};
+use wall_clock::Moment;
 
 /// Hours of waiting that double a candidate's worth.
 const DOUBLES_IN: f64 = 6.0;

@@ -21,12 +21,10 @@ use super::{
     choose::{Ballot, Lane},
     sites::Site,
 };
-use crate::{
-    clock::Moment,
-    snapshot::{Ix, NodeIx},
-};
+use crate::snapshot::{Ix, NodeIx};
 use ordered_float::OrderedFloat;
 use std::{cmp::Reverse, time::Duration};
+use wall_clock::Moment;
 
 /// Waits between starts that pass before the first claim, so that each claim outlasts several.
 const WAITS: u32 = 32;

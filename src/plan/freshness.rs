@@ -1,10 +1,8 @@
 //! What makes facts count: they are young, or feeds confirm them.
 
 use super::Rules;
-use crate::{
-    clock::Moment,
-    snapshot::{Ix, Snapshot},
-};
+use crate::snapshot::{Ix, Snapshot};
+use wall_clock::Moment;
 
 /// Which rule makes a target's facts count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

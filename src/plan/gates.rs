@@ -3,13 +3,13 @@
 use super::{Conditions, Refusal, RefusalReason, Rules, room::recently};
 use crate::{
     channel::{Channel, Channels, Mode},
-    clock::Moment,
     memory::Scope,
     snapshot::{Node, NodeIx, Snapshot},
     target::{CLUSTER, Kind},
     window::{self, Window},
 };
 use std::time::Duration;
+use wall_clock::Moment;
 
 /// A condition of a node or the cluster that holds all starts back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

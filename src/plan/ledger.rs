@@ -2,12 +2,12 @@
 
 use super::{Refusal, RefusalReason, Rules, sites::Site, terms};
 use crate::{
-    clock::Moment,
     disk::{Disks, Space, Volume},
     job::Jobs,
     snapshot::{NodeIx, Snapshot},
 };
 use hashbrown::HashMap;
+use wall_clock::Moment;
 
 /// One volume's balance, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]

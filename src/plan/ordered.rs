@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     channel::{Channel, Channels, Mode},
-    clock::Moment,
     snapshot::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
 };
+use wall_clock::Moment;
 
 /// A candidate that comes before a queue.
 #[derive(Clone, Copy, Debug)]

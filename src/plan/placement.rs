@@ -2,11 +2,11 @@
 
 use crate::{
     channel::{Channel, Channels},
-    clock::Moment,
     score::{Miss, MissReason, score},
     snapshot::{NodeIx, TargetRef},
     target::State,
 };
+use wall_clock::Moment;
 
 /// No channel.
 const NONE: u8 = u8::MAX;

@@ -3,7 +3,6 @@
 use super::{Conditions, Placement, Plan, QueueView, Rules, brief::Brief};
 use crate::{
     channel::Channels,
-    clock::Moment,
     queue::{Entry, Queue},
     snapshot::{Chunked, Ix, NodeIx, Snapshot},
     target::Kind,
@@ -14,6 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+use wall_clock::Moment;
 
 type Place = (NodeIx, usize);
 

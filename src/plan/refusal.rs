@@ -1,6 +1,6 @@
 //! Why a waiting target does not start.
 
-use crate::clock::Moment;
+use wall_clock::Moment;
 
 /// Why a waiting target does not start: a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

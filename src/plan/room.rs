@@ -1,8 +1,9 @@
 //! Limits: how many jobs run where, and what they spent of the hour's bytes.
 
 use super::{Claim, Refusal, RefusalReason, sites::Site, terms};
-use crate::{clock::Moment, settings::limits::Limits, snapshot::NodeIx};
+use crate::{settings::limits::Limits, snapshot::NodeIx};
 use std::time::Duration;
+use wall_clock::Moment;
 
 /// Over how long bytes are counted.
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);

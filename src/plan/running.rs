@@ -3,7 +3,6 @@
 use super::{Conditions, Placement, room::Room};
 use crate::{
     channel::Channels,
-    clock::Moment,
     job::{Job, Work},
     memory::{Owner, Rest},
     snapshot::{Chunked, DbIx, Ix, NodeIx, Snapshot},
@@ -12,6 +11,7 @@ use crate::{
 use couchdb_names::Range;
 use hashbrown::{HashMap, HashSet};
 use std::time::Duration;
+use wall_clock::Moment;
 
 /// For how long facts count that say that a file is compacted, of a node that does not answer:
 /// as long as its jobs do. One that is gone for good holds nothing up.

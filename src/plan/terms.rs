@@ -9,7 +9,7 @@ use super::{
     RefusalReason,
     brief::{Brief, Own, Shape},
 };
-use crate::clock::Moment;
+use wall_clock::Moment;
 
 /// The bounds that all shards of one queue share, at one state of the plan.
 #[derive(Clone, Copy, Debug)]

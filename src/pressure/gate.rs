@@ -4,11 +4,9 @@
 //! feeds it and says in the log what [`Gate::judge`] tells.
 
 use super::{Held, Signal};
-use crate::{
-    clock::Moment,
-    settings::limits::{Marks, Pressure},
-};
+use crate::settings::limits::{Marks, Pressure};
 use std::collections::{BTreeMap, VecDeque};
+use wall_clock::Moment;
 
 /// Readings whose median counts, so that a single one shuts nothing.
 const READINGS: usize = 3;

@@ -8,7 +8,6 @@ use super::{
     gate::{Gate, Told},
 };
 use crate::{
-    clock::{Clock, Moment},
     duration,
     job::Jobs,
     settings::limits,
@@ -21,6 +20,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// From one look to the next.
 const PERIOD: Duration = Duration::from_secs(10);

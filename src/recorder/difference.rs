@@ -11,12 +11,12 @@ mod groups;
 pub use groups::{Difference, Entry};
 
 use crate::{
-    clock::Moment,
     plan::RefusalReason,
     snapshot::{Ix, NodeIx},
 };
 use groups::Groups;
 use std::{collections::BTreeMap, time::Duration};
+use wall_clock::Moment;
 
 /// Within this time nothing is written of a target twice.
 const WINDOW: Duration = Duration::from_secs(60 * 60);

@@ -1,13 +1,13 @@
 use super::*;
 use crate::{
     channel::Channels,
-    clock::{Clock, Moment},
     facts::{Facts, Known, Measured, Source},
     journal::{self, EventsQuery, Identity, InMemory},
     plan::{Conditions, Queues, Rules},
     snapshot::{DbName, Draft},
 };
 use tokio::task::JoinSet;
+use wall_clock::{Clock, Moment};
 
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 

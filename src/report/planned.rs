@@ -2,13 +2,13 @@
 
 use super::{OrderLine, RefusalLine, SuspensionLine, why};
 use crate::{
-    clock::Moment,
     couch::Address,
     plan::{Caveat, Decision, Gate, Plan, Start},
     snapshot::{Ix, NodeIx, TargetRef},
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 /// What is shown of a plan.
 #[derive(Clone, Copy, Debug, Default)]

@@ -57,7 +57,7 @@ pub(super) fn says(scope: &Scope, suspension: &Suspension) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Moment;
+    use wall_clock::Moment;
 
     #[test]
     fn a_sentence_says_since_when_by_whom_and_why() {

@@ -52,12 +52,12 @@ impl VolumeLine {
 mod tests {
     use super::*;
     use crate::{
-        clock::Moment,
         datadir::{Space, Volume},
         facts::{Facts, Known, Measured, Source},
         snapshot::{DbName, Draft},
     };
     use couchdb_names::Signature;
+    use wall_clock::Moment;
 
     #[test]
     fn compaction_frees_where_its_files_lie_and_what_is_unknown_is_null() {

@@ -4,7 +4,6 @@
 use super::{suspension, title};
 use crate::{
     channel::Channel,
-    clock::Moment,
     duration,
     memory::Rest,
     plan::{Claim, Plan, Refusal, RefusalReason},
@@ -12,6 +11,7 @@ use crate::{
     snapshot::TargetRef,
 };
 use std::time::Duration;
+use wall_clock::Moment;
 
 /// Why a target does not start and what would have to change.
 #[must_use]

@@ -7,10 +7,8 @@ use super::{
     Seen, Settings, Task,
     readings::{Reading, Readings, Slot},
 };
-use crate::{
-    clock::Moment,
-    inventory::{Observation, Stage},
-};
+use crate::inventory::{Observation, Stage};
+use wall_clock::Moment;
 
 impl Task {
     /// Whether a sweep may begin when it is due.

@@ -1,6 +1,6 @@
 //! What feeds tell the scanner.
 
-use crate::clock::Moment;
+use wall_clock::Moment;
 
 /// What feeds told since the last time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,13 +8,13 @@
 
 use super::Handle;
 use crate::{
-    clock::Moment,
     couch::wire::{DbChange, GLOBAL_CHANGES},
     snapshot::{Bits, Block, DbIx, Draft, Mark, Marked, TargetRef},
     target::{Kind, State},
 };
 use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
+use wall_clock::Moment;
 
 /// Batches that whoever hears may be behind.
 const NOTICED: usize = 256;

@@ -1,11 +1,11 @@
 //! What the scanner says of itself.
 
-use crate::clock::Moment;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// What the scanner says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]

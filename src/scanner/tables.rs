@@ -19,7 +19,6 @@ mod wanted;
 
 use super::{Settings, Status, noticed::Notices, status::Progress};
 use crate::{
-    clock::Moment,
     facts::Facts,
     inventory::{MapRead, Members, NodeSeen, Observation, Reshard, Stage, Unread},
     job,
@@ -35,6 +34,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use tasks::Running;
 use tokio::time::Instant;
 use views::{Seen, Views};
+use wall_clock::Moment;
 
 /// Everything the scanner knows.
 #[derive(Debug)]

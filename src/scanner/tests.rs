@@ -7,7 +7,6 @@ mod spared;
 
 use super::*;
 use crate::{
-    clock::Moment,
     facts::{Facts, Known, Measured, Source as MeasuredBy},
     inventory::{
         CopyAt, Doing, IndexSeen, MapEntry, MapRead, Members, NodeSeen, TaskSeen, Unread, ViewSeen,
@@ -23,6 +22,7 @@ use futures::{
 };
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
+use wall_clock::Moment;
 
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 

@@ -5,7 +5,6 @@
 use super::Watch;
 use crate::{
     channel::Mode,
-    clock::Clock,
     follower,
     http::{
         Order,
@@ -25,6 +24,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
+use wall_clock::Clock;
 
 /// How long what was ordered waits for a limit: as long as the hourly budget looks back.
 const WAITS: Duration = Duration::from_secs(3_600);

@@ -8,7 +8,6 @@ use super::{StartError, Tasks, operator_log};
 use crate::{
     archive, changes,
     channel::Mode,
-    clock::Clock,
     couch::{self, Client, ConnectError, Metrics, Transport},
     datadir::{self, Roots},
     disk, enforcer, follower,
@@ -29,6 +28,7 @@ use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
+use wall_clock::Clock;
 
 /// What a watch remembers by, and whether it looks around.
 pub struct Surroundings {

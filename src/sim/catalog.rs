@@ -8,7 +8,6 @@ use super::{
     design::signature_of,
     growth::{between, mix},
 };
-use crate::clock::Moment;
 use couchdb_names::{Range, ShardName, Signature};
 use std::{
     borrow::Cow,
@@ -17,6 +16,7 @@ use std::{
     ops::Bound,
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// A database of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

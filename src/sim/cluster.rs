@@ -8,11 +8,11 @@
 use super::{
     Config, ConfigError, Exchange, Faults, World, access::Access, fault::Planned, http, wire::Log,
 };
-use crate::clock::{Clock, Moment};
 use std::{
     sync::{Arc, PoisonError},
     time::Duration,
 };
+use wall_clock::{Clock, Moment};
 
 /// Marks a response that stands for a refused connection, for transports that call a
 /// router in process: it is in the response's extensions, with status 503.

@@ -8,8 +8,8 @@ mod search;
 
 pub use search::Search;
 
-use crate::clock::Moment;
 use std::{collections::BTreeSet, time::Duration};
+use wall_clock::Moment;
 
 /// Clustered databases that CouchDB itself may own; the only names with a leading underscore.
 pub const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];

@@ -8,7 +8,6 @@ use super::{
     config::{Design, Search},
     growth::mix,
 };
-use crate::couchfile;
 use couchdb_names::{Engine, Signature};
 use serde_json::{Map, Value, json as value};
 
@@ -85,5 +84,5 @@ pub(super) fn reduces(design: &Design) -> bool {
 pub(super) fn signature_of(design: &Design) -> Signature {
     let text = Value::from(document(design)).to_string();
     // What is described here has a signature: there is nothing odd in it.
-    couchfile::Design::parse(&text).map_or(Signature([0; 16]), |parsed| parsed.signature)
+    couchdb_files::Design::parse(&text).map_or(Signature([0; 16]), |parsed| parsed.signature)
 }

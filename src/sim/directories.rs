@@ -51,14 +51,14 @@ impl Directories {
 mod tests {
     use super::*;
     use crate::{
-        clock::{Clock, Moment},
-        couchfile,
         datadir::Sums,
         inventory::Directories as _,
         sim::{Config, Database, Deploy, Design, Interrupted, Orphan},
     };
+    use couchdb_files;
     use couchdb_names::Signature;
     use std::{collections::BTreeMap, time::Duration};
+    use wall_clock::{Clock, Moment};
 
     const NODE: &str = "couchdb@sim";
     const START: u64 = 1_795_300_000;
@@ -187,7 +187,7 @@ mod tests {
         let cluster = Cluster::new(config(), 1, clock).unwrap();
         let text =
             r#"{"_id":"x","views":{"all":{"map":"function(doc){emit(doc[\"all\"],null)}"}}}"#;
-        let computed = couchfile::Design::parse(text).unwrap().signature;
+        let computed = couchdb_files::Design::parse(text).unwrap().signature;
         assert_eq!(signature(&cluster), computed);
     }
 }

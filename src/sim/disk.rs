@@ -5,11 +5,9 @@
 //! `recliner demo` and in tests.
 
 use super::Cluster;
-use crate::{
-    clock::Moment,
-    disk::{Measured, Meter, Source, Space},
-};
+use crate::disk::{Measured, Meter, Source, Space};
 use futures::future::{BoxFuture, FutureExt as _, ready};
+use wall_clock::Moment;
 
 /// Measures the disks of a simulated cluster.
 #[derive(Clone, Debug)]
@@ -42,8 +40,9 @@ impl Disks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::Clock, sim::demo_config};
+    use crate::sim::demo_config;
     use std::time::Duration;
+    use wall_clock::Clock;
 
     #[tokio::test]
     async fn a_node_s_disk_is_asked_for_by_its_name() {

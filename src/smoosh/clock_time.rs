@@ -65,8 +65,8 @@ fn time_of_day(minute: i128) -> civil::Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Moment;
     use proptest::prelude::*;
+    use wall_clock::Moment;
 
     fn shown(from: &str, to: &str) -> String {
         let read = |text| hour_minute(text).unwrap();

@@ -7,7 +7,6 @@ use super::{
     TargetRef, View, top::TopDatabases,
 };
 use crate::{
-    clock::Moment,
     datadir::Problem,
     facts::Facts,
     target::{CLUSTER, Kind, State},
@@ -15,6 +14,7 @@ use crate::{
 use couchdb_names::{Range, Signature};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
+use wall_clock::Moment;
 
 /// What makes a row the row it is.
 type Key = (Option<Kind>, NodeIx, u32, u32);

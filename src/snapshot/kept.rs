@@ -9,10 +9,7 @@
 //! but that moment changed stays as it is.
 
 use super::{DbMap, DbName, Draft, NodeIx, Packed, Snapshot, View};
-use crate::{
-    clock::Moment,
-    target::{Kind, State},
-};
+use crate::target::{Kind, State};
 use couchdb_names::{Range, Signature};
 use flate2::{Compression, bufread::DeflateDecoder, write::DeflateEncoder};
 use hashbrown::HashMap;
@@ -22,6 +19,7 @@ use std::{
     io::{Read as _, Write as _},
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// Places in a block: as many as a chunk of the tables has.
 const PLACES: usize = 256;

@@ -1,8 +1,9 @@
 //! Nodes, as far as they were seen.
 
-use crate::{clock::Moment, couch::OwnAddress, datadir::Volume};
+use crate::{couch::OwnAddress, datadir::Volume};
 use couchdb_names::Version;
 use std::sync::Arc;
+use wall_clock::Moment;
 
 /// A node's place in the snapshot's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

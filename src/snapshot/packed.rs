@@ -1,10 +1,10 @@
 //! Facts as the tables keep them: one cache line a target.
 
 use crate::{
-    clock::Moment,
     facts::{Confidence, FactSet, Facts, Flags, Known, Measured, Source},
     target::Kind,
 };
+use wall_clock::Moment;
 
 const COMPACT_RUNNING: u8 = 1;
 /// Of a view that its indexer runs, of a database that its header is as CouchDB says.

@@ -9,12 +9,10 @@ use super::{
     Bits, DbIx, Ix, NodeIx, Snapshot, TargetRef,
     totals::{Contribution, Sum},
 };
-use crate::{
-    clock::Moment,
-    target::{Kind, State},
-};
+use crate::target::{Kind, State};
 use hashbrown::HashMap;
 use std::{collections::BTreeSet, time::Duration};
+use wall_clock::Moment;
 
 /// For each database that may be exported whole, so many targets may be exported in all. A
 /// usual database has fewer, one with thousands of shards has no room.

@@ -4,9 +4,9 @@
 //! before as JSON.
 
 use super::{KEY, STOPPED, section as section_of};
-use crate::clock::Moment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 /// The section of a node's configuration that is this program's own.
 pub const SECTION: &str = "recliner";

@@ -4,13 +4,13 @@
 //! giving back.
 
 use super::{
-    Hands, KEY, Ledger, Mark, NodeState, STOPPED, TakenOver, mark,
-    mark::SECTION,
+    Hands, KEY, Ledger, Mark, NodeState, STOPPED, TakenOver,
+    mark::{self, SECTION},
     rule::{Seen, Step, step},
     section,
 };
-use crate::clock::Moment;
 use std::collections::{BTreeMap, BTreeSet};
+use wall_clock::Moment;
 
 /// What one pass goes by.
 #[derive(Clone, Copy, Debug)]

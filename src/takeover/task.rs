@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     channel::Mode,
-    clock::Clock,
     settings::{self, work::SmooshMode},
     snapshot::Snapshot,
 };
@@ -22,6 +21,7 @@ use std::{
 };
 use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// From one pass to the next while channels are taken: for so long a node's smoosh may act
 /// after a restart that nobody noticed otherwise.

@@ -6,7 +6,6 @@ use super::{
     memory::{self, Memory, STALLS},
 };
 use crate::{
-    clock::Moment,
     plan::{Gate, Plan},
     settings::work::Warmer,
     snapshot::{Ix, NodeIx, Query, Search, TargetRef},
@@ -18,6 +17,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// What was measured longer ago is measured anew before it is built.
 const FRESH: Duration = Duration::from_secs(30);

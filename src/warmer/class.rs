@@ -1,8 +1,9 @@
 //! Classes of builds, and whether one of them has a channel free. Pure.
 
 use super::look::Seen;
-use crate::{clock::Moment, settings::work::Warmer, snapshot::NodeIx};
+use crate::{settings::work::Warmer, snapshot::NodeIx};
 use std::collections::BTreeMap;
+use wall_clock::Moment;
 
 /// Whether a build is of any size, or of few updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

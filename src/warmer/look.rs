@@ -6,7 +6,6 @@
 //! copies that are furthest back, and at most what is missing to those furthest ahead.
 
 use crate::{
-    clock::Moment,
     snapshot::{DbIx, Ix, NodeIx, Snapshot, TargetRef},
     target::{Kind, State},
 };
@@ -16,6 +15,7 @@ use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
+use wall_clock::Moment;
 
 /// What a look brought.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,7 +6,6 @@ use super::{
     look::{Database, Seen},
 };
 use crate::{
-    clock::Moment,
     job::{Job, Jobs},
     settings::work::Warmer,
     snapshot::{Ix, NodeIx},
@@ -14,6 +13,7 @@ use crate::{
 use couchdb_names::Signature;
 use hashbrown::HashMap;
 use std::{collections::BTreeMap, time::Duration};
+use wall_clock::Moment;
 
 /// A build may take so long to show after its request, or to go after its end.
 const SETTLES: Duration = Duration::from_secs(5);

@@ -13,9 +13,8 @@ mod socket;
 mod strangers;
 
 use base64::Engine as _;
-use recliner::{
-    clock::Clock,
-    sim::{Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User},
+use recliner::sim::{
+    Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User,
 };
 use serde_json::Value;
 use std::{
@@ -24,6 +23,7 @@ use std::{
     time::Duration,
 };
 use tokio::{net::TcpListener, process::Command, task::JoinSet, time};
+use wall_clock::Clock;
 
 pub(crate) const NODES: [&str; 3] = ["node1@127.0.0.1", "node2@127.0.0.1", "node3@127.0.0.1"];
 const PASSWORD: &str = "s3kr3t-pa55";

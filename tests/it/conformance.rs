@@ -11,13 +11,11 @@ use axum::body::Body;
 use couchdb_names::Engine;
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
-use recliner::{
-    clock::{Clock, Moment},
-    sim::{Cluster, Config, Database, Design, Node, Search, Version},
-};
+use recliner::sim::{Cluster, Config, Database, Design, Node, Search, Version};
 use serde_json::{Map, Value};
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 use tower::ServiceExt as _;
+use wall_clock::{Clock, Moment};
 
 /// Parts of recordings that are not held, with the reason.
 const NOT_HELD: &[(&str, &str, &str)] = &[

@@ -8,8 +8,8 @@ use std::{
 
 /// The floors, lowest first. A module may name only modules on floors below its own.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "duration", "escape", "size", "target", "version", "fetch", "spawned"],
-    &["log", "facts", "pattern", "window", "couch", "couchfile"],
+    &["duration", "escape", "size", "target", "fetch", "spawned"],
+    &["log", "facts", "pattern", "window", "couch"],
     &["channel", "exposition", "estimate", "datadir"],
     &["settings", "score", "snapshot"],
     &["queue", "inventory", "memory"],

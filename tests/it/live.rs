@@ -17,7 +17,6 @@ use crate::support::{Db, ViewLine, db_id, dbs_seen, node, queue, target, targets
 use couch::{Couch, PATIENCE, agrees, encoded};
 use futures::FutureExt as _;
 use recliner::{
-    clock::Clock,
     plan::Plan,
     sim::{Cluster, Config, Database, Design},
     snapshot::SmooshSeen,
@@ -31,6 +30,7 @@ use std::{
     time::Duration,
 };
 use tokio::{net::TcpListener, task::JoinSet, time};
+use wall_clock::Clock;
 
 /// The views of the databases that begin with `prefix`.
 fn views_of(plan: &Plan, prefix: &str) -> BTreeMap<(String, String), ViewLine> {

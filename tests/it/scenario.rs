@@ -12,7 +12,6 @@ mod troubles;
 use crate::support::{A, B, C, Rig, START, nodes, small};
 use recliner::{
     channel::Mode,
-    clock::Moment,
     memory::Ordered,
     plan::{Answer, Decision},
     report::why,
@@ -21,6 +20,7 @@ use recliner::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use timeline::timeline;
+use wall_clock::Moment;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -12,7 +12,6 @@ use notebook::Notebook;
 use recliner::{
     changes,
     channel::Mode,
-    clock::{Clock, Moment},
     config::{self, Flags},
     couch::Transport,
     disk::Meter,
@@ -41,6 +40,7 @@ use std::{
 };
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 pub(crate) const A: &str = "couchdb@sim-1.local";
 pub(crate) const B: &str = "couchdb@sim-2.local";

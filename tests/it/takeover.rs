@@ -3,7 +3,6 @@
 
 use crate::support::{A, B, NODES, START, nodes};
 use recliner::{
-    clock::Clock,
     couch::{Address, Client, Login, Metrics, Settings, Transport},
     sim::Cluster,
     snapshot::{Draft, Snapshot},
@@ -12,6 +11,7 @@ use recliner::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// A client whose task ends with it.
 struct Connected {

@@ -5,7 +5,6 @@ use super::{
     layout::{Grid, bytes, short_among, short_range, shortened, sum},
 };
 use crate::{
-    clock::Moment,
     facts::Fact,
     plan::Plan,
     report::{self, MissLine, VolumeLine},
@@ -13,6 +12,7 @@ use crate::{
     snapshot::{NodeIx, Sums, TargetRef},
     target::{Kind, State},
 };
+use wall_clock::Moment;
 
 /// Rows of the list of targets; the JSON has all of them.
 const ROWS: usize = 25;

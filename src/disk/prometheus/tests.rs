@@ -176,7 +176,7 @@ async fn a_real_prometheus_answers_as_the_fake_does() {
     const FREE: &str = "process_virtual_memory_bytes{job=\"self\"} # bytes";
     let Some((url, mut child, _dir)) = real().await else { return };
     let http = client();
-    let clock = crate::clock::Clock::System;
+    let clock = wall_clock::Clock::System;
     let max_age = Duration::from_secs(120);
     let ask = async |query: &str| ask(&http, &url, query, max_age, clock.now()).await;
     let first = time::timeout(PATIENCE, async {

@@ -4,7 +4,6 @@
 
 use super::{Asked, Refused, State, asked, meant, no_match};
 use crate::{
-    clock::Moment,
     http::{
         answer::{self, text},
         guard::Turns,
@@ -30,6 +29,7 @@ use tokio::{
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::Moment;
 
 /// Entries that are read and rendered at a time.
 const PAGE: usize = 500;

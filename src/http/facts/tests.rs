@@ -1,11 +1,11 @@
 use super::*;
 use crate::{
-    clock::Moment,
     facts::{Facts, Flags, Known, Measured},
     snapshot::{DbName, Draft, Ix, NodeIx},
 };
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use wall_clock::Moment;
 
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 

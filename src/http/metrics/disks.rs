@@ -39,7 +39,6 @@ pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &
 mod tests {
     use super::*;
     use crate::{
-        clock::Moment,
         disk::Space,
         exposition::{Coding, Format},
         http::metrics::pressures,
@@ -47,6 +46,7 @@ mod tests {
         snapshot::Draft,
     };
     use std::collections::BTreeMap;
+    use wall_clock::Moment;
 
     #[test]
     fn what_is_unknown_has_no_sample_and_a_shared_volume_one() {

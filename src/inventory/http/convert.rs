@@ -2,7 +2,6 @@
 
 use super::super::{Doing, MapEntry, Members, TaskSeen};
 use crate::{
-    clock::Moment,
     couch::wire,
     estimate,
     facts::{Facts, Flags, Measured, Source},
@@ -10,6 +9,7 @@ use crate::{
     target::Kind,
 };
 use couchdb_names::Version;
+use wall_clock::Moment;
 
 /// The newest file format a 3.x server writes. Older formats read as this one from the
 /// moment 3.x opens them (`couch_bt_engine_header:upgrade_disk_version/1`), so that only

@@ -3,7 +3,6 @@
 use super::{HttpSource, OPEN_AT_MOST, convert, searches::Offers};
 use crate::{
     couch::{Kind as Failed, wire},
-    couchfile,
     facts::Facts,
     inventory::{
         Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
@@ -205,7 +204,7 @@ fn design(doc: &wire::DesignDoc) -> Option<Design> {
 fn all_signatures(docs: &[wire::DesignDoc]) -> Option<Vec<Signature>> {
     let mut all = Vec::with_capacity(2 * docs.len());
     for doc in docs {
-        let design = couchfile::Design::parse(&doc.text).ok()?;
+        let design = couchdb_files::Design::parse(&doc.text).ok()?;
         all.extend([design.signature, design.signature_2x]);
     }
     all.sort_unstable();

@@ -2,7 +2,6 @@
 
 use super::{Ended, SETTLES, SETTLES_UNSURE, Stage, Step, Tracked, Tracker, UNREAD, place};
 use crate::{
-    clock::Moment,
     job::{
         JobKey, Work,
         judge::{Before, Verdict},
@@ -13,6 +12,7 @@ use crate::{
     target::Kind,
 };
 use std::collections::BTreeSet;
+use wall_clock::Moment;
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

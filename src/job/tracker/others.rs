@@ -7,7 +7,6 @@
 
 use super::{Rules, Stage, Tracked, place, scaled};
 use crate::{
-    clock::Moment,
     facts::Facts,
     inventory::Doing,
     job::{JobKey, Task, Work, judge::Before, progress::Progress},
@@ -15,6 +14,7 @@ use crate::{
     target::Kind,
 };
 use std::time::Duration;
+use wall_clock::Moment;
 
 /// What was measured so long before a job began still tells how large its file was.
 const NEAR: Duration = Duration::from_secs(60);

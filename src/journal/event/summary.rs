@@ -1,7 +1,8 @@
 //! What one entry stands for beside the target that it names.
 
-use crate::{clock::Moment, target::TargetId};
+use crate::target::TargetId;
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// What one entry stands for beside the target that it names: other targets of the same queue
 /// to which the same happened at once, and how often it happened again.

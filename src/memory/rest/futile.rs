@@ -5,8 +5,9 @@
 //! the same. Sizes do, held against those that the last compaction left.
 
 use super::super::Outcome;
-use crate::{clock::Moment, estimate, facts::Facts, target::Kind};
+use crate::{estimate, facts::Facts, target::Kind};
 use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
 
 /// Freed less than this part of what was promised, a compaction was futile; and so is another
 /// one that is expected to.

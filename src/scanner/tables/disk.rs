@@ -3,7 +3,6 @@
 
 use super::Tables;
 use crate::{
-    clock::Moment,
     datadir::{Sums, Tree, Volume},
     estimate,
     facts::{Fact, Facts, Source, Verdict, merged},
@@ -21,6 +20,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use wall_clock::Moment;
 
 /// How long what a compaction writes must have rested to be a leftover, where it is known what
 /// runs: a job that begins is seen with the next poll.

@@ -2,13 +2,13 @@
 
 use super::Tables;
 use crate::{
-    clock::Moment,
     couch::NO_USER,
     facts::Source,
     snapshot::{Node, NodeIx},
     target::Kind,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use wall_clock::Moment;
 
 /// Why no database can be read, where these rights are missing.
 pub(super) fn nothing_readable(rights: &BTreeSet<String>) -> String {

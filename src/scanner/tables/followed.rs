@@ -10,13 +10,13 @@ use super::{
     Tables,
 };
 use crate::{
-    clock::Moment,
     inventory::{Lane, MapEntry, Reshard, Stage},
     snapshot::{DbIx, DbMap, Ix, NodeIx},
     target::{Kind, State as TargetState},
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::Instant;
+use wall_clock::Moment;
 
 /// Shards of a node that are read together because they were named: more wait for the next
 /// turn, and with them whatever is named meanwhile.

@@ -7,13 +7,13 @@
 
 use super::Tables;
 use crate::{
-    couchfile::Reported,
     facts::{Fact, Facts, Source, Verdict, of_index},
     inventory::{DbSeen, IndexSeen, Lane},
     scanner::Shards,
     snapshot::{Bits, DbIx, Ix, NodeIx, Snapshot, TargetRef},
     target::Kind,
 };
+use couchdb_files::Reported;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Of so many shards one is asked for all the same, another one each sweep: otherwise nobody

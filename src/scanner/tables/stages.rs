@@ -7,12 +7,12 @@
 
 use super::Tables;
 use crate::{
-    clock::Moment,
     inventory::{Reshard, Stage, Unread},
     scanner::Settings,
     snapshot::{Ix, NodeIx, TargetRef},
 };
 use std::sync::Arc;
+use wall_clock::Moment;
 
 impl Tables {
     /// What comes after a stage of the nodes.

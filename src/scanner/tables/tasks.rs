@@ -2,7 +2,6 @@
 
 use super::views::Views;
 use crate::{
-    clock::Moment,
     facts::Flags,
     inventory::{Doing, TaskSeen},
     job::{self, Polled, Task},
@@ -10,6 +9,7 @@ use crate::{
 };
 use couchdb_names::ShardName;
 use std::collections::{BTreeMap, BTreeSet};
+use wall_clock::Moment;
 
 /// What each node was seen running, and the targets of it.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! Which view indexes each database has, and what says that some became stale.
 
 use crate::{
-    clock::Moment,
     facts::{Facts, Known as KnownNumber, Measured, Source},
     inventory::{SearchSeen, Unread, ViewSeen, doc_hash},
     snapshot::{Bits, DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
@@ -10,6 +9,7 @@ use crate::{
 use couchdb_names::Signature;
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
+use wall_clock::Moment;
 
 /// The view targets of each database instance.
 #[derive(Debug, Default)]

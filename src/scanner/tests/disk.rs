@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    couchfile::Reported,
     datadir::{Space, Sums, Tree, Volume},
     facts::Fact,
     inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen},
     snapshot::{OnDisk, OnVolume},
 };
+use couchdb_files::Reported;
 
 const SHARD: &str = "shards/00000000-ffffffff/orders.1";
 const ID: &str = "shards%2F00000000-ffffffff%2Forders.1";

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    couchfile::Reported,
     datadir::Sums,
     facts::Fact,
     inventory::{DbSeen, DiskSeen, FileSeen},
 };
+use couchdb_files::Reported;
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering},

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{clock::Moment, snapshot::Draft};
+use crate::snapshot::Draft;
+use wall_clock::Moment;
 
 const A: &str = "http://a:5984";
 const B: &str = "http://b:5984";

@@ -24,7 +24,8 @@ const NODE: &str = "couchdb@a";
 const SHARD: &str = "shards/00000000-ffffffff/orders.1795222434";
 
 fn real(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/couchfiles").join(name);
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/couchdb-files/tests/data").join(name);
     fs::read(path).unwrap()
 }
 

@@ -3,7 +3,6 @@
 use super::source_of;
 use crate::{
     changes,
-    clock::Clock,
     couch::Client,
     enforcer::Hands,
     inventory::{Directories, Source},
@@ -13,6 +12,7 @@ use crate::{
 };
 use std::sync::Arc;
 use tokio::sync::watch as latest;
+use wall_clock::Clock;
 
 /// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
 /// of them.

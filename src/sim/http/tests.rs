@@ -1,13 +1,11 @@
 use super::*;
-use crate::{
-    clock::{Clock, Moment},
-    sim::{Config, Database, Design, Effect, Fault, Node, Role, User},
-};
+use crate::sim::{Config, Database, Design, Effect, Fault, Node, Role, User};
 use http::{Method, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tower::ServiceExt as _;
+use wall_clock::{Clock, Moment};
 
 const A: &str = "couchdb@sim-1.local";
 const B: &str = "couchdb@sim-2.local";

@@ -7,8 +7,6 @@ use super::{
     jobs::{JobKey, What, written},
 };
 use crate::{
-    clock::Moment,
-    couchfile::Reported,
     datadir::{Found, Numbers, Sums},
     facts::Known,
     sim::{
@@ -17,8 +15,10 @@ use crate::{
         growth::{Stock, mix},
     },
 };
+use couchdb_files::Reported;
 use couchdb_names::Signature;
 use std::{sync::Arc, time::Duration};
+use wall_clock::Moment;
 
 /// How long before the start compactions were interrupted that are described so.
 const LONG_AGO: Duration = Duration::from_secs(2 * 86_400);

@@ -3,12 +3,12 @@
 
 use super::*;
 use crate::{
-    clock::Moment,
     facts::{Facts, Known},
     score::score,
     target::Kind,
 };
 use proptest::prelude::*;
+use wall_clock::Moment;
 
 /// An Erlang number, or the atom `infinity`, which is greater than all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]

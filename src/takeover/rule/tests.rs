@@ -1,5 +1,5 @@
 use super::*;
-use crate::clock::Moment;
+use wall_clock::Moment;
 
 fn some(text: &str) -> Option<String> {
     Some(text.to_owned())

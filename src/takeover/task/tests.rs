@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    clock::Moment,
     snapshot::Draft,
     takeover::{Fleeting, Restored, SECTION, restore},
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use tokio::{task::JoinSet, time::Instant};
+use wall_clock::Moment;
 
 type Sections = BTreeMap<String, BTreeMap<String, String>>;
 

@@ -2,13 +2,11 @@
 
 use super::{NODES, PASSWORD, PATIENCE, Site, service::Running, written};
 use crate::luck::luck;
-use recliner::{
-    clock::Clock,
-    sim::{Config, Database, Effect, Fault, Role, User},
-};
+use recliner::sim::{Config, Database, Effect, Fault, Role, User};
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{task::JoinSet, time};
+use wall_clock::Clock;
 
 const PATH: &str = "/_db_updates";
 

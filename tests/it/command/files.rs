@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 fn put(root: &Path, name: &str, file: &str) {
     let path = root.join(name);
     fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
-    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchfiles"));
+    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/couchdb-files/tests/data"));
     fs::copy(data.join(file), path).expect("the file is there");
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 fn data() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchfiles"))
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/crates/couchdb-files/tests/data"))
 }
 
 async fn inspect(words: &[&str], columns: &str) -> Ran {

@@ -4,7 +4,6 @@
 use super::{NODES, PASSWORD, PATIENCE, Site};
 use crate::luck::luck;
 use recliner::{
-    clock::{Clock, Moment},
     journal::{Directory, EventsQuery, HistoryQuery, Settings, Task, What},
     memory::{Ending, Outcome, Owner},
     sim::{By, Config, Database, Role, User},
@@ -25,6 +24,7 @@ use tokio::{
     time,
 };
 use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
 
 /// How often it is killed.
 const LIVES: usize = 30;

@@ -8,10 +8,7 @@ use axum::{
     middleware::{Next, from_fn},
     response::Response,
 };
-use recliner::{
-    clock::Clock,
-    sim::{Cluster, Config, Database},
-};
+use recliner::sim::{Cluster, Config, Database};
 use std::{
     net::SocketAddr,
     sync::{
@@ -20,6 +17,7 @@ use std::{
     },
 };
 use tokio::{net::TcpListener, task::JoinSet};
+use wall_clock::Clock;
 
 const HERE: &str = "couchdb@127.0.0.1";
 /// A member of the cluster.

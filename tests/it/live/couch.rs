@@ -4,7 +4,6 @@ use crate::support::{Db, ViewLine, db_id, dbs_seen, targets};
 use couchdb_names::ShardName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use recliner::{
-    clock::Clock,
     config::{self, Flags},
     couch::Transport,
     plan::Plan,
@@ -21,6 +20,7 @@ use std::{
 };
 use tokio::time;
 use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
 
 /// Longer than anything here takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,7 +12,6 @@ mod tests;
 use crate::support::notebook::Entry;
 use percent_encoding::percent_decode_str;
 use recliner::{
-    clock::Moment,
     facts::Fact,
     plan::Plan,
     report::{Planned, RefusedLine, Wanted},
@@ -20,6 +19,7 @@ use recliner::{
     sim::{Compaction, Exchange},
 };
 use std::{collections::BTreeMap, time::Duration};
+use wall_clock::Moment;
 
 /// What was in force from a moment on.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 
 use futures::{FutureExt as _, future::BoxFuture};
 use recliner::{
-    clock::Moment,
     memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble},
     sim::Cluster,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
+use wall_clock::Moment;
 
 /// One thing that was kept.
 #[derive(Clone, Debug)]

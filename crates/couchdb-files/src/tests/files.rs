@@ -4,16 +4,16 @@ use super::super::*;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-pub(in crate::couchfile) fn data() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/couchfiles"))
+pub(crate) fn data() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
 }
 
 /// What `expected.json` says, by file.
-pub(in crate::couchfile) fn expected() -> BTreeMap<String, Value> {
+pub(crate) fn expected() -> BTreeMap<String, Value> {
     serde_json::from_slice(&fs::read(data().join("expected.json")).unwrap()).unwrap()
 }
 
-pub(in crate::couchfile) fn file(name: &str) -> Vec<u8> {
+pub(crate) fn file(name: &str) -> Vec<u8> {
     fs::read(data().join(name)).unwrap()
 }
 

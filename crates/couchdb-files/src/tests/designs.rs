@@ -1,7 +1,7 @@
 //! Signatures against those that CouchDB gave.
 
 use super::*;
-use crate::couchfile::{
+use crate::{
     Header, read,
     tests::files::{expected, file},
 };
