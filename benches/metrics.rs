@@ -11,7 +11,6 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use http_body_util::BodyExt as _;
 use recliner::{
     channel::Channels,
-    couch,
     facts::{Facts, Known, Measured, Source},
     http::{self, About, Allow, ConfigStatus, State, Web},
     plan::{Conditions, Queues},
@@ -75,7 +74,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let (status, status_rx) = watch::channel(Arc::default());
     let (config, config_rx) = watch::channel(Arc::new(ConfigStatus::default()));
     let registry = prometheus::Registry::new();
-    couch::Metrics::register(&registry).expect("the registry is new");
+    couchdb_client::Metrics::register(&registry).expect("the registry is new");
     let process = prometheus::process_collector::ProcessCollector::for_self();
     registry.register(Box::new(process)).expect("the registry is new");
     let state = State {
@@ -90,7 +89,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
         changes: watch::channel(Arc::default()).1,
         takeovers: watch::channel(Arc::default()).1,
         builds: watch::channel(Arc::default()).1,
-        certificates: watch::channel(couch::CertificateEnds::default()).1,
+        certificates: watch::channel(couchdb_client::CertificateEnds::default()).1,
         couchdb: watch::channel(Arc::from([])).1,
         registry,
         orders: mpsc::channel(1).0,

@@ -24,9 +24,10 @@ mod table;
 /// The configuration of `recliner demo`.
 pub use demo::CONFIG as DEMO_CONFIG;
 
-use crate::{config, couch::Coalescing};
+use crate::config;
 use args::{Args, Command};
 use clap::Parser;
+use couchdb_client::Coalescing;
 use output::{complain, note, print, print_json, printable};
 use serde_json::Value;
 use std::{

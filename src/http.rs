@@ -31,17 +31,8 @@ pub use socket::{AdminSocket, SocketError};
 pub use web::Web;
 
 use crate::{
-    changes,
-    channel::Mode,
-    couch::{self, CertificateEnds},
-    feed::Feed,
-    follower,
-    journal::Journal,
-    plan::Plan,
-    scanner,
-    spawned::joined,
-    takeover::Takeovers,
-    warmer::Builds,
+    changes, channel::Mode, feed::Feed, follower, journal::Journal, plan::Plan, scanner,
+    spawned::joined, takeover::Takeovers, warmer::Builds,
 };
 use axum::{
     Extension, Router,
@@ -50,6 +41,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, post},
 };
+use couchdb_client::{self, CertificateEnds};
 use guard::Turns;
 use std::sync::Arc;
 use tokio::{
@@ -127,7 +119,7 @@ pub struct State {
     /// What the scanner says of itself.
     pub status: watch::Receiver<Arc<scanner::Status>>,
     /// How the URLs of CouchDB in the settings answer.
-    pub couchdb: watch::Receiver<Arc<[couch::Entry]>>,
+    pub couchdb: watch::Receiver<Arc<[couchdb_client::Entry]>>,
     /// What became of this process's own jobs.
     pub counts: watch::Receiver<Arc<follower::Counts>>,
     /// The program.

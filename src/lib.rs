@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | target | a `db` shard copy, a `view` index, the `cleanup` of a database's index files, or a `search` index, which is only built | [`target`] |
 //! | facts | what was measured of a target, by whom and when; unknown is not zero | [`facts`] |
-//! | source | where facts come from: CouchDB over HTTP, or the headers of its files | [`inventory`], [`datadir`], [`couchfile`] |
+//! | source | where facts come from: CouchDB over HTTP, or the headers of its files | [`inventory`], [`datadir`], [`couchdb_files`] |
 //! | part | the file of a view index beside one shard copy | [`datadir`] |
 //! | snapshot | all targets with their facts at one moment, shared cheaply | [`snapshot`] |
 //! | channel | a named rule: which targets it takes, by what priority | [`channel`] |
@@ -72,19 +72,19 @@
 //!  queue     inventory    memory
 //!  settings  score        snapshot
 //!  channel   exposition   estimate    datadir
-//!  facts     pattern      window      couch     couchfile    log
+//!  facts     pattern      window      log
 //!  clock     duration     escape      size       target      version   fetch
 //!  spawned
 //! ```
 //!
 //! # Invariants
 //!
-//! 1. **Advise reads and logs in, no more.** Every request is built by [`couch::Route`]; those
+//! 1. **Advise reads and logs in, no more.** Every request is built by [`couchdb_client::Route`]; those
 //!    that change something are sent by [`enforcer`], [`warmer`] and [`takeover`] alone, in
 //!    enforce mode, save that `_info` makes CouchDB create the index of a view that was never
 //!    built.
 //! 2. **A name reaches CouchDB whole or not at all.** What a URL would fold into another path
-//!    is [`couch::Unaddressable`] and never sent.
+//!    is [`couchdb_client::Unaddressable`] and never sent.
 //! 3. **No request goes out with a login that was refused.** One request proves it, at start
 //!    and after each change; a 401 or 403 closes the gate for all the others.
 //! 4. **Unknown is never zero.** It is [`facts::Known`] without a value, `null` in JSON, and
@@ -132,7 +132,6 @@ pub mod changes;
 pub mod channel;
 pub mod cli;
 pub mod config;
-pub mod couch;
 pub mod datadir;
 pub mod disk;
 pub mod duration;

@@ -212,9 +212,9 @@ mod tests {
     }
 
     fn events() {
-        tracing::debug!(target: "recliner::couch", "sent");
-        tracing::info!(target: "recliner::couch", node = "couchdb@a", "answered");
-        tracing::error!(target: "recliner::couch", "gave up");
+        tracing::debug!(target: "couchdb_client", "sent");
+        tracing::info!(target: "couchdb_client", node = "couchdb@a", "answered");
+        tracing::error!(target: "couchdb_client", "gave up");
         tracing::debug!(target: "hyper::proto", "authorization: Basic YWRtaW46aHVudGVyMg==");
         tracing::info!(target: "reqwest::connect", "connecting");
         tracing::warn!(target: "rustls::conn", "odd handshake");
@@ -256,7 +256,7 @@ mod tests {
         for format in [Format::Logfmt, Format::Json] {
             let modules = |level| {
                 let text = logged(level, format, events);
-                ["recliner::couch", "rustls::conn"].map(|module| text.contains(module))
+                ["couchdb_client", "rustls::conn"].map(|module| text.contains(module))
             };
             assert_eq!(modules(Level::Info), [false, true], "{format:?}");
             assert_eq!(modules(Level::Debug), [true, true], "{format:?}");

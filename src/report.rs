@@ -21,12 +21,12 @@ pub use volume::VolumeLine;
 pub use why::why;
 
 use crate::{
-    couch::OwnAddress,
     facts::{Fact, Facts},
     plan::{Decision, Freshness, Plan, Refusal},
     snapshot::{DbIx, Ix, Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
     target::{Kind, State, TargetId},
 };
+use couchdb_client::OwnAddress;
 use couchdb_names::Signature;
 use hashbrown::{HashMap, HashSet};
 use serde::Serialize;

@@ -17,7 +17,6 @@ pub use watch::{Surroundings, Watch};
 
 use crate::{
     config::{self, Loaded, Problems},
-    couch::{CertificateEnds, Client, ConnectError, Transport},
     disk::Meter,
     feed,
     http::{self, About, ConfigStatus, Order},
@@ -25,6 +24,7 @@ use crate::{
     journal::{self, Place},
     settings::Settings,
 };
+use couchdb_client::{CertificateEnds, Client, ConnectError, Transport};
 use futures::FutureExt as _;
 use operator::Operator;
 use orders::Signals;

@@ -9,21 +9,18 @@ pub mod limits;
 pub mod service;
 pub mod work;
 
-use crate::{
-    channel::{Channel, Channels, Mode},
-    couch,
-};
+use crate::channel::{Channel, Channels, Mode};
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 /// All settings of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// How CouchDB is reached.
-    pub couchdb: couch::Settings,
+    pub couchdb: couchdb_client::Settings,
     /// Which nodes this process serves.
     pub nodes: Nodes,
     /// Sidecars whose exact parts of views are used.
-    pub peers: Vec<couch::Address>,
+    pub peers: Vec<couchdb_client::Address>,
     /// Whether this process has the targets of the whole cluster, views and cleanups over
     /// HTTP. Exactly one process of a cluster does.
     pub cluster_targets: bool,
@@ -66,7 +63,7 @@ pub struct Settings {
 impl Settings {
     /// The defaults of everything, for a CouchDB that is reached like this.
     #[must_use]
-    pub fn new(couchdb: couch::Settings) -> Self {
+    pub fn new(couchdb: couchdb_client::Settings) -> Self {
         Self {
             couchdb,
             nodes: Nodes::All,
@@ -229,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_channel_enforces_only_where_the_whole_does() {
-        let mut settings = Settings::new(couch::Settings::new(Vec::new()));
+        let mut settings = Settings::new(couchdb_client::Settings::new(Vec::new()));
         let mut channel = settings.channels.list.remove(0);
         for (whole, own, in_force) in [
             (Mode::Advise, Mode::Enforce, Mode::Advise),

@@ -1,6 +1,7 @@
 //! What the looks at the files add up to.
 
-use crate::{couch::Size, writer::Written};
+use crate::writer::Written;
+use couchdb_client::Size;
 use std::{
     collections::BTreeMap,
     fmt::Write as _,

@@ -1,9 +1,7 @@
 //! Writes one database's part of the stream.
 
-use crate::{
-    couch::{Couch, Failure},
-    shapes::Shape,
-};
+use crate::shapes::Shape;
+use couchdb_client::{Couch, Failure};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{self, Instant};

@@ -1,10 +1,8 @@
 //! What waits to be sent on together.
 
 use super::heard::Event;
-use crate::{
-    couch::wire::DbChange,
-    scanner::{Named, Stale},
-};
+use crate::scanner::{Named, Stale};
+use couchdb_client::wire::DbChange;
 use hashbrown::HashMap;
 
 /// Events that wait to be written: at most one of each kind a database, the latest.

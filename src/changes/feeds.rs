@@ -1,6 +1,6 @@
 //! How feeds are asked for.
 
-use crate::couch::{
+use couchdb_client::{
     Client, Error,
     wire::{GLOBAL_CHANGES, MapChanges, UpdateLine},
 };
@@ -92,7 +92,7 @@ pub(super) enum Failed {
 
 impl Failed {
     pub(super) fn of(error: &Error) -> Self {
-        use crate::couch::Kind;
+        use couchdb_client::Kind;
         // What cannot be sent, or is too long for a server or a proxy, is the sequence.
         if matches!(error, Error::Status { status: 400 | 414 | 431, .. } | Error::Unaddressable(_))
         {

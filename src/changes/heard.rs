@@ -1,6 +1,6 @@
 //! What the feeds told, on its way from those that follow them to the one that acts.
 
-use crate::couch::wire::DbChange;
+use couchdb_client::wire::DbChange;
 use wall_clock::Moment;
 
 /// Something that happened to a database.

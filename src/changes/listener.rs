@@ -7,12 +7,12 @@ use super::{
     witness::{Told, Witness},
 };
 use crate::{
-    couch::wire::DbChange,
     journal::{Position, Reached, What},
     scanner::{News, Noticed, Stale},
     settings::work::Follow,
     snapshot::Mark,
 };
+use couchdb_client::wire::DbChange;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;

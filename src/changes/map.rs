@@ -10,10 +10,8 @@ use super::{
     heard::{Heard, Standing},
     pauses::Pauses,
 };
-use crate::{
-    couch::{Error, wire::MapChanges},
-    snapshot::Snapshot,
-};
+use crate::snapshot::Snapshot;
+use couchdb_client::{Error, wire::MapChanges};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
@@ -204,7 +202,7 @@ fn fail(state: &mut Map, error: &Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::couch::wire::MapChange;
+    use couchdb_client::wire::MapChange;
 
     fn changes(rows: &[(&str, u64)], last: u64) -> MapChanges {
         let row = |(id, seq): &(&str, u64)| MapChange {

@@ -1,7 +1,7 @@
 //! What the listener says of itself.
 
 use super::heard::Standing;
-use crate::couch::wire::DbChange;
+use couchdb_client::wire::DbChange;
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 

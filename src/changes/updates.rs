@@ -10,10 +10,8 @@ use super::{
     recent::Recent,
     resumed::{differ, resumed},
 };
-use crate::{
-    couch::{Error, wire::UpdateLine},
-    journal::Position,
-};
+use crate::journal::Position;
+use couchdb_client::{Error, wire::UpdateLine};
 use futures::StreamExt as _;
 use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{

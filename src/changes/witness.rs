@@ -131,7 +131,8 @@ impl Witness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{couch::wire::DbChange, scanner::Became};
+    use crate::scanner::Became;
+    use couchdb_client::wire::DbChange;
 
     fn event(db: &str) -> Event {
         Event { db: db.into(), change: DbChange::Updated }

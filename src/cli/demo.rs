@@ -4,11 +4,11 @@ use super::{Exit, Failure, args::DemoArgs, note, once, serve, service_client::DE
 use crate::{
     channel::Mode,
     config::{self, Flags},
-    couch::Transport,
     journal,
     service::{Machine, Reload, Service},
     sim::{Cluster, Directories, Disks, demo_config},
 };
+use couchdb_client::Transport;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,

@@ -8,10 +8,8 @@ use super::{
     service_client::ServiceClient,
     table,
 };
-use crate::{
-    couch::Coalescing,
-    report::{self, Explained, WholeViews},
-};
+use crate::report::{self, Explained, WholeViews};
+use couchdb_client::Coalescing;
 use serde_json::{Value, json};
 
 pub(super) async fn run(args: ExplainArgs, coalescing: Coalescing) -> Result<Exit, Failure> {

@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     config::{self, Flags, Loaded},
-    couch::{Client, Coalescing, Kind, Metrics, NO_USER, Transport},
     log,
     plan::Plan,
     report,
@@ -16,6 +15,7 @@ use crate::{
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
 };
+use couchdb_client::{Client, Coalescing, Kind, Metrics, NO_USER, Transport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
 use tokio::task::JoinSet;

@@ -8,10 +8,8 @@ use super::{
     service_client::ServiceClient,
     table,
 };
-use crate::{
-    couch::Coalescing,
-    report::{Planned, Wanted},
-};
+use crate::report::{Planned, Wanted};
+use couchdb_client::Coalescing;
 use serde_json::{Value, json};
 
 /// Refused targets in the JSON, as many as a service gives at once.

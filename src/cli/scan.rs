@@ -6,10 +6,10 @@ use super::{
     once, print, print_json, table,
 };
 use crate::{
-    couch::Coalescing,
     plan::Plan,
     report::{self, NodeLine, Target},
 };
+use couchdb_client::Coalescing;
 use serde::{Serialize, Serializer};
 
 /// What a scan found, as JSON.

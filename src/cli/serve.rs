@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{
     config::{Finding, Flags},
-    couch::Transport,
     disk::Instruments,
     http::About,
     journal,
     service::{Ended, Machine, Reload, Service, StartError},
 };
+use couchdb_client::Transport;
 use std::{path::PathBuf, sync::Arc};
 use wall_clock::Clock;
 

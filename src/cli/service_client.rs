@@ -6,8 +6,8 @@
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
 use super::{Exit, Failure, complain, printable};
-use crate::couch::Address;
 use clap::Args as Flags;
+use couchdb_client::Address;
 use reqwest::{
     Certificate, Client, ClientBuilder, Identity, RequestBuilder, Response, StatusCode, redirect,
     tls::Version,

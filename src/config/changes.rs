@@ -3,10 +3,7 @@
 //! Owns the table that says which key is live, which waits for the next sweep and which
 //! needs a restart. Settings are taken apart without a rest, so that none is forgotten.
 
-use crate::{
-    couch,
-    settings::{Files, Scan, Settings, limits, service, work},
-};
+use crate::settings::{Files, Scan, Settings, limits, service, work};
 
 /// From when a changed key is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,8 +103,8 @@ impl Table {
         self.service(web, log, new);
     }
 
-    fn couchdb(&mut self, old: &couch::Settings, new: &couch::Settings) {
-        compare!(self, couch::Settings, old, new;
+    fn couchdb(&mut self, old: &couchdb_client::Settings, new: &couchdb_client::Settings) {
+        compare!(self, couchdb_client::Settings, old, new;
             NextSweep "couchdb.urls" urls,
             NextSweep "couchdb.nodes" nodes,
             NextSweep "couchdb.trust_node_hosts" trust_node_hosts,

@@ -9,10 +9,10 @@ use super::{
 };
 use crate::{
     channel::Mode,
-    couch::{Login, LoginError},
     log::{Format, Level},
     settings::{Nodes, Settings, service},
 };
+use couchdb_client::{Login, LoginError};
 use secrecy::{ExposeSecret, SecretString};
 use std::{
     fmt,

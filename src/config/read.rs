@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     channel::Mode,
-    couch, duration,
+    duration,
     settings::{Files, Nodes, Scan, ScanViews, Settings},
 };
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
@@ -38,7 +38,7 @@ pub(super) struct FromFile {
 impl Default for FromFile {
     fn default() -> Self {
         Self {
-            settings: Settings::new(couch::Settings::new(Vec::new())),
+            settings: Settings::new(couchdb_client::Settings::new(Vec::new())),
             username: None,
             password_file: None,
             mode: None,

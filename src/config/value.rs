@@ -1,12 +1,8 @@
 //! How each type of value is read: one clear sentence for what is not one.
 
 use super::problem::{alternatives, quoted, suggestion};
-use crate::{
-    couch::{Address, HostPattern, ParseAddressError},
-    duration as spans,
-    pattern::Patterns,
-    size,
-};
+use crate::{duration as spans, pattern::Patterns, size};
+use couchdb_client::{Address, HostPattern, ParseAddressError};
 use std::{
     fmt::Display,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},

@@ -2,7 +2,8 @@
 //!
 //! Owns the volumes' names. Pure: the task calls it with the settings.
 
-use crate::{couch::Address, settings::limits};
+use crate::settings::limits;
+use couchdb_client::Address;
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 /// The directories of the node that this process runs beside.

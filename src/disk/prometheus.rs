@@ -7,7 +7,8 @@
 //! so that a target that is no longer scraped looks fresh for as long as Prometheus looks
 //! back. `timestamp()` over the same query, at the same time, tells when it was scraped.
 
-use crate::{couch::Address, duration, fetch};
+use crate::{duration, fetch};
+use couchdb_client::Address;
 use serde::Deserialize;
 use std::time::Duration;
 use wall_clock::Moment;

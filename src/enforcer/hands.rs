@@ -1,9 +1,7 @@
 //! The hands: what may be asked of CouchDB beside reading.
 
-use crate::{
-    couch::{Client, Error, Kind, Written},
-    job::Sent,
-};
+use crate::job::Sent;
+use couchdb_client::{Client, Error, Kind, Written};
 use futures::{FutureExt, future::BoxFuture};
 use std::fmt::Debug;
 

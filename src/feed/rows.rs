@@ -123,7 +123,7 @@ impl Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::couch::wire::DbChange;
+    use couchdb_client::wire::DbChange;
 
     const ERA: &str = "0123456789abcdef";
 

@@ -11,7 +11,6 @@ use super::{
     query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
 };
 use crate::{
-    couch::Entry,
     plan::Plan,
     report::{
         self, Explained, Found, Planned, RefusedLine, SuspensionLine, Target, Wanted, WholeViews,
@@ -26,6 +25,7 @@ use axum::{
     http::{Method, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
+use couchdb_client::Entry;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};

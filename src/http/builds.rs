@@ -1,9 +1,7 @@
 //! Indexes that lag, in JSON.
 
-use crate::{
-    couch::Route,
-    warmer::{Builds, Line, Standing},
-};
+use crate::warmer::{Builds, Line, Standing};
+use couchdb_client::Route;
 use serde_json::{Value, json};
 use wall_clock::Moment;
 

@@ -15,7 +15,6 @@ mod top;
 use super::{About, ConfigStatus, State, answer::in_pieces, guard::Turns};
 use crate::{
     changes,
-    couch::{self, CertificateEnds},
     exposition::{self, Coding, Family, Format, Sink, Writer, accepts_gzip, negotiate},
     feed::Feed,
     follower,
@@ -34,6 +33,7 @@ use axum::{
     http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use couchdb_client::{self, CertificateEnds};
 use futures::stream;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
@@ -202,7 +202,7 @@ pub(super) struct Scrape {
     status: Arc<scanner::Status>,
     config: Arc<ConfigStatus>,
     about: Arc<About>,
-    couchdb: Arc<[couch::Entry]>,
+    couchdb: Arc<[couchdb_client::Entry]>,
     couchdb_certificates: CertificateEnds,
     web_certificates: CertificateEnds,
     counts: Arc<follower::Counts>,

@@ -5,11 +5,12 @@
 //! listed: of any other, Prometheus would take one node's numbers for another's.
 
 use super::{State, probes};
-use crate::{couch::Address, snapshot::Node};
+use crate::snapshot::Node;
 use axum::{
     Json, extract,
     response::{IntoResponse, Response},
 };
+use couchdb_client::Address;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

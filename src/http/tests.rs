@@ -12,7 +12,6 @@ mod updates;
 use super::*;
 use crate::{
     channel::{Channels, Mode},
-    couch::{self, Entry, OwnAddress},
     facts::{Facts, Flags, Known, Measured, Source},
     plan::{Conditions, Queues},
     scanner::{Progress, Status},
@@ -25,6 +24,7 @@ use axum::{
     body::Body,
     http::{HeaderMap, Method, Request, StatusCode},
 };
+use couchdb_client::{self, Entry, OwnAddress};
 use couchdb_names::{Range, Signature, Version};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};

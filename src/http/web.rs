@@ -13,11 +13,11 @@ pub(super) use users::{Asker, admit};
 
 use crate::{
     config::{self, Pem, Problem, Problems, WebConfig, Written},
-    couch::CertificateEnds,
     spawned::joined,
 };
 use arc_swap::ArcSwap;
 use checks::Checks;
+use couchdb_client::CertificateEnds;
 use http::{HeaderName, HeaderValue};
 use std::{
     collections::BTreeMap,

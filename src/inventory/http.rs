@@ -8,10 +8,8 @@ mod views;
 use super::{
     Lane, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage, TaskSeen, Unread, rights,
 };
-use crate::{
-    couch::{Client, Error, Kind as Failed, NO_USER, Paging},
-    snapshot::{Ix, SmooshSeen, Snapshot, TargetRef},
-};
+use crate::snapshot::{Ix, SmooshSeen, Snapshot, TargetRef};
+use couchdb_client::{Client, Error, Kind as Failed, NO_USER, Paging};
 use couchdb_names::{ShardName, Version};
 use futures::{
     FutureExt as _, StreamExt as _,

@@ -2,11 +2,11 @@
 
 use super::{MapEntry, Reshard};
 use crate::{
-    couch::{OwnAddress, wire::Names},
     datadir::{Problem, Sums, Volume},
     facts::Facts,
     snapshot::{Ix, Query, SmooshSeen},
 };
+use couchdb_client::{OwnAddress, wire::Names};
 use couchdb_files::Reported;
 use couchdb_names::{Engine, Signature, Version};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

@@ -8,7 +8,8 @@ use super::{
     Directories, Observation, Unread,
     told::{FactsPage, Told},
 };
-use crate::{couch::Address, fetch, target::TargetId};
+use crate::{fetch, target::TargetId};
+use couchdb_client::Address;
 use couchdb_names::encode_part;
 use futures::{
     StreamExt as _,

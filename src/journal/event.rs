@@ -5,10 +5,10 @@ mod summary;
 pub use summary::Summary;
 
 use crate::{
-    couch::wire::DbChange,
     memory::{Ending, Owner, Scope},
     target::TargetId,
 };
+use couchdb_client::wire::DbChange;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 

@@ -10,7 +10,8 @@ use super::{
     store::value,
     tables::{FEED, FEED_GONE, FEED_NUMBERS, FeedCounts, META, META_COUNTS, META_ERAS},
 };
-use crate::{couch::wire::DbChange, settings::work::Keep};
+use crate::settings::work::Keep;
+use couchdb_client::wire::DbChange;
 use redb::{Error, ReadTransaction, ReadableTable as _, Table, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use std::{

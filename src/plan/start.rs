@@ -3,11 +3,11 @@
 use super::brief::{Brief, Shape};
 use crate::{
     channel::Channel,
-    couch::{Route, Unaddressable},
     facts::Confidence,
     memory::Ordered,
     snapshot::{Ix, NodeIx, TargetRef},
 };
+use couchdb_client::{Route, Unaddressable};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The request that starts a compaction; its body is `{}`, its content type JSON.

@@ -3,7 +3,7 @@
 //! Owns the requests and how long they are waited for. The task asks here, every node on
 //! its own.
 
-use crate::couch::{Client, Error, Kind};
+use couchdb_client::{Client, Error, Kind};
 use futures::{FutureExt as _, future::BoxFuture};
 use std::time::Duration;
 use tokio::time;

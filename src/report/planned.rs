@@ -2,10 +2,10 @@
 
 use super::{OrderLine, RefusalLine, SuspensionLine, why};
 use crate::{
-    couch::Address,
     plan::{Caveat, Decision, Gate, Plan, Start},
     snapshot::{Ix, NodeIx, TargetRef},
 };
+use couchdb_client::Address;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wall_clock::Moment;

@@ -8,10 +8,10 @@
 
 use super::Handle;
 use crate::{
-    couch::wire::{DbChange, GLOBAL_CHANGES},
     snapshot::{Bits, Block, DbIx, Draft, Mark, Marked, TargetRef},
     target::{Kind, State},
 };
+use couchdb_client::wire::{DbChange, GLOBAL_CHANGES};
 use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
 use wall_clock::Moment;

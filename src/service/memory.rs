@@ -1,11 +1,11 @@
 //! What outlives the process: the journal, claimed for the cluster that is seen.
 
 use crate::{
-    couch::{Client, Error},
     journal::{ClaimError, Identity, Journal},
     memory::{Recovered, Trouble},
     scanner::Before,
 };
+use couchdb_client::{Client, Error};
 use futures::future::join_all;
 use std::{collections::BTreeSet, time::Duration};
 use tokio::{sync::oneshot, time};

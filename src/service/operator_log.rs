@@ -7,11 +7,8 @@
 
 mod outage;
 
-use crate::{
-    couch::{Client, Entry},
-    scanner::Status,
-    snapshot::Snapshot,
-};
+use crate::{scanner::Status, snapshot::Snapshot};
+use couchdb_client::{Client, Entry};
 use outage::{News, Outage};
 use std::{
     collections::{BTreeMap, BTreeSet},

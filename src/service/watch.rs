@@ -8,7 +8,6 @@ use super::{StartError, Tasks, operator_log};
 use crate::{
     archive, changes,
     channel::Mode,
-    couch::{self, Client, ConnectError, Metrics, Transport},
     datadir::{self, Roots},
     disk, enforcer, follower,
     inventory::{Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources},
@@ -19,6 +18,7 @@ use crate::{
     settings::{ScanViews, Settings},
     takeover, warmer,
 };
+use couchdb_client::{self, Client, ConnectError, Metrics, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
 use reach::Reach;
 use secrecy::SecretString;
@@ -221,7 +221,7 @@ impl Watch {
 
     /// What writes to the log what an operator looks for there; answers how the URLs of the
     /// settings answer.
-    pub fn log(&self, tasks: &mut Tasks) -> latest::Receiver<Arc<[couch::Entry]>> {
+    pub fn log(&self, tasks: &mut Tasks) -> latest::Receiver<Arc<[couchdb_client::Entry]>> {
         let scanner::Handle { status, snapshots, .. } = self.scanner.clone();
         let (task, entries) =
             operator_log::Task::new(self.reach.client.subscribe(), status, snapshots);
@@ -342,7 +342,7 @@ impl Watch {
 
 /// A client's task that ends because another client took its place is no death.
 fn spawn_client(
-    task: couch::Task,
+    task: couchdb_client::Task,
     replaced: CancellationToken,
     stop: CancellationToken,
     carried: TaskTracker,

@@ -1,6 +1,6 @@
 //! What holds starts back: limits, free space, pressure, failures.
 
-use crate::couch::Address;
+use couchdb_client::Address;
 use std::time::Duration;
 
 const GIB: u64 = 1 << 30;

@@ -1,6 +1,7 @@
 //! Nodes, as far as they were seen.
 
-use crate::{couch::OwnAddress, datadir::Volume};
+use crate::datadir::Volume;
+use couchdb_client::OwnAddress;
 use couchdb_names::Version;
 use std::sync::Arc;
 use wall_clock::Moment;

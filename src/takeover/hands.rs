@@ -1,6 +1,6 @@
 //! What is done to a node's configuration.
 
-use crate::couch::Client;
+use couchdb_client::Client;
 use futures::{FutureExt as _, future::BoxFuture};
 use std::collections::BTreeMap;
 

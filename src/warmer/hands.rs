@@ -1,9 +1,7 @@
 //! The hands: what has CouchDB build an index, and what tells whether it would.
 
-use crate::{
-    couch::{Client, Written},
-    snapshot::Query,
-};
+use crate::snapshot::Query;
+use couchdb_client::{Client, Written};
 use couchdb_names::Engine;
 use futures::{FutureExt as _, future::BoxFuture};
 use std::fmt::Debug;

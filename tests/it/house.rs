@@ -9,7 +9,7 @@ use std::{
 /// The floors, lowest first. A module may name only modules on floors below its own.
 const FLOORS: &[&[&str]] = &[
     &["duration", "escape", "size", "target", "fetch", "spawned"],
-    &["log", "facts", "pattern", "window", "couch"],
+    &["log", "facts", "pattern", "window"],
     &["channel", "exposition", "estimate", "datadir"],
     &["settings", "score", "snapshot"],
     &["queue", "inventory", "memory"],

@@ -7,13 +7,13 @@
 pub(crate) mod notebook;
 
 use crate::scenario::judge::{self, Life, Record};
+use couchdb_client::Transport;
 use futures::FutureExt as _;
 use notebook::Notebook;
 use recliner::{
     changes,
     channel::Mode,
     config::{self, Flags},
-    couch::Transport,
     disk::Meter,
     facts::Facts,
     journal::{self, Identity, InMemory, Journal},

@@ -2,8 +2,8 @@
 //! against a real cluster where `RECLINER_TEST_COUCHDB_URL` names one (see `live.rs`).
 
 use crate::support::{A, B, NODES, START, nodes};
+use couchdb_client::{Address, Client, Login, Metrics, Settings, Transport};
 use recliner::{
-    couch::{Address, Client, Login, Metrics, Settings, Transport},
     sim::Cluster,
     snapshot::{Draft, Snapshot},
     takeover::{self, Fleeting, Hands, Ledger, Takeovers, restore},

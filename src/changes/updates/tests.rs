@@ -1,5 +1,5 @@
 use super::*;
-use crate::couch::wire::DbChange;
+use couchdb_client::wire::DbChange;
 use proptest::prelude::*;
 
 fn update(db: &str, number: u64) -> UpdateLine {

@@ -1,14 +1,12 @@
 //! `couchdb`: how CouchDB is reached.
 
 use super::{FromFile, path, set};
-use crate::{
-    config::{
-        problem::FindingKind,
-        section::{Section, Spanned, scalar},
-        value,
-    },
-    couch::{HostPattern, Tls},
+use crate::config::{
+    problem::FindingKind,
+    section::{Section, Spanned, scalar},
+    value,
 };
+use couchdb_client::{HostPattern, Tls};
 use std::time::Duration;
 
 pub(super) fn read(section: &mut Section<'_, '_>, found: &mut FromFile) {

@@ -3,13 +3,13 @@
 use super::*;
 use crate::{
     channel::Mode,
-    couch::Login,
     log::{Format, Level},
     settings::{
         Nodes,
         service::{Log, Web},
     },
 };
+use couchdb_client::Login;
 
 fn said(flags: &Flags, text: &str) -> Vec<String> {
     match load_text(flags, text) {

@@ -23,7 +23,7 @@ fn the_whole_example_is_understood() {
     assert_eq!(couchdb.urls, ["http://couch-a:5984".parse().unwrap()]);
     assert!(
         couchdb.login
-            == crate::couch::Login::file("admin", "/etc/recliner/couchdb.password").unwrap()
+            == couchdb_client::Login::file("admin", "/etc/recliner/couchdb.password").unwrap()
     );
     assert_eq!(couchdb.tls.key_file, Some(PathBuf::from("client.key")));
     assert_eq!(

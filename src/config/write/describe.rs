@@ -4,11 +4,11 @@ use super::emit::{Out, map, text};
 use crate::{
     channel::{Channel, Priority},
     config::read::has_effect,
-    couch::{self, Login, Tls},
     pattern::Names,
     settings::{Files, Nodes, Scan, Settings, limits, work},
     window::{Days, Edge, Window, shown_time, zone_name},
 };
+use couchdb_client::{self, Login, Tls};
 
 type Entries = Vec<(&'static str, Out)>;
 
@@ -69,12 +69,12 @@ pub(super) fn settings(settings: &Settings) -> Entries {
 }
 
 /// The stand-in for a password that was given itself.
-pub(super) fn given_password(settings: &couch::Settings) -> Option<Out> {
+pub(super) fn given_password(settings: &couchdb_client::Settings) -> Option<Out> {
     matches!(settings.login, Login::Password { .. }).then(|| text("<secret>"))
 }
 
-fn couchdb(settings: &couch::Settings) -> Out {
-    let couch::Settings {
+fn couchdb(settings: &couchdb_client::Settings) -> Out {
+    let couchdb_client::Settings {
         urls,
         nodes,
         trust_node_hosts,

@@ -6,7 +6,6 @@
 use super::{Rows, Scrape, places, plan, top};
 use crate::{
     channel::{Channel, Mode, Priority},
-    couch::{self, CertificateEnds},
     datadir::Problem,
     exposition::{Writer, families as f},
     facts::Source,
@@ -15,6 +14,7 @@ use crate::{
     snapshot::{Node, NodeIx, SmooshChannel, SmooshSeen, Sums},
     target::{Kind, State as TargetState},
 };
+use couchdb_client::{self, CertificateEnds};
 use std::collections::BTreeMap;
 
 /// Writes every family of the present.
@@ -74,7 +74,7 @@ fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
     plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.member)
 }
 
-fn couchdb(writer: &mut Writer, entries: &[couch::Entry]) {
+fn couchdb(writer: &mut Writer, entries: &[couchdb_client::Entry]) {
     let mut samples = writer.family(&f::COUCHDB_UP);
     for entry in entries {
         if let Some(up) = entry.up {
@@ -132,7 +132,7 @@ fn scans(writer: &mut Writer, plan: &Plan, status: &Status) {
     writer.family(&f::SCAN_FRESH_FOR).sample(&[], fresh_for);
     // From zero on, because the first failure is no increase of a counter that was absent.
     let mut errors: BTreeMap<(&str, &str), u64> = members(plan)
-        .flat_map(|node| couch::Kind::ALL.map(|kind| ((&*node.name, kind.label()), 0)))
+        .flat_map(|node| couchdb_client::Kind::ALL.map(|kind| ((&*node.name, kind.label()), 0)))
         .collect();
     for node in members(plan).filter(|node| node.disk.is_some()) {
         errors.extend(Problem::ALL.map(|problem| ((&*node.name, problem.label()), 0)));

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    couch::CertificateEnds,
     exposition::{Coding, Format, Writer, duplicate_series, families},
     http::metrics::Scrape,
     memory::{Scope, Suspension},
 };
+use couchdb_client::CertificateEnds;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
@@ -18,7 +18,7 @@ fn whole() -> Surface {
     let surface = Surface::new();
     let process = prometheus::process_collector::ProcessCollector::for_self();
     surface.state.registry.register(Box::new(process)).unwrap();
-    couch::Metrics::register(&surface.state.registry).unwrap();
+    couchdb_client::Metrics::register(&surface.state.registry).unwrap();
     surface
 }
 
@@ -165,7 +165,7 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
 #[test]
 fn what_the_client_counts_is_what_the_table_says() {
     let registry = prometheus::Registry::new();
-    couch::Metrics::register(&registry).unwrap();
+    couchdb_client::Metrics::register(&registry).unwrap();
     let gathered = registry.gather();
     let requests = gathered.iter().find(|it| it.name() == families::COUCHDB_REQUESTS.name);
     let requests = requests.expect("registered under the table's name");

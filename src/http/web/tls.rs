@@ -1,9 +1,7 @@
 //! The server's side of TLS.
 
-use crate::{
-    config::{Clients, Pem, Problem, WebTls, Written},
-    couch::CertificateEnds,
-};
+use crate::config::{Clients, Pem, Problem, WebTls, Written};
+use couchdb_client::CertificateEnds;
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::{CryptoProvider, SupportedKxGroup, ring},

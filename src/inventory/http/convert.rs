@@ -2,12 +2,12 @@
 
 use super::super::{Doing, MapEntry, Members, TaskSeen};
 use crate::{
-    couch::wire,
     estimate,
     facts::{Facts, Flags, Measured, Source},
     snapshot::{SmooshChannel, SmooshSeen, WaitingPriority},
     target::Kind,
 };
+use couchdb_client::wire;
 use couchdb_names::Version;
 use wall_clock::Moment;
 

@@ -4,10 +4,8 @@
 //! the settings, places from `/{db}/_shards`, the instance from `/{db}`.
 
 use super::HttpSource;
-use crate::{
-    couch::Kind as Failed,
-    inventory::{MapEntry, MapRead, Observation, Unread},
-};
+use crate::inventory::{MapEntry, MapRead, Observation, Unread};
+use couchdb_client::Kind as Failed;
 use futures::{
     FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},
@@ -82,7 +80,7 @@ impl HttpSource {
         };
         match found.await {
             Ok(entry) => Ok(entry),
-            Err(error) if crate::couch::Error::kind(&error) == Failed::NotFound => Ok(None),
+            Err(error) if couchdb_client::Error::kind(&error) == Failed::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

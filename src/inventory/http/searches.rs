@@ -3,11 +3,11 @@
 
 use super::HttpSource;
 use crate::{
-    couch::{Kind as Failed, wire},
     facts::{Facts, Flags, Known, Measured, Source},
     inventory::{SearchSeen, Unread, served},
     snapshot::Snapshot,
 };
+use couchdb_client::{Kind as Failed, wire};
 use couchdb_names::Engine;
 use futures::future::join_all;
 use std::collections::BTreeSet;

@@ -2,7 +2,6 @@
 
 use super::{HttpSource, OPEN_AT_MOST, convert, searches::Offers};
 use crate::{
-    couch::{Kind as Failed, wire},
     facts::Facts,
     inventory::{
         Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
@@ -10,6 +9,7 @@ use crate::{
     snapshot::{Ix, NodeIx, Snapshot, TargetRef},
     target::{Kind, State},
 };
+use couchdb_client::{Kind as Failed, wire};
 use couchdb_names::Signature;
 use futures::{
     StreamExt,

@@ -1,6 +1,7 @@
 //! Where nodes listen themselves, as far as that was found.
 
-use crate::{couch::OwnAddress, snapshot::Node};
+use crate::snapshot::Node;
+use couchdb_client::OwnAddress;
 
 /// Notes where `node` listens, and says once of a node that this process serves that there is
 /// nothing to note.

@@ -2,11 +2,11 @@
 
 use super::Tables;
 use crate::{
-    couch::NO_USER,
     facts::Source,
     snapshot::{Node, NodeIx},
     target::Kind,
 };
+use couchdb_client::NO_USER;
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 

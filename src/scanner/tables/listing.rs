@@ -2,13 +2,13 @@
 
 use super::{super::Settings, views::Views};
 use crate::{
-    couch::wire::Names,
     inventory::{
         Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
     },
     snapshot::{Bits, DbIx, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
     target::{Kind, State},
 };
+use couchdb_client::wire::Names;
 use couchdb_names::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! What an earlier process measured.
 
 use super::*;
-use crate::couch::OwnAddress;
+use couchdb_client::OwnAddress;
 
 /// What one process left after a sweep.
 async fn left(cluster: Cluster) -> Vec<Block> {

@@ -3,13 +3,13 @@
 use super::source_of;
 use crate::{
     changes,
-    couch::Client,
     enforcer::Hands,
     inventory::{Directories, Source},
     pressure,
     settings::Settings,
     takeover, warmer,
 };
+use couchdb_client::Client;
 use std::sync::Arc;
 use tokio::sync::watch as latest;
 use wall_clock::Clock;

@@ -1,11 +1,11 @@
 //! A CouchDB asked by hand, and what recliner sees of it.
 
 use crate::support::{Db, ViewLine, db_id, dbs_seen, targets};
+use couchdb_client::Transport;
 use couchdb_names::ShardName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use recliner::{
     config::{self, Flags},
-    couch::Transport,
     plan::Plan,
     service::{Surroundings, Tasks, Watch},
     target::{Kind, State},

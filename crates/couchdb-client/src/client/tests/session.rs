@@ -1,7 +1,7 @@
 //! Sessions: begun once a server, renewed, and done without where there are none.
 
 use super::fake::{Cluster, Running, Seen, connect, drain, json, settings, timed};
-use crate::couch::Kind;
+use crate::Kind;
 use futures::future::join_all;
 use std::{
     sync::{Arc, atomic::Ordering},

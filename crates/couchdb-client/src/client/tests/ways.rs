@@ -1,5 +1,5 @@
 use super::fake::{Cluster, NODES, address, connect, drain, endless, json, paths, settings, timed};
-use crate::couch::{Kind, NodeAccess, OwnAddress};
+use crate::{Kind, NodeAccess, OwnAddress};
 use axum::response::Response;
 use std::time::Duration;
 use tokio::time::sleep;

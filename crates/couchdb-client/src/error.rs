@@ -1,7 +1,6 @@
 //! Why a request gave no answer that can be used.
 
 use super::{Address, Route, Unaddressable};
-use crate::duration;
 use std::{fmt, sync::Arc, time::Duration};
 
 /// A closed word for each way a request can fail: the metric label `reason`.
@@ -117,7 +116,7 @@ pub enum Error {
     /// No answer in time.
     #[error(
         "{asked}: no whole answer within {}; is the node overloaded, or couchdb.timeout too short?",
-        duration::shown(*.after)
+        humantime::format_duration(*.after)
     )]
     Timeout {
         /// What was asked of whom.
@@ -128,7 +127,7 @@ pub enum Error {
     /// No answer, nor to a question that costs the server nothing, put to it meanwhile.
     #[error(
         "{asked}: no answer within {}, and none to GET {probe} meanwhile: it hangs",
-        duration::shown(*.after)
+        humantime::format_duration(*.after)
     )]
     Hangs {
         /// What was asked of whom.

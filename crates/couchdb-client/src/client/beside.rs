@@ -2,7 +2,7 @@
 //! one entry that hangs holds nobody up until that is plain.
 
 use super::Client;
-use crate::couch::{
+use crate::{
     Address, Error, Route,
     directory::{Server, Way},
 };

@@ -1,7 +1,7 @@
 use super::fake::{
     BAD_LOGIN, Cluster, NOT_ADMIN, Running, connect, drain, json, paths, settings, timed,
 };
-use crate::couch::{Error, Kind, Login};
+use crate::{Error, Kind, Login};
 use futures::future::join_all;
 use std::{
     io::Write as _,

@@ -1,5 +1,5 @@
 use super::{authority::Authority, *};
-use crate::couch::Tls;
+use crate::Tls;
 use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {

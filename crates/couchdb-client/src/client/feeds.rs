@@ -4,9 +4,7 @@
 //! in flight: one feed stays open for as long as the process runs.
 
 use super::{Client, Whom};
-use crate::couch::{
-    Asked, Error, Route, directory::Way, lines::Lines, sender::Answer, transport, wire,
-};
+use crate::{Asked, Error, Route, directory::Way, lines::Lines, sender::Answer, transport, wire};
 use http_body_util::BodyExt as _;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -95,7 +93,7 @@ impl Client {
     /// How far `_db_updates` is: the sequence behind everything that happened.
     ///
     /// # Errors
-    /// As [`Error`] says; [`crate::couch::Kind::NotFound`] where the cluster has no
+    /// As [`Error`] says; [`crate::Kind::NotFound`] where the cluster has no
     /// `_global_changes`.
     pub async fn db_updates_now(&self) -> Result<String, Error> {
         let told = |end: &wire::UpdatesEnd| match end.last_seq {

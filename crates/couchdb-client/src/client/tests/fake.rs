@@ -1,6 +1,6 @@
 //! A CouchDB cluster of the size of one handler.
 
-use crate::couch::{Address, Client, Login, Metrics, Settings, Transport};
+use crate::{Address, Client, Login, Metrics, Settings, Transport};
 use axum::{
     Router,
     body::Body,

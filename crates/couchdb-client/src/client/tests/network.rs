@@ -1,7 +1,7 @@
 //! Over sockets, in real time.
 
 use super::fake::{Cluster, Running, run, settings};
-use crate::couch::{Kind, Settings, Transport};
+use crate::{Kind, Settings, Transport};
 use axum::{Router, extract::Request, response::Response};
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 use tokio::{

@@ -3,7 +3,7 @@
 use super::{
     Failure, Opened, Outgoing, Reply, TransportError, collected, gzip, location, tls, uri,
 };
-use crate::couch::{Address, CertificateEnds, Coalescing, Settings, credential::Cookie};
+use crate::{Address, CertificateEnds, Coalescing, Settings, credential::Cookie};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};

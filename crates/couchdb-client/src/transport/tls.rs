@@ -1,6 +1,6 @@
 //! Whom to trust, and who we are.
 
-use crate::couch::Tls;
+use crate::Tls;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -111,7 +111,7 @@ pub(super) fn client_config(tls: &Tls, used: bool) -> Result<(ClientConfig, bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::couch::transport::authority::Authority;
+    use crate::transport::authority::Authority;
 
     #[test]
     fn a_file_with_a_public_authority_in_it_holds_not_ones_own() {

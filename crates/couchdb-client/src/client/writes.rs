@@ -2,7 +2,7 @@
 //! is sent again, because a request that was not answered may have arrived.
 
 use super::{Client, Whom};
-use crate::couch::{Error, Route, directory::Way, metrics};
+use crate::{Error, Route, directory::Way, metrics};
 
 /// What CouchDB answers where it took a request on: it works on it, or did already.
 const ACCEPTED: u16 = 202;
@@ -67,7 +67,7 @@ impl Client {
         &self,
         route: Route<'_>,
         whom: Whom<'_>,
-    ) -> Result<(u16, std::sync::Arc<crate::couch::Asked>), Error> {
+    ) -> Result<(u16, std::sync::Arc<crate::Asked>), Error> {
         let shared = &self.shared;
         let path = route.path()?;
         let node = match whom {
@@ -89,7 +89,7 @@ impl Client {
         };
         let (_, status, took) = self.attempt(route, &path, &way).await?;
         shared.sender.metrics.count(route.label(), metrics::code(status), took);
-        Ok((status, crate::couch::Asked::new(&route, &path, &way.server.address)))
+        Ok((status, crate::Asked::new(&route, &path, &way.server.address)))
     }
 }
 

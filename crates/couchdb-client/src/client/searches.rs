@@ -1,7 +1,7 @@
 //! What nodes tell of search indexes, and how one is built.
 
 use super::{Client, Whom, Written};
-use crate::couch::{Error, Kind, Route, wire};
+use crate::{Error, Kind, Route, wire};
 use couchdb_names::Engine;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};

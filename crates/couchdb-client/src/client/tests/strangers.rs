@@ -2,7 +2,7 @@
 //! proved something.
 
 use super::fake::{Cluster, Seen, address, connect, drain, json, run, settings};
-use crate::couch::{Kind, OwnAddress, Settings, Transport, transport::authority::Authority};
+use crate::{Kind, OwnAddress, Settings, Transport, transport::authority::Authority};
 use axum::{http::StatusCode, response::IntoResponse as _};
 use std::{
     net::SocketAddr,

@@ -1,7 +1,7 @@
 //! The task that decides whether a login may be used.
 
 use super::{Command, EXCUSED_FOR, Excuse, Gate, Pass, Said, State, Verdict};
-use crate::couch::{
+use crate::{
     Error, Login, LoginError, Route,
     credential::{Cookie, Credential},
     directory::{Directory, Server, Way},
@@ -27,7 +27,7 @@ const BREATH: Duration = Duration::from_secs(5);
 
 /// Owns the state of the gate.
 #[derive(Debug)]
-pub(in crate::couch) struct Keeper {
+pub(crate) struct Keeper {
     login: Login,
     state: watch::Sender<State>,
     orders: mpsc::Receiver<Command>,
@@ -66,7 +66,7 @@ enum Session {
 }
 
 impl Keeper {
-    pub(in crate::couch) fn new(
+    pub(crate) fn new(
         settings: &Settings,
         gate: &Gate,
         orders: mpsc::Receiver<Command>,
@@ -91,7 +91,7 @@ impl Keeper {
     }
 
     /// Runs for ever.
-    pub(in crate::couch) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         loop {
             let closed = matches!(*self.state.borrow(), State::Closed { .. });
             let look = time::sleep(if closed { LOOK_CLOSED } else { LOOK });

@@ -1,5 +1,5 @@
 use super::fake::{Cluster, connect, drain, endless, json, settings, timed};
-use crate::couch::{Error, Kind};
+use crate::{Error, Kind};
 use axum::response::Response;
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn a_server_that_repeats_the_login_does_not_get_it_into_a_message() {
         seen.path.ends_with("/shard").then(|| json(418, &body.to_string()))
     });
     let mut settings = settings(&[A]);
-    settings.login = crate::couch::Login::password("adm", "right").unwrap();
+    settings.login = crate::Login::password("adm", "right").unwrap();
     assert!(!format!("{settings:?}").contains("right"));
     let client = connect(&cluster, settings);
     let error = client.shard_info("couchdb@a", "shard", false).await.unwrap_err();
@@ -126,7 +126,7 @@ async fn servers_that_are_no_couchdb_are_called_that_and_not_asked_for_ever() {
         let (cluster, mut seen) = Cluster::new(|_| Some(json(404, "not here")));
         let mut settings = settings(&[A, "http://b:5984"]);
         if !login {
-            settings.login = crate::couch::Login::None;
+            settings.login = crate::Login::None;
         }
         let client = connect(&cluster, settings);
         let (read, _) = timed(client.membership()).await;

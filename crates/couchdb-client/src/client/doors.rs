@@ -1,7 +1,7 @@
 //! Proving a login at each way in, with one request before others follow.
 
 use super::Client;
-use crate::couch::{
+use crate::{
     Error, Route,
     credential::Credential,
     directory::{Node, Server, Way},

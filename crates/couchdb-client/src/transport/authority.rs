@@ -13,17 +13,17 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
-pub(in crate::couch) struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
-pub(in crate::couch) struct Signed {
-    pub(in crate::couch) cert: rcgen::Certificate,
-    pub(in crate::couch) key: KeyPair,
+pub(crate) struct Signed {
+    pub(crate) cert: rcgen::Certificate,
+    pub(crate) key: KeyPair,
 }
 
 impl Authority {
-    pub(in crate::couch) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -31,11 +31,11 @@ impl Authority {
     }
 
     /// Its own certificate.
-    pub(in crate::couch) fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    pub(in crate::couch) fn sign(&self, name: &str) -> Signed {
+    pub(crate) fn sign(&self, name: &str) -> Signed {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         Signed { cert: params.signed_by(&key, &self.issuer).unwrap(), key }
@@ -64,10 +64,7 @@ impl Authority {
 
     /// Answers every request with `{}`.
     #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
-    pub(in crate::couch) async fn serve(
-        &self,
-        mutual: bool,
-    ) -> (SocketAddr, AbortOnDropHandle<()>) {
+    pub(crate) async fn serve(&self, mutual: bool) -> (SocketAddr, AbortOnDropHandle<()>) {
         let acceptor = self.acceptor("127.0.0.1", mutual);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
@@ -87,7 +84,7 @@ impl Authority {
 
     /// Serves `router` at this address under a certificate for this name.
     #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
-    pub(in crate::couch) async fn serve_router(
+    pub(crate) async fn serve_router(
         &self,
         at: &str,
         name: &str,

@@ -1,7 +1,7 @@
 //! What can be changed of a node's configuration: values that last until it restarts.
 
 use super::{Client, Whom};
-use crate::couch::{Error, Route};
+use crate::{Error, Route};
 
 impl Client {
     /// Sets a value of `node`'s configuration until the node restarts, or reads its files

@@ -2,12 +2,12 @@
 //! gives that name.
 //!
 //! That name wants a login, and a login is shown only where the settings allow it
-//! ([`Settings::candidates`](crate::couch::Settings)): nothing at all is sent to a host that
+//! ([`Settings::candidates`](crate::Settings)): nothing at all is sent to a host that
 //! merely stands in a node's name. Where such a host may be asked, it is first asked without
 //! the login whether it is a CouchDB.
 
 use super::{Client, Way};
-use crate::couch::{
+use crate::{
     Error, Route,
     directory::{Node, Server},
     greeting::Greeting,
@@ -146,7 +146,7 @@ impl Client {
         };
         let limit = NAME_WITHIN.min(self.shared.settings.timeout);
         time::timeout(limit, asking).await.unwrap_or_else(|_| {
-            let asked = crate::couch::Asked::new(&route, &path, &server.address);
+            let asked = crate::Asked::new(&route, &path, &server.address);
             Err(Error::Timeout { asked, after: limit })
         })
     }

@@ -1,7 +1,7 @@
 //! How the URLs of the settings answer, and what else is known without asking.
 
 use super::Client;
-use crate::couch::Address;
+use crate::Address;
 
 /// How one of the URLs in the settings answers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What can be read, one method a route.
 
 use super::{Client, Whom};
-use crate::couch::{
+use crate::{
     Error, Kind, Route,
     paging::{Most, Page, Paging, of_text},
     wire,

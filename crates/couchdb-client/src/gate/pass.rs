@@ -1,7 +1,7 @@
 //! A proved login, ready to be sent.
 
 use super::Excuse;
-use crate::couch::{credential::Credential, hidden::Hidden};
+use crate::{credential::Credential, hidden::Hidden};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 
 /// A login as requests carry it.
 #[derive(Clone, Debug)]
-pub(in crate::couch) struct Pass {
+pub(crate) struct Pass {
     /// Basic authentication; `None` without a login. It is marked as sensitive, so that no
     /// `Debug` shows it.
     basic: Option<HeaderValue>,
     /// What begins a session, in JSON.
     form: Option<SecretString>,
     /// Counts passwords, from 1.
-    pub(in crate::couch) generation: u64,
+    pub(crate) generation: u64,
     /// The number of the proof it passed, from 1.
-    pub(in crate::couch) epoch: u64,
+    pub(crate) epoch: u64,
     /// A refusal that was found to be about privileges.
     pub(super) excuse: Option<Excuse>,
     /// What must not appear in a text.
@@ -51,20 +51,17 @@ impl Pass {
     }
 
     /// Without a login, for what is asked before one is shown. No door knows its generation.
-    pub(in crate::couch) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { generation: 0, ..Self::new(None, None) }
     }
 
     /// Whether there is a login at all.
-    pub(in crate::couch) const fn is_login(&self) -> bool {
+    pub(crate) const fn is_login(&self) -> bool {
         self.basic.is_some()
     }
 
     /// The header that shows the login by `credential`.
-    pub(in crate::couch) fn header(
-        &self,
-        credential: &Credential,
-    ) -> Option<(HeaderName, HeaderValue)> {
+    pub(crate) fn header(&self, credential: &Credential) -> Option<(HeaderName, HeaderValue)> {
         match credential {
             Credential::Cookie(cookie) => Some((header::COOKIE, cookie.header.clone())),
             Credential::Basic | Credential::OfEntry => {
@@ -74,7 +71,7 @@ impl Pass {
     }
 
     /// The body of the request that begins a session.
-    pub(in crate::couch) fn form(&self) -> Option<Bytes> {
+    pub(crate) fn form(&self) -> Option<Bytes> {
         let form = self.form.as_ref()?;
         Some(Bytes::copy_from_slice(form.expose_secret().as_bytes()))
     }
@@ -86,7 +83,7 @@ impl Pass {
     }
 
     /// A server's text, short, on one line, without the login and what showed it.
-    pub(in crate::couch) fn scrub(&self, credential: &Credential, text: &str) -> String {
+    pub(crate) fn scrub(&self, credential: &Credential, text: &str) -> String {
         const LONGEST: usize = 200;
         let text = self.hidden.hide(text, credential.cookie().map(|cookie| cookie.secret()));
         let plain = |letter: char| if letter.is_control() { ' ' } else { letter };

@@ -1,7 +1,7 @@
 //! Lists that do not end, and pages that do not go on.
 
 use super::fake::{Cluster, Seen, connect, json, paths, settings, timed};
-use crate::couch::Kind;
+use crate::Kind;
 use axum::response::Response;
 use serde_json::json as value;
 
