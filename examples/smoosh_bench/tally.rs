@@ -1,7 +1,6 @@
 //! What the looks at the files add up to.
 
-use crate::writer::Written;
-use couchdb_client::Size;
+use crate::{couch::Size, writer::Written};
 use std::{
     collections::BTreeMap,
     fmt::Write as _,

@@ -1,7 +1,9 @@
 //! Writes one database's part of the stream.
 
-use crate::shapes::Shape;
-use couchdb_client::{Couch, Failure};
+use crate::{
+    couch::{Couch, Failure},
+    shapes::Shape,
+};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{self, Instant};
