@@ -4,6 +4,7 @@
 use super::{Counts, NotStarted, Settings, places::Places, rereads::PendingRereads};
 use crate::{
     clock::Moment,
+    duration,
     job::{Ended, History, Jobs, Rules, Running, Sent, StartRefused, Step, Tracker},
     memory::{
         Calibration, Change, Ending, Intent, IntentKey, Ordered, Owner, Recovered, Remembered,
@@ -286,7 +287,7 @@ impl State {
         let bytes = |bytes: i64| size::shown(bytes.unsigned_abs()).to_string();
         let grew_by = freed.filter(|freed| *freed < 0).map(bytes);
         let freed = freed.filter(|freed| *freed >= 0).map(bytes);
-        let took = humantime::format_duration(outcome.started_at.age(outcome.ended_at));
+        let took = duration::shown(outcome.started_at.age(outcome.ended_at));
         match &outcome.why {
             Some(why) if outcome.ending == Ending::Failed => {
                 tracing::warn!(target_id = %id, node, owner, %took, why, "a compaction failed");

@@ -11,7 +11,7 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 
 /// Readings whose median counts, so that a single one shuts nothing.
-const READINGS: usize = 3;
+pub(super) const READINGS: usize = 3;
 /// How many of them must be known for a gate to shut.
 const LEAST: usize = 2;
 
