@@ -104,7 +104,7 @@ impl Watched {
 
 /// The second half took no more than the first, but for so many bytes.
 fn levels_off(hours: &[usize], but_for: usize) {
-    let (first, second) = hours.split_at(hours.len() / 2);
+    let (first, second) = hours.split_at(hours.len().div_ceil(2));
     let most = |hours: &[usize]| hours.iter().copied().max().unwrap_or_default();
     let (first, second) = (most(first), most(second));
     assert!(second <= first + but_for, "{first} bytes and then {second}: {hours:?}");
@@ -165,8 +165,8 @@ async fn serve(count: usize, yaml: &str) -> Vec<usize> {
     watched.hours(count, come_and_go).await
 }
 
-/// Journals that are full within an hour: what grows then is something else.
-const SOON_FULL: &str = "journal: {events: {max_size: 256KiB}, outcomes: {max_size: 256KiB}}\n";
+/// Journals that are full within two hours: what grows then is something else.
+const SOON_FULL: &str = "journal: {events: {max_size: 1MiB}, outcomes: {max_size: 1MiB}}\n";
 
 /// The demo's settings, but for its journal.
 fn demo_soon_full() -> String {
@@ -177,7 +177,7 @@ fn demo_soon_full() -> String {
 
 #[tokio::test(start_paused = true)]
 async fn the_demo_takes_no_more_after_hours() {
-    levels_off(&demo(2, &demo_soon_full()).await, MIB);
+    levels_off(&demo(3, &demo_soon_full()).await, MIB);
 }
 
 #[tokio::test(start_paused = true)]
