@@ -22,7 +22,7 @@ use crate::{
     target::TargetId,
 };
 use axum::{
-    Extension, Json,
+    Extension,
     extract::{self, Query, RawQuery, rejection::QueryRejection},
     http::{Method, StatusCode, Uri},
     response::{IntoResponse, Response},
@@ -77,12 +77,12 @@ impl IntoResponse for Refused {
         if let Some(data) = self.data {
             body["data"] = data;
         }
-        (self.code, Json(body)).into_response()
+        (self.code, answer::whole(&body)).into_response()
     }
 }
 
 pub(super) fn success(data: &Value) -> Response {
-    Json(json!({ "status": "success", "data": data })).into_response()
+    answer::whole(&json!({ "status": "success", "data": data }))
 }
 
 /// Works an answer out away from the runtime's threads: filtering a million targets takes
