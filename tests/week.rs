@@ -165,26 +165,6 @@ async fn serve(count: usize, yaml: &str) -> Vec<usize> {
     watched.hours(count, come_and_go).await
 }
 
-/// Journals that are full within two hours: what grows then is something else.
-const SOON_FULL: &str = "journal: {events: {max_size: 1MiB}, outcomes: {max_size: 1MiB}}\n";
-
-/// The demo's settings, but for its journal.
-fn demo_soon_full() -> String {
-    let (before, rest) = DEMO_CONFIG.split_once("journal:").expect("it sets its journal");
-    let (_, after) = rest.split_once("\nwarmer").expect("its warmer is next");
-    format!("{before}{SOON_FULL}warmer{after}")
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_demo_takes_no_more_after_hours() {
-    levels_off(&demo(3, &demo_soon_full()).await, MIB);
-}
-
-#[tokio::test(start_paused = true)]
-async fn serve_takes_no_more_after_hours() {
-    levels_off(&serve(4, &format!("{SMALL_CLUSTER}{SOON_FULL}")).await, MIB);
-}
-
 #[tokio::test(start_paused = true)]
 #[ignore = "a week takes long: cargo test --release --test week -- --ignored --nocapture the_demo"]
 async fn the_demo_takes_no_more_after_a_week() {
