@@ -56,7 +56,7 @@ impl Reports {
                 }
                 Told::LetGo(signal, _) | Told::HeldEnough(signal, _)
                     if self.unsaid.remove(&signal) => {}
-                told => lines.push(told),
+                Told::Shut(..) | Told::LetGo(..) | Told::HeldEnough(..) => lines.push(told),
             }
         }
         if !self.is_unsure() {

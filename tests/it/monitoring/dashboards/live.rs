@@ -129,7 +129,7 @@ async fn every_query_finds_something_in_a_demo() {
         assert_eq!(row["metric"]["by"], "127.0.0.1");
         assert_eq!(row["metric"]["why"], "to show it");
         let since = row["value"][1].as_str().and_then(|since| since.parse::<f64>().ok());
-        let since = UNIX_EPOCH + Duration::from_millis(since.expect("a number") as u64);
+        let since = UNIX_EPOCH + Duration::from_secs_f64(since.expect("a number") / 1e3);
         let age = since.elapsed().expect("it is past");
         assert!(age < 2 * PATIENCE, "suspended {age:?} ago");
     }
