@@ -56,7 +56,8 @@ impl Watched {
         // What the command installs before anything else; a second time does nothing.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let user = world.users[0].clone();
-        let url = |node: &str| format!("http://{}:5984", node.split_once('@').unwrap().1);
+        let url =
+            |node: &str| format!("http://{}:5984", node.split_once('@').expect("a node's name").1);
         let flags = Flags {
             couchdb_urls: world.nodes.iter().map(|node| url(&node.name)).collect(),
             couchdb_username: Some(user.name),
@@ -82,6 +83,7 @@ impl Watched {
 
     /// The most bytes in use at the end of some minute of each simulated hour, at the beginning
     /// of which `happens`.
+    #[expect(clippy::print_stdout, reason = "the numbers are what it is run for")]
     async fn hours(self, count: usize, happens: impl Fn(&Cluster, usize)) -> Vec<usize> {
         let Self { service, cluster } = self;
         let mut most = Vec::with_capacity(count);
