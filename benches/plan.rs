@@ -12,7 +12,7 @@ use recliner::{
     disk::{Disks, Space, Volume},
     facts::{Facts, Known, Measured, Source},
     plan::{Conditions, Plan, Queues, RefusalReason, Rules},
-    recorder::{self, Memory, Waiting},
+    recorder::{Memory, Waiting},
     settings::limits::Limits,
     snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
 };
@@ -64,7 +64,7 @@ fn conditions(snapshot: &Snapshot, available: u64) -> Conditions {
 }
 
 fn waiting_in(plan: &Plan) -> usize {
-    plan.queues.iter().map(|queue| queue.waiting.len()).sum()
+    plan.queues.iter().map(|queue| queue.waiting().len()).sum()
 }
 
 fn waiting((node, ix, channel, refused): (NodeIx, Ix, usize, Option<RefusalReason>)) -> Waiting {
@@ -100,7 +100,8 @@ fn bench(criterion: &mut Criterion) {
             if limits.per_node == few.per_node && available > 1 << 30 {
                 let look = |memory: &mut Memory, now: Moment| {
                     let waiting = black_box(&plan).waiting().map(waiting);
-                    memory.look(now, waiting, |ix| recorder::identity(&plan, ix), 200)
+                    let there = |ix| plan.snapshot.target(ix).is_some();
+                    memory.look(now, waiting, there, 200)
                 };
                 let (mut memory, mut now) = (Memory::default(), NOW);
                 let first = look(&mut memory, now).entries;

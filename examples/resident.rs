@@ -134,7 +134,7 @@ impl Source for MadeUp {
                         node,
                         up: Ok(()),
                         version: None,
-                        own_address: recliner::couch::OwnAddress::Unknown,
+                        own_address: couchdb_client::OwnAddress::Unknown,
                         smoosh: SmooshSeen::Unasked,
                     })
                 });

@@ -5,7 +5,8 @@
 //! follows around, or that nobody sees. Such letters are written out as escapes, here and
 //! nowhere else: in texts as `\u{202e}`, in JSON as `\u202e`.
 
-use serde_json::ser::Formatter;
+use serde::Serialize;
+use serde_json::{Serializer, ser::Formatter};
 use std::{borrow::Cow, io};
 
 /// Letters that take no room or change what stands beside them: marks of direction, joiners and
@@ -66,7 +67,9 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 /// none of these letters but white space, so that nothing has to be parsed.
 #[must_use]
 pub fn json_line(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden_in_json) {
+    // Most texts are ASCII, of which one letter is hidden: whole words of bytes are looked at.
+    let plain = text.is_ascii() && !text.as_bytes().contains(&0x7f);
+    if plain || !text.contains(is_hidden_in_json) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
@@ -87,6 +90,22 @@ impl Formatter for Json {
     {
         writer.write_all(json_line(fragment).as_bytes())
     }
+
+    /// JSON that somebody else wrote.
+    fn write_raw_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + io::Write,
+    {
+        writer.write_all(json_line(fragment).as_bytes())
+    }
+}
+
+/// Writes a value as JSON in which nothing is hidden: the same value for whoever parses it.
+///
+/// # Errors
+/// What `out` says, or that a key of the value is no text.
+pub fn write_json(out: impl io::Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+    Ok(value.serialize(&mut Serializer::with_formatter(out, Json))?)
 }
 
 fn escaped(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -115,8 +134,7 @@ fn push_json(letter: char, out: &mut String) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use serde::Serialize as _;
-    use serde_json::{Serializer, Value};
+    use serde_json::{Value, value::RawValue};
 
     #[test]
     fn what_steers_or_hides_is_written_out_and_what_is_read_stays() {
@@ -156,12 +174,15 @@ mod tests {
         fn json_says_the_same_with_and_without(text in "(.|[\u{0}-\u{9f}]|[\u{2000}-\u{2070}]|[\u{e0000}-\u{e0fff}])*") {
             let mut out = Vec::new();
             let value = Value::from(text.clone());
-            value.serialize(&mut Serializer::with_formatter(&mut out, Json)).unwrap();
+            write_json(&mut out, &value).unwrap();
             let written = String::from_utf8(out).unwrap();
             prop_assert!(!written.contains(is_hidden), "{:?}", written);
             prop_assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), value.clone());
             let plain = serde_json::to_string(&value).unwrap();
-            prop_assert_eq!(json_line(&plain), written);
+            prop_assert_eq!(json_line(&plain), &*written);
+            let mut raw = Vec::new();
+            write_json(&mut raw, &RawValue::from_string(plain).unwrap()).unwrap();
+            prop_assert_eq!(String::from_utf8(raw).unwrap(), written);
         }
     }
 }

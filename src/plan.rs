@@ -64,8 +64,6 @@ pub struct QueueView {
     pub node: NodeIx,
     /// The channel's place in the order.
     pub channel: usize,
-    /// Waiting targets, best first.
-    pub waiting: Arc<[Ix]>,
     /// What the queue holds at most.
     pub capacity: usize,
     /// Targets the channel takes that find no room.
@@ -78,8 +76,15 @@ pub struct QueueView {
     pub reclaimable: u64,
     /// Running jobs whose target this channel takes, whoever started them.
     pub active: usize,
-    /// What of each waiting target decides, in the same order.
+    /// What of each waiting target decides, best first.
     briefs: Arc<[Brief]>,
+}
+
+impl QueueView {
+    /// Waiting targets, best first.
+    pub fn waiting(&self) -> impl ExactSizeIterator<Item = Ix> {
+        self.briefs.iter().map(|brief| brief.ix)
+    }
 }
 
 /// What is decided about a target.
@@ -236,8 +241,8 @@ impl Plan {
     /// the order, and why it does not start; none where it does.
     pub fn waiting(&self) -> impl Iterator<Item = (NodeIx, Ix, usize, Option<RefusalReason>)> {
         self.queues.iter().zip(self.reasons.iter()).flat_map(|(queue, reasons)| {
-            let waiting = queue.waiting.iter().zip(reasons.iter());
-            waiting.map(|(ix, reason)| (queue.node, *ix, queue.channel, reason))
+            let waiting = queue.waiting().zip(reasons.iter());
+            waiting.map(|(ix, reason)| (queue.node, ix, queue.channel, reason))
         })
     }
 
@@ -302,7 +307,7 @@ impl Plan {
                 .map(|(pending, allowed)| (pending as f64, allowed as f64))
         } else if refusal.reason == RefusalReason::ChannelLimit {
             self.queue(target.node_ix(), channel)
-                .map(|queue| (queue.waiting.len() as f64, queue.capacity as f64))
+                .map(|queue| (queue.waiting().len() as f64, queue.capacity as f64))
         } else {
             None
         };

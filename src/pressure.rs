@@ -6,6 +6,7 @@
 
 mod gate;
 mod look;
+mod reports;
 mod task;
 
 pub use look::{Look, Probe};
@@ -67,6 +68,8 @@ pub struct NodePressure {
     pub held: Option<Held>,
     /// Since when the node is in maintenance (`_up` says so).
     pub maintenance_since: Option<Moment>,
+    /// Whether the last looks, two at least, waited for an answer in vain.
+    pub silent: bool,
 }
 
 /// What is known of every node.

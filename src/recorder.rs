@@ -13,13 +13,8 @@ pub use difference::{About, Difference, Entry, Memory, Repeated, Waiting};
 use crate::{
     journal::{Journal, Summary, Type, What},
     plan::Plan,
-    snapshot::Ix,
 };
-use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
     time::{self, Instant},
@@ -88,7 +83,8 @@ impl Task {
             .waiting()
             .inspect(|_| count += 1)
             .map(|(node, ix, channel, refused)| Waiting { ix, node, channel, refused });
-        let found = self.memory.look(self.clock.now(), waiting, |ix| identity(plan, ix), most);
+        let there = |ix| plan.snapshot.target(ix).is_some();
+        let found = self.memory.look(self.clock.now(), waiting, there, most);
         self.allowed = (left - found.entries.len() as f64, now);
         let events = events(plan, found);
         if !events.is_empty() {
@@ -96,19 +92,6 @@ impl Task {
         }
         count
     }
-}
-
-/// What tells a target from another that has its place in the tables later.
-#[must_use]
-pub fn identity(plan: &Plan, ix: Ix) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    if let Some(target) = plan.snapshot.target(ix) {
-        let (name, range) = (target.db_name(), target.range().map(|it| (it.from, it.to)));
-        (target.kind(), name.db, name.suffix, target.node_ix(), range).hash(&mut hasher);
-        target.view().map(|view| view.signature).hash(&mut hasher);
-    }
-    let [a, b, c, d, ..] = hasher.finish().to_ne_bytes();
-    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// What is new in a plan, in words.

@@ -23,11 +23,13 @@ pub use memory::Ending;
 
 use crate::{
     channel::Mode,
+    duration,
     journal::{Journal, What},
     plan::Plan,
     scanner, settings,
     snapshot::{Ix, NodeIx},
     spawned::joined,
+    target::TargetId,
 };
 use choose::Present;
 use look::Looked;
@@ -120,6 +122,8 @@ pub struct Task {
     clock: Clock,
     inputs: Inputs,
     memory: Memory,
+    /// Builds that were asked for and have not ended. A target may be gone by then.
+    under_way: BTreeMap<Ix, (TargetId, Moment)>,
     looked: Looked,
     thresholds: BTreeMap<NodeIx, (Moment, Option<f64>)>,
     sending: JoinSet<(Ix, Result<(), String>)>,
@@ -138,6 +142,7 @@ impl Task {
             clock,
             inputs,
             memory: Memory::default(),
+            under_way: BTreeMap::new(),
             looked: Looked::default(),
             thresholds: BTreeMap::new(),
             sending: JoinSet::new(),
@@ -181,7 +186,7 @@ impl Task {
         let warmer = &settings.warmer;
         let step = self.memory.see(&self.looked.all, &plan.conditions.jobs, warmer, now);
         for (ix, class, ending) in step.ended {
-            self.ended(&plan, ix, class, ending);
+            self.ended(ix, class, ending, None);
         }
         let thresholds: BTreeMap<NodeIx, f64> = self
             .thresholds
@@ -220,9 +225,10 @@ impl Task {
         let (ix, db) = (seen.ix, target.db_name().db.to_owned());
         let engine = target.search().map(|search| search.engine);
         self.memory.start(seen, class, now);
+        self.under_way.insert(ix, (target.id(), now));
         *self.totals.started.entry(class).or_default() += 1;
         self.note(What::IndexBuildStarted { target: target.id(), class: class.label().to_owned() });
-        tracing::info!(target_id = %target.id(), class = class.label(), "an index is built");
+        tracing::info!(target_id = %target.id(), class = class.label(), "an index build is started");
         let hands = Arc::clone(&self.inputs.hands.borrow());
         self.sending.spawn(async move { (ix, hands.build(&db, &query, engine).await) });
     }
@@ -231,20 +237,26 @@ impl Task {
         let Err(why) = sent else { return };
         let settings = Arc::clone(&self.inputs.settings.borrow());
         if let Some(class) = self.memory.refused(ix, &settings.warmer, self.clock.now()) {
-            tracing::warn!(why, "CouchDB does not build an index");
-            let plan = Arc::clone(&self.inputs.plans.borrow());
-            self.ended(&plan, ix, class, Ending::Failed);
+            self.ended(ix, class, Ending::Failed, Some(&why));
         }
     }
 
-    fn ended(&mut self, plan: &Plan, ix: Ix, class: Class, ending: Ending) {
+    /// `why` is what CouchDB said when it refused.
+    fn ended(&mut self, ix: Ix, class: Class, ending: Ending, why: Option<&str>) {
         *self.totals.finished.entry((class, ending)).or_default() += 1;
-        if let Some(target) = plan.snapshot.target(ix) {
-            self.note(What::IndexBuildFinished {
-                target: target.id(),
-                result: ending.label().to_owned(),
-            });
+        let Some((target, started_at)) = self.under_way.remove(&ix) else { return };
+        let took = duration::shown(started_at.age(self.clock.now()));
+        let class = class.label();
+        match ending {
+            Ending::Built => {
+                tracing::info!(target_id = %target, class, took, "an index build ended");
+            }
+            Ending::Failed => {
+                let why = why.unwrap_or("no indexer works on it and it still lags, or it is gone");
+                tracing::warn!(target_id = %target, class, took, why, "an index build failed");
+            }
         }
+        self.note(What::IndexBuildFinished { target, result: ending.label().to_owned() });
     }
 
     fn note(&self, what: What) {

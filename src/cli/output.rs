@@ -7,7 +7,6 @@
 use super::Failure;
 use crate::escape;
 use serde::Serialize;
-use serde_json::Serializer;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 /// Says on standard error why a command ends; nothing can be done when that is closed too.
@@ -56,7 +55,7 @@ pub(super) fn print_json_lines<T: Serialize>(
 
 /// One line of JSON.
 fn json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(&mut *out, escape::Json))?;
+    escape::write_json(&mut *out, value)?;
     out.write_all(b"\n")
 }
 

@@ -1,7 +1,10 @@
 //! Events as text: rendered once, cut where a reader is. Pure.
 
 use super::seq::Seq;
-use crate::journal::{FeedPage, Update};
+use crate::{
+    escape,
+    journal::{FeedPage, Update},
+};
 use bytes::Bytes;
 use serde::Serialize;
 use std::{fmt::Write as _, sync::OnceLock};
@@ -51,10 +54,11 @@ impl Text {
             let _written = write!(seq, "{}", Seq { number: update.seq, era, floor });
             let row = Row { db_name: &update.db, r#type: update.change.label(), seq: &seq };
             let row = serde_json::to_string(&row).unwrap_or_default();
+            let row = escape::json_line(&row);
             match form {
-                Form::Element => text.extend([&row, BETWEEN]),
-                Form::Line => text.extend([&row, "\n"]),
-                Form::Event => text.extend(["data: ", &row, "\nid: \"", &seq, "\"\n\n"]),
+                Form::Element => text.extend([&*row, BETWEEN]),
+                Form::Line => text.extend([&*row, "\n"]),
+                Form::Event => text.extend(["data: ", &*row, "\nid: \"", &seq, "\"\n\n"]),
             }
             ends.push((update.seq, text.len()));
         }
@@ -154,6 +158,21 @@ mod tests {
             "data: {\"db_name\":\"c\",\"type\":\"deleted\",\"seq\":\"9-0123456789abcdef\"}\n\
              id: \"9-0123456789abcdef\"\n\n"
         ));
+    }
+
+    #[test]
+    fn no_letter_of_a_name_steers_or_hides() {
+        let db = "a\u{1b}[1m\u{9b}\u{202e}\u{200b}";
+        let updates = [Update { seq: 3, change: DbChange::Created, db: db.into() }];
+        for form in Form::ALL {
+            let bytes = Text::of(&updates, ERA, 0, form).bytes.to_vec();
+            let text = String::from_utf8(bytes).unwrap();
+            let hides = |letter| !matches!(letter, '\n' | '\r') && escape::is_hidden(letter);
+            assert!(!text.contains(hides), "{text:?}");
+            let row = text.lines().next().unwrap();
+            let row = row.trim_start_matches("data: ").trim_end_matches(',');
+            assert_eq!(serde_json::from_str::<serde_json::Value>(row).unwrap()["db_name"], db);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::{Counts, NotStarted, Settings, places::Places, rereads::PendingRereads};
 use crate::{
+    duration,
     job::{Ended, History, Jobs, Rules, Running, Sent, StartRefused, Step, Tracker},
     memory::{
         Calibration, Change, Ending, Intent, IntentKey, Ordered, Owner, Recovered, Remembered,
@@ -286,7 +287,7 @@ impl State {
         let bytes = |bytes: i64| size::shown(bytes.unsigned_abs()).to_string();
         let grew_by = freed.filter(|freed| *freed < 0).map(bytes);
         let freed = freed.filter(|freed| *freed >= 0).map(bytes);
-        let took = humantime::format_duration(outcome.started_at.age(outcome.ended_at));
+        let took = duration::shown(outcome.started_at.age(outcome.ended_at));
         match &outcome.why {
             Some(why) if outcome.ending == Ending::Failed => {
                 tracing::warn!(target_id = %id, node, owner, %took, why, "a compaction failed");
@@ -300,7 +301,10 @@ impl State {
         let mut after = before.clone();
         after.ended(outcome, ended.left, &settings.failure);
         let done = !matches!(outcome.ending, Ending::Failed | Ending::Lost);
-        if done && outcome.kind == Kind::View && outcome.node != crate::target::CLUSTER {
+        // Of most copies of a view nothing is ever read that tells whether a request arrived: it
+        // is taken for done, and the round ends with the view measured again.
+        let spent = done || ended.may_have_run;
+        if spent && outcome.kind == Kind::View && outcome.node != crate::target::CLUSTER {
             after.copy_done(&outcome.node, ended.copies);
         } else if done {
             after.copies_done.clear();

@@ -1,11 +1,12 @@
 //! Answers in JSON that are sent while they are rendered.
 //!
-//! Owns the way from a list of things to the text of an answer: piece by piece, each rendered
+//! Owns how a value is written as JSON in every answer, so that no letter of a name from outside
+//! steers the terminal of who reads it; and the way from a list of things to the text: piece by piece, each rendered
 //! away from the runtime's threads, in its turn, when the one before was taken. What a slow
 //! reader holds is one piece and the plan that it is about.
 
 use super::guard::Turns;
-use crate::spawned::joined;
+use crate::{escape, spawned::joined};
 use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, header},
@@ -170,10 +171,19 @@ pub(super) fn separated(items: impl Iterator<Item = Vec<u8>>) -> impl Iterator<I
     })
 }
 
-/// A value as JSON.
+/// A value as an answer of its own.
+pub(super) fn whole(value: &(impl Serialize + ?Sized)) -> Response {
+    json(Body::from(text(value)))
+}
+
+/// A value as JSON; every answer is written here.
 pub(super) fn text(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128);
     // Nothing here has keys that are no text, which is all that could fail.
-    serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec())
+    match escape::write_json(&mut out, value) {
+        Ok(()) => out,
+        Err(_) => b"null".to_vec(),
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::{
     target::TargetId,
 };
 use axum::{
-    Extension, Json,
+    Extension,
     extract::{self, Query, RawQuery, rejection::QueryRejection},
     http::{Method, StatusCode, Uri},
     response::{IntoResponse, Response},
@@ -77,12 +77,12 @@ impl IntoResponse for Refused {
         if let Some(data) = self.data {
             body["data"] = data;
         }
-        (self.code, Json(body)).into_response()
+        (self.code, answer::whole(&body)).into_response()
     }
 }
 
 pub(super) fn success(data: &Value) -> Response {
-    Json(json!({ "status": "success", "data": data })).into_response()
+    answer::whole(&json!({ "status": "success", "data": data }))
 }
 
 /// Works an answer out away from the runtime's threads: filtering a million targets takes
@@ -280,7 +280,7 @@ fn one_queue(
     let head = json!({
         "node": &*node.name,
         "channel": &*channel.name,
-        "size": queue.waiting.len(),
+        "size": queue.waiting().len(),
         "capacity": queue.capacity,
         "overflow": queue.overflow,
         "active": queue.active,
@@ -289,11 +289,10 @@ fn one_queue(
         "priority_min": queue.priority.map(|(_, worst)| worst),
         "oldest": queue.oldest.map(Moment::rfc3339),
     });
-    let waiting = page.of(&queue.waiting).len();
-    let lines = (0..waiting).filter_map(move |place| {
-        let ix = page.of(&plan.queues.get(at)?.waiting).get(place)?;
-        Some(text(&Target::of(&plan, plan.snapshot.target(*ix)?)))
-    });
+    let waiting: Vec<Ix> = queue.waiting().skip(page.offset).take(page.limit).collect();
+    let lines = waiting
+        .into_iter()
+        .filter_map(move |ix| Some(text(&Target::of(&plan, plan.snapshot.target(ix)?))));
     Some(answer::listed(&head, "targets", lines))
 }
 

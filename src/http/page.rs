@@ -164,11 +164,11 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
         h2 { "Queues" }
         div.wide { table {
             tr { th { "node" } th { "channel" } th.n { "waiting" } th.n.rest { "running" } th.n { "reclaimable" } th.n.rest { "longest wait" } }
-            @for queue in plan.queues.iter().filter(|queue| !queue.waiting.is_empty() || queue.active > 0) {
+            @for queue in plan.queues.iter().filter(|queue| queue.waiting().len() > 0 || queue.active > 0) {
                 tr {
                     td { (escape::line(plan.snapshot.node(queue.node).map_or("", |node| &node.name))) }
                     td { (plan.channels.list.get(queue.channel).map_or("", |channel| &channel.name)) }
-                    td.n { (queue.waiting.len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
+                    td.n { (queue.waiting().len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
                     td.n.rest { (queue.active) }
                     td.n { (size::shown(queue.reclaimable)) }
                     td.n.rest title=[queue.oldest.map(Moment::rfc3339)] {
@@ -177,7 +177,7 @@ fn queues(plan: &crate::plan::Plan) -> Markup {
                 }
             }
         } }
-        @if plan.queues.iter().all(|queue| queue.waiting.is_empty()) {
+        @if plan.queues.iter().all(|queue| queue.waiting().len() == 0) {
             p.quiet { "Nothing waits." }
         } @else {
             (decided(plan))

@@ -4,10 +4,10 @@
 //! to be scraped at its own address. Only addresses whose server said the node's name are
 //! listed: of any other, Prometheus would take one node's numbers for another's.
 
-use super::{State, probes};
+use super::{State, answer, probes};
 use crate::snapshot::Node;
 use axum::{
-    Json, extract,
+    extract,
     response::{IntoResponse, Response},
 };
 use couchdb_client::Address;
@@ -30,7 +30,7 @@ pub(super) async fn discovery(extract::State(state): extract::State<State>) -> R
         .filter(|node| node.member)
         .filter_map(|node| Some(group(node, node.own_address.found()?)))
         .collect();
-    Json(groups).into_response()
+    answer::whole(&groups)
 }
 
 fn group(node: &Node, address: &Address) -> Value {

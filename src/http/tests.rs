@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod hostile;
 mod journal;
 mod orders;
 mod page;

@@ -1,12 +1,11 @@
 //! `GET /_db_updates`, in CouchDB's shape: answers, errors and headers are its own.
 
-use super::State;
+use super::{State, answer};
 use crate::{
     feed::{Ask, Bad, Begun, Kind, Refused},
     journal::Anew,
 };
 use axum::{
-    Json,
     body::Body,
     extract::{self, Query},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
@@ -103,6 +102,6 @@ fn has(headers: &HeaderMap, tag: &str) -> bool {
 }
 
 fn error(code: StatusCode, error: &str, reason: impl ToString) -> Response {
-    let body = Json(json!({ "error": error, "reason": reason.to_string() }));
+    let body = answer::whole(&json!({ "error": error, "reason": reason.to_string() }));
     (code, [(header::CACHE_CONTROL, "must-revalidate")], body).into_response()
 }

@@ -73,6 +73,8 @@ pub(super) enum Verdict {
     Done,
     /// It stopped and the old file is still there.
     Failed(String),
+    /// What was read since shows that it never ran.
+    NeverRan,
     /// Nothing can be known any more.
     Lost(String),
 }
@@ -115,7 +117,7 @@ pub(super) fn db(before: &Before, gone: Gone, facts: &Facts) -> Option<Verdict> 
                     .into(),
             )
         } else {
-            Verdict::Lost("nothing shows that it ever ran".into())
+            Verdict::NeverRan
         });
     }
     later.then(|| Verdict::Lost("its sequences before or after are not known".into()))
@@ -130,7 +132,7 @@ pub(super) fn view(before: &Before, gone: Gone, measured: bool, facts: &Facts) -
         return Some(if begun {
             Verdict::Done
         } else {
-            Verdict::Lost("nothing shows that it ever ran".into())
+            Verdict::Lost("nothing shows whether it ever ran".into())
         });
     }
     let at = facts.measured_at.map(|measured| measured.at).filter(|at| *at >= gone.at)?;
@@ -156,7 +158,7 @@ pub(super) fn view(before: &Before, gone: Gone, measured: bool, facts: &Facts) -
                     .into(),
             )
         } else {
-            Verdict::Lost("nothing shows that it ever ran".into())
+            Verdict::NeverRan
         });
     }
     (at > gone.at).then(|| Verdict::Lost("its sizes before or after are not known".into()))
@@ -196,6 +198,7 @@ mod tests {
             None => "again",
             Some(Verdict::Done) => "done",
             Some(Verdict::Failed(_)) => "failed",
+            Some(Verdict::NeverRan) => "never ran",
             Some(Verdict::Lost(_)) => "lost",
         }
     }
@@ -214,10 +217,10 @@ mod tests {
             (bloated, unsure, after(100, 100, 100, 50, 50), "done", "whoever did it"),
             (bloated, GONE, after(100, 900, 100, 50, 10), "again", "may be read too early"),
             (bloated, GONE, after(101, 900, 100, 60, 10), "failed", "nothing swapped"),
-            (bloated, unsure, after(101, 900, 100, 60, 10), "lost", "never ran"),
+            (bloated, unsure, after(101, 900, 100, 60, 10), "never ran", "nothing swapped"),
             (lean, GONE, after(100, 102, 100, 50, 50), "done", "nothing written since"),
             (lean, unseen, after(100, 102, 100, 50, 50), "done", "the same, too fast"),
-            (lean, unsure, after(101, 102, 100, 50, 50), "lost", "the same, not sure"),
+            (lean, unsure, after(101, 102, 100, 50, 50), "never ran", "the same, not sure"),
             (quiet, GONE, after(100, 900, 100, 50, 50), "again", "may be read too early"),
             (quiet, GONE, after(101, 900, 100, 50, 50), "failed", "it would have shrunk"),
             (quiet, unseen, after(100, 100, 100, 50, 50), "done", "and it did"),
@@ -246,7 +249,7 @@ mod tests {
             (bloated, GONE, true, after(101, 900, 100, 50, 0), "failed"),
             (bloated, nearly, true, after(101, 900, 100, 50, 0), "done"),
             (bloated, GONE, true, after(101, 950, 120, 60, 0), "failed"),
-            (bloated, unsure, true, after(101, 900, 100, 50, 0), "lost"),
+            (bloated, unsure, true, after(101, 900, 100, 50, 0), "never ran"),
             (lean, GONE, true, after(100, 103, 100, 50, 0), "done"),
             (bloated, GONE, false, after(1, 900, 100, 50, 0), "done"),
             (bloated, unsure, false, after(1, 900, 100, 50, 0), "lost"),

@@ -84,6 +84,9 @@ pub struct Ended {
     pub left: Left,
     /// How many files the target has, in the whole cluster.
     pub copies: u32,
+    /// Whether it ended [`Ending::Lost`](crate::memory::Ending::Lost) because its request may or
+    /// may not have arrived, and nothing that was read since says that it did not.
+    pub may_have_run: bool,
 }
 
 /// Every job, and every intent that is open.
@@ -435,6 +438,7 @@ impl Tracked {
             active_bytes: intents::copied(self.before.active, target),
             left: intents::left(target, after, self.before.update_seq, self.before.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
+            may_have_run: false,
         })
     }
 }

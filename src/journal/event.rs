@@ -335,6 +335,16 @@ impl What {
         }
     }
 
+    /// Further targets that it names, to which the same happened at once.
+    #[must_use]
+    pub fn also(&self) -> &[TargetId] {
+        if let Self::Queued { summary, .. } | Self::Refused { summary, .. } = self {
+            &summary.also
+        } else {
+            &[]
+        }
+    }
+
     /// Its type.
     #[must_use]
     pub const fn kind(&self) -> Type {

@@ -22,24 +22,21 @@ use crate::{
 use redb::{AccessGuard, Error, ReadableTable as _, Table, WriteTransaction};
 use serde::Serialize;
 use wall_clock::Moment;
+use xxhash_rust::xxh3::xxh3_128;
 
 type Bytes = &'static [u8];
 
-/// What tells one outcome from another.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Ended {
-    target: String,
-    node: String,
-    started_at: Moment,
-}
+/// What tells one outcome from another: a hash of its target, its node and its start, because
+/// thousands are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Ended(u128);
 
 impl Ended {
     pub(super) fn of(outcome: &Outcome) -> Self {
-        Self {
-            target: outcome.target.to_string(),
-            node: outcome.node.clone(),
-            started_at: outcome.started_at,
-        }
+        let Outcome { target, node, started_at, .. } = outcome;
+        // A node's name ends where the number begins, and no name holds a zero byte.
+        let text = format!("{target}\0{node}\0{}", started_at.unix());
+        Self(xxh3_128(text.as_bytes()))
     }
 }
 

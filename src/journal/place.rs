@@ -18,6 +18,9 @@ const UNFINISHED: &str = "journal.redb.new";
 /// is read once.
 const CACHE: usize = 8 << 20;
 
+/// The same where the file is memory already: its pages need not be there twice.
+const CACHE_IN_MEMORY: usize = 256 << 10;
+
 /// Why the journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -228,7 +231,9 @@ impl Place for InMemory {
     }
 
     fn open(&self, _make: bool) -> Result<Database, OpenError> {
-        let opened = builder().create_with_backend(InMemoryBackend::new());
+        let mut builder = builder();
+        builder.set_cache_size(CACHE_IN_MEMORY);
+        let opened = builder.create_with_backend(InMemoryBackend::new());
         opened.map_err(|why| OpenError::of(self.name(), why))
     }
 

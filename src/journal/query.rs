@@ -37,7 +37,8 @@ pub struct HistoryQuery {
 pub struct EventsQuery {
     /// Of these types; of all where none is named.
     pub types: Vec<Type>,
-    /// About these targets, or a database that is meant by the same text.
+    /// About these targets, alone or among others that it names; or a database that is meant by
+    /// the same text.
     pub target: Option<Selector>,
     /// With a higher number; without one and without a moment, the newest are meant.
     pub since: Option<u64>,
@@ -52,7 +53,7 @@ impl EventsQuery {
     #[must_use]
     pub fn wants(&self, what: &What) -> bool {
         let about = |target: &Selector| {
-            what.target().is_some_and(|id| target.covers(id, None))
+            what.target().into_iter().chain(what.also()).any(|id| target.covers(id, None))
                 || what.database().is_some_and(|(_, db)| target.covers_database(db))
         };
         (self.types.is_empty() || self.types.contains(&what.kind()))

@@ -47,7 +47,7 @@ impl Seen {
     }
 
     fn add(&mut self, ended: Ended) {
-        if self.all.insert(ended.clone()) {
+        if self.all.insert(ended) {
             self.order.push_back(ended);
         }
         if self.order.len() > SEEN

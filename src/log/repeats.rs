@@ -4,16 +4,11 @@
 //! Owns what was logged within the last minute, as far as it fits: of more lines than that
 //! all are logged. Those for whoever looks into the program (`debug`, `trace`) always are.
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "whoever logs is anywhere and waits for nothing: a line is looked up and that is all"
-)]
-use std::sync::Mutex;
 use std::{
     collections::HashMap,
     fmt::{self, Write as _},
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -39,7 +34,6 @@ const OWN: &str = module_path!();
 /// Keeps repeats out of the log and counts them; all clones count together.
 #[derive(Clone, Debug)]
 pub(super) struct Repeats {
-    #[expect(clippy::disallowed_types, reason = "as above")]
     seen: Arc<Mutex<Seen>>,
     clock: fn() -> Instant,
 }

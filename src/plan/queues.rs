@@ -27,7 +27,7 @@ pub struct Queues {
     placements: Chunked<Placement>,
     queues: BTreeMap<Place, Lane>,
     /// Which of the targets that had a row it was that was placed, where it is not the first.
-    generations: HashMap<usize, u32>,
+    generations: HashMap<Row, u32>,
     seen: u64,
 }
 
@@ -132,7 +132,7 @@ impl Queues {
 
     /// Whether the one that was placed at a target's row is that target.
     fn is_same(&self, ix: Ix) -> bool {
-        self.generations.get(&ix.as_usize()).copied().unwrap_or(0) == ix.generation()
+        self.generations.get(&row(ix)).copied().unwrap_or(0) == ix.generation()
     }
 
     /// Scores everything and sorts each queue once.
@@ -165,7 +165,7 @@ impl Queues {
                 }
             }
             if ix.generation() > 0 {
-                generations.insert(at, ix.generation());
+                generations.insert(row(ix), ix.generation());
             }
             placements.push(placement);
         }
@@ -180,9 +180,7 @@ impl Queues {
     }
 
     fn rescore(&mut self, snapshot: &Snapshot, ix: Ix, now: Moment) {
-        while self.placements.len() <= ix.as_usize() {
-            self.placements.push(Placement::default());
-        }
+        self.placements.grow(ix.as_usize() + 1);
         let Some(&before) = self.placements.get(ix.as_usize()) else { return };
         let mut after = snapshot
             .target(ix)
@@ -210,7 +208,7 @@ impl Queues {
             }
         }
         if ix.generation() > 0 {
-            self.generations.insert(ix.as_usize(), ix.generation());
+            self.generations.insert(row(ix), ix.generation());
         }
         if after != before
             && let Some(placement) = self.placements.get_mut(ix.as_usize())
@@ -248,9 +246,12 @@ fn capacity(channels: &Channels, channel: usize) -> usize {
 }
 
 fn entry(ix: Ix, placement: &Placement) -> Entry<Row> {
+    Entry { priority: OrderedFloat(placement.priority), since: placement.since, ix: row(ix) }
+}
+
+fn row(ix: Ix) -> Row {
     // Tables end long before four billion rows.
-    let ix = Row::try_from(ix.as_usize()).unwrap_or(Row::MAX);
-    Entry { priority: OrderedFloat(placement.priority), since: placement.since, ix }
+    Row::try_from(ix.as_usize()).unwrap_or(Row::MAX)
 }
 
 fn view_of(
@@ -263,7 +264,6 @@ fn view_of(
     let queue = &lane.queue;
     let waiting = queue.iter().filter_map(|entry| snapshot.target_at(entry.ix as usize));
     let briefs: Arc<[Brief]> = waiting.map(Brief::of).collect();
-    let waiting: Arc<[Ix]> = briefs.iter().map(|brief| brief.ix).collect();
     let copies = |brief: &Brief| snapshot.target(brief.ix).map_or(1, |target| target.copies());
     let reclaimable = briefs
         .iter()
@@ -272,9 +272,9 @@ fn view_of(
             Some(brief.reclaimable()?.saturating_mul(u64::from(copies)))
         })
         .fold(0, u64::saturating_add);
-    let oldest = waiting
+    let oldest = briefs
         .iter()
-        .filter_map(|ix| placements.get(ix.as_usize()))
+        .filter_map(|brief| placements.get(brief.ix.as_usize()))
         .map(|placement| placement.since)
         .min();
     QueueView {
@@ -289,7 +289,6 @@ fn view_of(
         oldest,
         reclaimable,
         active: lane.active.len(),
-        waiting,
         briefs,
     }
 }

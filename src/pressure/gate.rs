@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use wall_clock::Moment;
 
 /// Readings whose median counts, so that a single one shuts nothing.
-const READINGS: usize = 3;
+pub(super) const READINGS: usize = 3;
 /// How many of them must be known for a gate to shut.
 const LEAST: usize = 2;
 

@@ -24,6 +24,16 @@ pub struct Look {
     pub maintenance: Option<bool>,
 }
 
+impl Look {
+    /// Whether an answer was waited for in vain. Refused connections and missing rights are
+    /// none of that: they leave everything unknown, the latency too.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let Self { latency, run_queue, backlog, maintenance } = *self;
+        latency.is_some_and(|latency| latency >= WITHIN)
+            && (run_queue, backlog, maintenance) == (None, None, None)
+    }
+}
+
 /// Looks at nodes.
 pub trait Probe: Send + Sync + std::fmt::Debug {
     /// Looks at one; it ends by itself after some seconds.

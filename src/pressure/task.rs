@@ -6,6 +6,7 @@
 use super::{
     Look, NodePressure, Pressures, Probe, Signal,
     gate::{Gate, Told},
+    reports::Reports,
 };
 use crate::{
     duration,
@@ -47,6 +48,7 @@ pub struct Handle {
 struct Known {
     name: Arc<str>,
     gate: Gate,
+    reports: Reports,
     maintenance_since: Option<Moment>,
     asking: bool,
     /// Whether any answer came.
@@ -137,6 +139,7 @@ impl Task {
             let known = old.remove(&ix).unwrap_or_else(|| Known {
                 name: Arc::clone(&node.name),
                 gate: Gate::default(),
+                reports: Reports::default(),
                 maintenance_since: None,
                 asking: false,
                 answered: false,
@@ -167,6 +170,7 @@ impl Task {
         let Some(known) = self.nodes.get_mut(&node) else { return };
         known.asking = false;
         known.answered |= look != Look::default();
+        known.reports.looked(&look);
         let polled = jobs.polled.iter().any(|(polled, _)| *polled == node);
         let indexers = polled.then(|| jobs.builds_on(node) as f64);
         for signal in Signal::ALL {
@@ -192,7 +196,8 @@ impl Task {
         let settings = Arc::clone(&self.settings.borrow());
         let now = self.clock.now();
         for known in self.nodes.values_mut() {
-            for told in known.gate.judge(&settings.pressure, now) {
+            let told = known.gate.judge(&settings.pressure, now);
+            for told in known.reports.report(told, &known.gate.signals()) {
                 say(&known.name, told, &settings.pressure);
             }
         }
@@ -205,6 +210,7 @@ impl Task {
                 signals: known.gate.signals(),
                 held: known.gate.held(&settings.pressure),
                 maintenance_since: known.maintenance_since,
+                silent: known.reports.is_silent(),
             };
             (*ix, pressure)
         });

@@ -87,8 +87,8 @@ pub struct Memory {
 struct State {
     /// The last look that saw it wait; zero for none.
     look: u32,
-    /// Tells the target from another that has its place later.
-    identity: u32,
+    /// Which of the targets that had its place it is.
+    generation: u32,
     /// What was written of it in this window: a bit for each reason and each channel.
     written: u32,
     channel: u8,
@@ -150,14 +150,14 @@ impl State {
 impl Memory {
     /// Looks at what waits in a plan; answers what is new, in at most `limit` entries.
     ///
-    /// `identity` tells a target from others that have its place at other times; it is asked
-    /// where one enters a queue. A reason counts once two looks in a row have seen it: many
-    /// last for a moment. That a target waits for its turn counts after a minute.
+    /// `there` says whether a target still is: of one that went it is not told what came again. A
+    /// reason counts once two looks in a row have seen it: many last for a moment. That a target
+    /// waits for its turn counts after a minute.
     pub fn look(
         &mut self,
         now: Moment,
         waiting: impl Iterator<Item = Waiting>,
-        identity: impl Fn(Ix) -> u32,
+        there: impl Fn(Ix) -> bool,
         limit: usize,
     ) -> Difference {
         let (before, look) = (self.look, self.look.wrapping_add(1).max(1));
@@ -176,12 +176,9 @@ impl Memory {
             let seen = code(it.refused);
             let waited = state.look == before && before != 0;
             let about = if !waited || state.channel != channel {
-                let identity = identity(it.ix);
-                if state.identity != identity {
-                    *state = State { identity, ..State::default() };
-                    for about in [About::Queued, About::Refused] {
-                        self.repeated.remove(&(about, it.ix));
-                    }
+                let generation = it.ix.generation();
+                if state.generation != generation {
+                    *state = State { generation, ..State::default() };
                 }
                 if !waited {
                     state.settled = 0;
@@ -209,7 +206,7 @@ impl Memory {
         }
         if self.window.age(now) >= WINDOW {
             self.window = now;
-            self.end_window(&mut groups, identity);
+            self.end_window(&mut groups, there);
         }
         groups.into_difference(limit)
     }
@@ -227,8 +224,9 @@ impl Memory {
 
     /// Says what came again. What did is not written one by one in the next window either: it
     /// is likely to go on.
-    fn end_window(&mut self, groups: &mut Groups, identity: impl Fn(Ix) -> u32) {
-        let repeated = std::mem::take(&mut self.repeated);
+    fn end_window(&mut self, groups: &mut Groups, there: impl Fn(Ix) -> bool) {
+        let mut repeated = std::mem::take(&mut self.repeated);
+        repeated.retain(|(_, ix), _| there(*ix));
         let written = |ix: Ix| self.states.get(ix.as_usize()).map(|state| (ix, state.written));
         let kept: Vec<(Ix, u32)> = repeated.keys().filter_map(|(_, ix)| written(*ix)).collect();
         for state in &mut self.states {
@@ -240,11 +238,8 @@ impl Memory {
                 state.written = written;
             }
         }
-        for ((about, ix), (it, again)) in repeated {
-            let known = self.states.get(ix.as_usize()).map(|state| state.identity);
-            if known == Some(identity(ix)) {
-                groups.add(about, it, Some(again));
-            }
+        for ((about, _), (it, again)) in repeated {
+            groups.add(about, it, Some(again));
         }
     }
 }

@@ -178,7 +178,7 @@ impl Planned {
             if !fits(node, &channel.name) {
                 continue;
             }
-            waiting.extend(queue.waiting.iter().filter(|ix| plan.start(**ix).is_none()));
+            waiting.extend(queue.waiting().filter(|ix| plan.start(*ix).is_none()));
             if counts.starts > 0 || counts.reasons().next().is_some() {
                 candidates.push(CandidatesLine {
                     node: node.to_owned(),

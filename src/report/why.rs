@@ -190,7 +190,7 @@ fn has_no_room(plan: &Plan, target: TargetRef<'_>, limit: Option<f64>) -> bool {
     let placed = plan.placement(target.ix()).and_then(|(_, placed)| placed.channel());
     let queue = placed.and_then(|channel| plan.queue(target.node_ix(), channel));
     queue.is_some_and(|queue| {
-        limit == Some(queue.capacity as f64) && !queue.waiting.contains(&target.ix())
+        limit == Some(queue.capacity as f64) && !queue.waiting().any(|ix| ix == target.ix())
     })
 }
 

@@ -7,7 +7,12 @@
 
 mod outage;
 
-use crate::{scanner::Status, snapshot::Snapshot};
+use crate::{
+    duration,
+    pressure::Pressures,
+    scanner::Status,
+    snapshot::{NodeIx, Snapshot},
+};
 use couchdb_client::{Client, Entry};
 use outage::{News, Outage};
 use std::{
@@ -35,6 +40,7 @@ pub(super) struct Task {
     client: latest::Receiver<Client>,
     status: latest::Receiver<Arc<Status>>,
     snapshots: latest::Receiver<Arc<Snapshot>>,
+    pressures: latest::Receiver<Arc<Pressures>>,
     entries: latest::Sender<Arc<[Entry]>>,
     log: OperatorLog,
 }
@@ -45,9 +51,11 @@ impl Task {
         client: latest::Receiver<Client>,
         status: latest::Receiver<Arc<Status>>,
         snapshots: latest::Receiver<Arc<Snapshot>>,
+        pressures: latest::Receiver<Arc<Pressures>>,
     ) -> (Self, latest::Receiver<Arc<[Entry]>>) {
         let (entries, reader) = latest::channel(client.borrow().entries().into());
-        (Self { client, status, snapshots, entries, log: OperatorLog::default() }, reader)
+        let log = OperatorLog::default();
+        (Self { client, status, snapshots, pressures, entries, log }, reader)
     }
 
     /// Looks once a second until `stop`.
@@ -65,6 +73,7 @@ impl Task {
                 login_refused,
                 status: &Arc::clone(&self.status.borrow()),
                 snapshot: &Arc::clone(&self.snapshots.borrow()),
+                pressures: &Arc::clone(&self.pressures.borrow()),
             };
             self.log.look(&look).iter().for_each(Line::write);
             self.entries.send_if_modified(|published| {
@@ -87,6 +96,7 @@ struct Look<'a> {
     login_refused: bool,
     status: &'a Status,
     snapshot: &'a Snapshot,
+    pressures: &'a Pressures,
 }
 
 /// What has been said.
@@ -178,10 +188,15 @@ impl OperatorLog {
     }
 
     fn nodes(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) {
-        let nodes = look.snapshot.nodes().iter().skip(1);
+        // What looks for pressure knows of a silent node before the next sweep does.
+        let silent = |at: usize| {
+            let pressure = NodeIx::from_usize(at).and_then(|ix| look.pressures.nodes.get(&ix));
+            pressure.is_some_and(|pressure| pressure.silent)
+        };
+        let nodes = look.snapshot.nodes().iter().enumerate().skip(1);
         let served: BTreeMap<&str, Option<bool>> = nodes
-            .filter(|node| node.member && node.served)
-            .map(|node| (&*node.name, node.up))
+            .filter(|(_, node)| node.member && node.served)
+            .map(|(at, node)| (&*node.name, node.up.map(|up| up && !silent(at))))
             .collect();
         self.nodes.retain(|name, _| served.contains_key(&**name));
         for (name, up) in served {
@@ -217,14 +232,14 @@ impl Line {
                     "CouchDB does not answer: nothing is read and nothing is started until it does"
                 ),
                 News::StillDown(lasts) => {
-                    let down_for = span(*lasts);
+                    let down_for = duration::shown(*lasts);
                     tracing::warn!(urls, down_for, why, "CouchDB still does not answer");
                 }
                 News::Up(lasted) if *before => {
-                    tracing::info!(urls, after = span(*lasted), "CouchDB answers again");
+                    tracing::info!(urls, after = duration::shown(*lasted), "CouchDB answers again");
                 }
                 News::Up(lasted) => {
-                    tracing::info!(urls, after = span(*lasted), "CouchDB answers");
+                    tracing::info!(urls, after = duration::shown(*lasted), "CouchDB answers");
                 }
             },
             Self::Reading { why, news } => match news {
@@ -232,10 +247,14 @@ impl Line {
                     tracing::warn!(why, "CouchDB answers, but the cluster cannot be read");
                 }
                 News::StillDown(lasts) => {
-                    tracing::warn!(why, lasts = span(*lasts), "the cluster still cannot be read");
+                    tracing::warn!(
+                        why,
+                        lasts = duration::shown(*lasts),
+                        "the cluster still cannot be read"
+                    );
                 }
                 News::Up(lasted) => {
-                    tracing::info!(after = span(*lasted), "the cluster can be read");
+                    tracing::info!(after = duration::shown(*lasted), "the cluster can be read");
                 }
             },
             Self::Url { url, why, news } => match news {
@@ -243,11 +262,15 @@ impl Line {
                     tracing::warn!(url, why, "this URL of CouchDB does not answer, others do");
                 }
                 News::StillDown(lasts) => {
-                    let down_for = span(*lasts);
+                    let down_for = duration::shown(*lasts);
                     tracing::warn!(url, down_for, why, "this URL of CouchDB still does not answer");
                 }
                 News::Up(lasted) => {
-                    tracing::info!(url, after = span(*lasted), "this URL of CouchDB answers again");
+                    tracing::info!(
+                        url,
+                        after = duration::shown(*lasted),
+                        "this URL of CouchDB answers again"
+                    );
                 }
             },
             Self::Node { node, news } => match news {
@@ -256,11 +279,15 @@ impl Line {
                     "this CouchDB node does not answer: what is known of it gets old, and nothing is started there"
                 ),
                 News::StillDown(lasts) => {
-                    let down_for = span(*lasts);
+                    let down_for = duration::shown(*lasts);
                     tracing::warn!(node, down_for, "this CouchDB node still does not answer");
                 }
                 News::Up(lasted) => {
-                    tracing::info!(node, after = span(*lasted), "this CouchDB node answers again");
+                    tracing::info!(
+                        node,
+                        after = duration::shown(*lasted),
+                        "this CouchDB node answers again"
+                    );
                 }
             },
             Self::MissingRight(right) => {
@@ -273,20 +300,12 @@ impl Line {
                     nodes_down = positive(*nodes_down),
                     targets,
                     failed_reads = positive(*failed_reads),
-                    took = span(*took),
+                    took = duration::shown(*took),
                     "the first sweep has ended"
                 );
             }
         }
     }
-}
-
-/// A span as a person reads it: milliseconds below ten seconds, else whole seconds.
-fn span(span: Duration) -> String {
-    let short = span < Duration::from_secs(10);
-    let rounded = if short { span.as_millis() } else { u128::from(span.as_secs()) * 1_000 };
-    let rounded = Duration::from_millis(u64::try_from(rounded).unwrap_or(u64::MAX));
-    humantime::format_duration(rounded).to_string()
 }
 
 #[cfg(test)]

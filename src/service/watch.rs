@@ -90,6 +90,7 @@ pub struct Watch {
     follow: latest::Sender<Arc<follower::Settings>>,
     disk: latest::Sender<Arc<disk::Settings>>,
     pressure: latest::Sender<Arc<pressure::Settings>>,
+    pressures: latest::Receiver<Arc<pressure::Pressures>>,
     takeover: latest::Sender<Arc<takeover::Settings>>,
     warmer: latest::Sender<Arc<warmer::Settings>>,
     listen: latest::Sender<changes::Settings>,
@@ -172,6 +173,7 @@ impl Watch {
             });
         }
 
+        let pressures = inputs.pressures.clone();
         let (task, planner) = planner::Task::new(clock, inputs, plan.subscribe());
         let ended = stop.clone();
         tasks.spawn_alone(async move {
@@ -196,6 +198,7 @@ impl Watch {
             follow,
             disk,
             pressure,
+            pressures,
             takeover: sender(takeover::Settings::from(settings)),
             warmer: sender(warmer::Settings::from(settings)),
             listen: latest::channel(settings.follow).0,
@@ -223,8 +226,8 @@ impl Watch {
     /// settings answer.
     pub fn log(&self, tasks: &mut Tasks) -> latest::Receiver<Arc<[couchdb_client::Entry]>> {
         let scanner::Handle { status, snapshots, .. } = self.scanner.clone();
-        let (task, entries) =
-            operator_log::Task::new(self.reach.client.subscribe(), status, snapshots);
+        let (client, pressures) = (self.reach.client.subscribe(), self.pressures.clone());
+        let (task, entries) = operator_log::Task::new(client, status, snapshots, pressures);
         let ended = self.stop.clone();
         tasks.spawn(async move {
             task.run(ended).await;

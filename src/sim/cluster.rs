@@ -33,7 +33,6 @@ struct Shared {
     /// A lock, not a task: a shard's numbers take about a microsecond, a turn through a
     /// task's channel several, and benches compare clients against this server. It is
     /// held for one synchronous closure and never over an await.
-    #[expect(clippy::disallowed_types, reason = "held for microseconds, never over an await")]
     inner: std::sync::Mutex<Inner>,
 }
 
@@ -51,7 +50,6 @@ impl Cluster {
     ///
     /// # Errors
     /// What [`Config::check`] finds.
-    #[expect(clippy::disallowed_types, reason = "see the field")]
     pub fn new(config: Config, seed: u64, clock: Clock) -> Result<Self, ConfigError> {
         let (access, log) = (Access::new(&config.users), Log::of(config.records));
         let inner =

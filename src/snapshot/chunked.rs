@@ -50,6 +50,16 @@ impl<T: Clone> Chunked<T> {
         at
     }
 
+    /// Appends rows of the default value until there are so many.
+    pub(crate) fn grow(&mut self, len: usize)
+    where
+        T: Default,
+    {
+        while self.len < len {
+            self.push(T::default());
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }

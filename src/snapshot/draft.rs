@@ -31,7 +31,7 @@ pub struct Draft {
     /// What a part is made from, so that all share their empty attributes.
     blank: View,
     /// Targets each database has, to give its name's place to another when the last goes.
-    uses: Vec<u32>,
+    uses: Chunked<u32>,
     free_rows: Vec<u32>,
     free_dbs: Vec<u32>,
     free_views: Vec<u32>,
@@ -52,7 +52,7 @@ impl Draft {
             by_key: HashTable::new(),
             by_part: HashTable::new(),
             blank: View { exact_range: true, ..View::default() },
-            uses: Vec::new(),
+            uses: Chunked::default(),
             free_rows: Vec::new(),
             free_dbs: Vec::new(),
             free_views: Vec::new(),

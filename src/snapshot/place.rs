@@ -16,9 +16,15 @@ impl Ix {
     }
 
     /// The first target that ever had a place; `None` beyond four billion.
-    #[must_use]
-    pub fn from_usize(at: usize) -> Option<Self> {
+    #[cfg(test)]
+    pub(crate) fn from_usize(at: usize) -> Option<Self> {
         u32::try_from(at).ok().map(|place| Self { place, generation: 0 })
+    }
+
+    /// The target that has its place after it.
+    #[cfg(test)]
+    pub(crate) const fn next(self) -> Self {
+        Self { generation: self.generation + 1, ..self }
     }
 
     /// How many targets had its place before.

@@ -6,7 +6,7 @@
 //! stays, and people look at a database after it was compacted too.
 
 use super::{
-    Bits, DbIx, Ix, NodeIx, Snapshot, TargetRef,
+    Bits, Chunked, DbIx, Ix, NodeIx, Snapshot, TargetRef,
     totals::{Contribution, Sum},
 };
 use crate::target::{Kind, State};
@@ -126,11 +126,11 @@ pub(super) struct TopDatabases {
     /// Databases to export whole, at most; of twice as many the sums are exported.
     limit: usize,
     /// By database, how many targets it has.
-    targets: Vec<u32>,
+    targets: Chunked<u32>,
     /// By database, what its shards and views have to reclaim.
-    reclaimable: Vec<u64>,
+    reclaimable: Chunked<u64>,
     /// By database, what parts of its views have to reclaim; empty as long as none is known.
-    of_parts: Vec<u64>,
+    of_parts: Chunked<u64>,
     /// Whether parts count, because nobody here knows the views that they belong to.
     counts_parts: bool,
     /// Databases that have any target.
@@ -188,17 +188,12 @@ impl TopDatabases {
         }
         let before = self.rank(db);
         let at = db.as_usize();
-        if self.targets.len() <= at {
-            self.targets.resize(at + 1, 0);
-            self.reclaimable.resize(at + 1, 0);
-        }
+        self.targets.grow(at + 1);
         if let Some(count) = self.targets.get_mut(at) {
             *count = u32::try_from(apply(u64::from(*count), 1)).unwrap_or(u32::MAX);
         }
         let sums = if target.is_part() { &mut self.of_parts } else { &mut self.reclaimable };
-        if sums.len() <= at {
-            sums.resize(at + 1, 0);
-        }
+        sums.grow(at + 1);
         if let Some(bytes) = sums.get_mut(at) {
             *bytes = apply(*bytes, target.reclaimable.unwrap_or_default());
         }
@@ -213,7 +208,7 @@ impl TopDatabases {
     fn rank(&self, db: DbIx) -> Option<u64> {
         let at = db.as_usize();
         self.targets.get(at).filter(|count| **count > 0)?;
-        let of = |sums: &[u64]| sums.get(at).copied().unwrap_or_default();
+        let of = |sums: &Chunked<u64>| sums.get(at).copied().unwrap_or_default();
         let parts = if self.counts_parts { of(&self.of_parts) } else { 0 };
         Some(of(&self.reclaimable).saturating_add(parts))
     }

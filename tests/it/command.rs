@@ -5,6 +5,7 @@ mod endless;
 mod feeds;
 mod files;
 mod follow;
+mod hostile;
 mod inspect;
 mod killed;
 mod orders;

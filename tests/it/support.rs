@@ -536,7 +536,7 @@ pub(crate) fn queue(plan: &Plan, channel: &str) -> (usize, usize) {
     plan.queues.iter().filter(|queue| of_channel(queue.channel)).fold(
         (0, 0),
         |(waiting, active), queue| {
-            (waiting + queue.waiting.len() + queue.overflow, active + queue.active)
+            (waiting + queue.waiting().len() + queue.overflow, active + queue.active)
         },
     )
 }

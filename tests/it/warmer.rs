@@ -9,7 +9,11 @@ use recliner::{
     sim::{Config, Database, Design, Effect, Fault},
     warmer::{Builds, Class, Ending, Line, Reason, Standing},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -69,6 +73,53 @@ async fn lag_that_outlives_the_grace_is_built_once() {
     assert_eq!(builds.started, [(Class::Batch, 1)].into());
     assert_eq!(builds.finished, [((Class::Batch, Ending::Built), 1)].into());
     assert_eq!((builds.lines.len(), builds.stalled), (0, 0));
+}
+
+/// What is logged, line by line.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panicked").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Lines that speak of builds, each from its message on.
+    fn of_builds(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().expect("nobody panicked").clone());
+        let text = text.expect("it is text");
+        let lines =
+            text.lines().filter_map(|line| line.find("an index build").map(|at| &line[at..]));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_says_when_a_build_begins_and_how_long_it_took() {
+    let log = Log::default();
+    let writer = log.clone();
+    let shown = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _until_the_end = tracing::subscriber::set_default(shown.finish());
+    let mut rig = warming(nodes().with(lagging("orders")));
+    rig.pass(6 * MINUTE).await;
+    let lines = log.of_builds();
+    let [begins, ends] = &*lines else { panic!("{lines:#?}") };
+    let about = |line: &str| {
+        let at = line.find("view:_cluster/orders").unwrap_or_else(|| panic!("no index: {line}"));
+        line[at..].split([' ', '"']).next().expect("a word").to_owned()
+    };
+    assert!(begins.starts_with("an index build is started "), "{begins}");
+    assert!(ends.starts_with("an index build ended "), "{ends}");
+    assert_eq!(about(begins), about(ends));
+    let took = ends.split("took=").nth(1).expect("it says how long");
+    let took = took.trim_matches('"');
+    assert!(humantime::parse_duration(took).is_ok_and(|took| took < 2 * MINUTE), "{ends}");
 }
 
 #[tokio::test(start_paused = true)]

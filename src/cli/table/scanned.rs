@@ -141,12 +141,12 @@ fn volumes(volumes: &[(String, VolumeLine)], width: u16) -> String {
 pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     let head = ["channel", "node", "waiting", "running", "reclaimable", "best"];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
-    for queue in plan.queues.iter().filter(|it| !it.waiting.is_empty() || it.active > 0) {
+    for queue in plan.queues.iter().filter(|it| it.waiting().len() > 0 || it.active > 0) {
         let (node, channel) =
             (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel));
         let waiting = match queue.overflow {
-            0 => queue.waiting.len().to_string(),
-            more => format!("{} + {more}", queue.waiting.len()),
+            0 => queue.waiting().len().to_string(),
+            more => format!("{} + {more}", queue.waiting().len()),
         };
         let best = queue
             .priority

@@ -229,7 +229,7 @@ fn queues(writer: &mut Writer, plan: &Plan) {
         })
         .collect();
     let counts: Rows<&QueueView, u64, 2, 5> = [
-        (&f::QUEUE_SIZE, |queue| queue.waiting.len() as u64),
+        (&f::QUEUE_SIZE, |queue| queue.waiting().len() as u64),
         (&f::QUEUE_ACTIVE, |queue| queue.active as u64),
         (&f::QUEUE_CAPACITY, |queue| queue.capacity as u64),
         (&f::QUEUE_OVERFLOW, |queue| queue.overflow as u64),

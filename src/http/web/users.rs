@@ -135,7 +135,8 @@ pub(in super::super) async fn admit(
     let anyone = owner || in_force.users.is_empty() || OPEN.contains(&request.uri().path());
     let login = login(request.headers()).filter(|_| !anyone);
     let asker = login.as_ref().map(|login| Asker(login.user.clone()));
-    let from = connection.map_or(Peer::Tcp(Ipv4Addr::UNSPECIFIED.into()), |it| it.peer);
+    let unknown = Peer::Tcp(Ipv4Addr::UNSPECIFIED.into());
+    let from = connection.map_or(unknown, |it| it.peer);
     let may_ask = if anyone { Ok(()) } else { may_ask(&web, &in_force, login, from).await };
     let mut response = match may_ask {
         Ok(()) => {

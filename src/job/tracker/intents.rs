@@ -14,6 +14,8 @@ use crate::{
 use std::collections::BTreeSet;
 use wall_clock::Moment;
 
+const NEVER_RAN: &str = "nothing shows that it ever ran";
+
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -54,6 +56,8 @@ pub(super) struct Open {
     doubt: Option<String>,
     failed: Option<String>,
     lost: Option<String>,
+    /// What was read afterwards shows that one of its jobs never ran.
+    never_ran: bool,
     done: usize,
     ended_at: Moment,
     after: Option<u64>,
@@ -248,6 +252,7 @@ impl Open {
             doubt: None,
             failed: None,
             lost: None,
+            never_ran: false,
             done: 0,
             after: None,
             measured: false,
@@ -287,6 +292,7 @@ impl Open {
         match verdict {
             Verdict::Done => self.done += 1,
             Verdict::Failed(why) => self.failed = Some(why),
+            Verdict::NeverRan => self.never_ran = true,
             Verdict::Lost(why) => self.lost = Some(why),
         }
     }
@@ -295,7 +301,9 @@ impl Open {
     /// as a whole.
     pub(super) fn ended(self, target: Option<TargetRef<'_>>) -> Ended {
         let Self { intent, .. } = self;
-        let verdict = match (self.failed, self.lost) {
+        let unsure = self.doubt.is_some() && !self.never_ran;
+        let lost = self.lost.or_else(|| self.never_ran.then(|| NEVER_RAN.into()));
+        let verdict = match (self.failed, lost) {
             (Some(why), _) => Verdict::Failed(why),
             (None, Some(why)) if self.done == 0 => Verdict::Lost(match self.doubt {
                 Some(doubt) => format!("{doubt}; {why}"),
@@ -310,6 +318,7 @@ impl Open {
         let after = self.after.filter(|_| verdict == Verdict::Done);
         let before = intent.file_bytes.filter(|_| self.measured);
         let (ending, why) = ending(verdict, before, after.map(all));
+        let may_have_run = unsure && target.is_some() && ending == Ending::Lost;
         let closes = Some(intent.key());
         let kind = intent.target.kind();
         Ended {
@@ -317,6 +326,7 @@ impl Open {
             active_bytes: copied(intent.active_bytes, target),
             left: left(target, after, intent.update_seq, self.needs_upgrade),
             copies: target.map_or(1, TargetRef::copies),
+            may_have_run,
             outcome: Outcome {
                 target: intent.target,
                 kind,
@@ -345,6 +355,7 @@ pub(super) fn ending(
 ) -> (Ending, Option<String>) {
     match verdict {
         Verdict::Failed(why) => (Ending::Failed, Some(why)),
+        Verdict::NeverRan => (Ending::Lost, Some(NEVER_RAN.into())),
         Verdict::Lost(why) => (Ending::Lost, Some(why)),
         Verdict::Done => match before.zip(after) {
             Some((before, after)) if after < before => (Ending::Freed, None),

@@ -1,5 +1,6 @@
 //! Jobs on a line of time: what nodes show, what files say, and what is concluded.
 
+mod doubt;
 mod others;
 
 use super::*;
@@ -289,19 +290,6 @@ fn a_refusal_is_a_failure_and_what_never_went_out_is_nothing() {
     let step = line.sent(12, &intent, Sent::NotSent("no connection".into()));
     assert_eq!((ends(&step), step.withdrawn), (vec![], vec![intent.key()]));
     assert_eq!(line.jobs(), []);
-}
-
-#[test]
-fn where_nobody_knows_whether_the_request_arrived_the_file_says() {
-    let mut line = Line::new();
-    let intent = line.intent(10);
-    line.start(intent.clone()).unwrap();
-    line.sent(40, &intent, Sent::Unknown("no answer within 30s".into()));
-    assert_eq!(line.poll(60, IDLE), Step::default());
-    line.poll(70, IDLE);
-    let step = line.read(line.dbs[0], facts(71, 900, 100, 50, 10));
-    assert_eq!(ends(&step)[0].0, Ending::Lost);
-    assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no answer"));
 }
 
 #[test]

@@ -44,7 +44,6 @@ struct Platter {
 
 /// The disk; clones are the same one.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::disallowed_types, reason = "redb calls it from wherever; never over an await")]
 pub(super) struct Disk(Arc<std::sync::Mutex<Platter>>);
 
 impl Disk {

@@ -1,5 +1,5 @@
 use super::{disk::Disk, *};
-use crate::snapshot::Mark;
+use crate::{journal::Summary, snapshot::Mark, target::Selector};
 use std::collections::BTreeMap;
 
 fn updated(number: u64) -> What {
@@ -36,6 +36,22 @@ async fn what_is_published_is_told_with_its_number_once_it_is_kept() {
     let told = soon(kept.recv()).await.unwrap();
     assert!(told[0].0 > last && matches!(told[0].1.what, What::Finished { .. }), "{told:?}");
     running.stopped().await;
+}
+
+#[test]
+fn an_entry_of_many_targets_is_told_to_who_asks_for_any_that_it_names() {
+    let id = |db: &str| -> TargetId { format!("db:couchdb@a/{db}").parse().unwrap() };
+    let what = What::Refused {
+        target: id("first"),
+        channel: "ratio_dbs".into(),
+        reason: "stale".into(),
+        summary: Summary { also: vec![id("second")], targets: Some(9), ..Summary::default() },
+    };
+    for (db, wanted) in [("first", true), ("second", true), ("third", false)] {
+        let target = Some(Selector::new(&id(db).to_string(), []));
+        let query = EventsQuery { target, ..EventsQuery::default() };
+        assert_eq!(query.wants(&what), wanted, "{db}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

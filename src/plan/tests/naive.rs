@@ -74,7 +74,7 @@ impl Naive<'_> {
         let mut all = ordered;
         all.extend(history.rounds.keys().filter(|ix| self.plan.placement(**ix).is_none()));
         all.retain(|ix| self.place(*ix) == Some((queue.node, queue.channel)));
-        all.extend(queue.waiting.iter());
+        all.extend(queue.waiting());
         let mut seen = BTreeSet::new();
         all.retain(|ix| seen.insert(*ix));
         all

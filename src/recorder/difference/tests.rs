@@ -8,8 +8,8 @@ fn waiting(at: usize, channel: usize, refused: Option<R>) -> Waiting {
     Waiting { ix: Ix::from_usize(at).unwrap(), node: NODE, channel, refused }
 }
 
-fn itself(ix: Ix) -> u32 {
-    u32::try_from(ix.as_usize()).unwrap() + 1
+const fn there(_: Ix) -> bool {
+    true
 }
 
 /// An entry as a test writes it.
@@ -37,7 +37,7 @@ fn course(steps: &[Step]) -> Vec<String> {
     for (seconds, state) in steps {
         for _ in 0..seconds / 5 {
             let all = state.iter().map(|(channel, refused)| waiting(7, *channel, *refused));
-            let found = memory.look(now, all, itself, 10);
+            let found = memory.look(now, all, there, 10);
             assert_eq!((found.more_queued, found.more_refused), (0, 0));
             let at = START.age(now).as_secs();
             written.extend(found.entries.iter().map(|entry| format!("{at}: {}", shown(entry))));
@@ -157,24 +157,25 @@ fn a_target_that_leaves_its_queue_and_comes_again_is_counted() {
 #[test]
 fn another_target_in_the_same_place_is_not_taken_for_the_one_before() {
     let (mut memory, mut now) = (Memory::default(), START);
-    let mut look = |memory: &mut Memory, identity: u32, waits: bool| {
-        let all = waits.then(|| waiting(7, 1, Some(R::Headroom))).into_iter();
+    let first = waiting(7, 1, Some(R::Headroom));
+    let second = Waiting { ix: first.ix.next(), ..first };
+    let mut look = |memory: &mut Memory, which: Waiting, waits: bool| {
         now = now.plus(Duration::from_secs(5));
-        let found = memory.look(now, all, |_| identity, 10);
+        let found = memory.look(now, waits.then_some(which).into_iter(), |ix| ix == which.ix, 10);
         found.entries.iter().map(shown).collect::<Vec<_>>()
     };
-    assert_eq!(look(&mut memory, 1, true), ["queued 1"]);
-    assert_eq!(look(&mut memory, 1, true), ["headroom"]);
+    assert_eq!(look(&mut memory, first, true), ["queued 1"]);
+    assert_eq!(look(&mut memory, first, true), ["headroom"]);
     for _ in 0..3 {
-        assert!(look(&mut memory, 1, false).is_empty());
-        assert!(look(&mut memory, 1, true).is_empty());
+        assert!(look(&mut memory, first, false).is_empty());
+        assert!(look(&mut memory, first, true).is_empty());
     }
-    assert!(look(&mut memory, 1, false).is_empty());
-    assert_eq!(look(&mut memory, 2, true), ["queued 1"]);
-    assert_eq!(look(&mut memory, 2, true), ["headroom"]);
+    assert!(look(&mut memory, first, false).is_empty());
+    assert_eq!(look(&mut memory, second, true), ["queued 1"]);
+    assert_eq!(look(&mut memory, second, true), ["headroom"]);
     // Nor is what came again told of it.
     for _ in 0..WINDOW.as_secs() / 5 {
-        assert!(look(&mut memory, 2, true).is_empty());
+        assert!(look(&mut memory, second, true).is_empty());
     }
 }
 
@@ -188,7 +189,7 @@ fn what_comes_to_many_of_a_queue_at_once_is_one_entry_that_names_them() {
     };
     let mut look = |seconds: u64, all: &[Waiting]| {
         let now = START.plus(Duration::from_secs(seconds));
-        memory.look(now, all.iter().copied(), itself, 100)
+        memory.look(now, all.iter().copied(), there, 100)
     };
     let texts = |found: &Difference| found.entries.iter().map(shown).collect::<Vec<_>>();
     let few = ["queued 1"; 3];
@@ -231,7 +232,7 @@ fn a_million_at_once_are_a_few_lines_and_a_number() {
         (0..1_000_000).map(one)
     };
     let mut look =
-        |seconds: u64| memory.look(START.plus(Duration::from_secs(seconds)), all(), itself, 100);
+        |seconds: u64| memory.look(START.plus(Duration::from_secs(seconds)), all(), there, 100);
     let found = look(0);
     assert_eq!((found.entries.len(), found.more_queued, found.more_refused), (100, 800_000, 0));
     assert!(found.entries.iter().all(|it| it.targets == 2_000 && it.named.len() == NAMED));

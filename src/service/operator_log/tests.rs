@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::Draft;
+use crate::{pressure::NodePressure, snapshot::Draft};
 use wall_clock::Moment;
 
 const A: &str = "http://a:5984";
@@ -13,6 +13,7 @@ struct Seen {
     login_refused: bool,
     status: Status,
     nodes: Vec<(&'static str, Option<bool>)>,
+    silent: Vec<&'static str>,
 }
 
 impl Seen {
@@ -25,6 +26,7 @@ impl Seen {
             login_refused: false,
             status: Status::default(),
             nodes: Vec::new(),
+            silent: Vec::new(),
         }
     }
 
@@ -37,8 +39,11 @@ impl Seen {
     /// Looks once a second for so long; answers what was said, with the second.
     fn pass(&mut self, seconds: u64) -> Vec<(u64, Line)> {
         let mut draft = Draft::new(1);
+        let mut pressures = Pressures::default();
         for (name, up) in &self.nodes {
             let ix = draft.node(name);
+            let silent = self.silent.contains(name);
+            pressures.nodes.insert(ix, NodePressure { silent, ..NodePressure::default() });
             draft.change_node(ix, |node| {
                 (node.member, node.served, node.up) = (true, true, *up);
             });
@@ -52,6 +57,7 @@ impl Seen {
                 login_refused: self.login_refused,
                 status: &self.status,
                 snapshot: &snapshot,
+                pressures: &pressures,
             };
             lines.extend(self.log.look(&look).into_iter().map(|line| (self.seconds, line)));
             self.seconds += 1;
@@ -188,8 +194,19 @@ fn a_reload_that_begins_with_other_urls_is_no_outage() {
 }
 
 #[test]
-fn spans_are_round() {
-    for (milliseconds, expected) in [(340, "340ms"), (2_100, "2s 100ms"), (750_400, "12m 30s")] {
-        assert_eq!(span(Duration::from_millis(milliseconds)), expected);
-    }
+fn a_node_that_answers_nobody_is_said_once_and_before_a_sweep_finds_it() {
+    let mut seen = Seen::new(&[A]);
+    seen.up(A, true);
+    seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
+    assert_eq!(seen.pass(20), []);
+    let node = |news| Line::Node { node: "couchdb@b".to_owned(), news };
+    seen.silent = vec!["couchdb@b"];
+    assert_eq!(seen.pass(20), [(30, node(News::Down))]);
+    // A sweep finds it down; then it is not asked for pressure any more.
+    seen.nodes[1].1 = Some(false);
+    assert_eq!(seen.pass(20), []);
+    seen.silent = Vec::new();
+    assert_eq!(seen.pass(20), []);
+    seen.nodes[1].1 = Some(true);
+    assert_eq!(seen.pass(60), [(80, node(News::Up(lasts(60))))]);
 }

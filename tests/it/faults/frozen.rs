@@ -20,6 +20,9 @@ const NEVER: Duration = Duration::from_secs(86_400);
 const OFTEN: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n\
     couchdb: {trust_node_hosts: [\"*.local\"]}\n";
 
+/// The same, where no node's own address is known.
+const OFTEN_BY_ONE_URL: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n";
+
 /// So many databases that have views lie on B alone that waiting for one after the other would
 /// take an hour; and a split is under way.
 fn with_much_on_b() -> Config {
@@ -125,6 +128,20 @@ async fn healthy_nodes_are_read_in_time_whatever_a_frozen_one_holds_up() {
         for (node, reason) in rig.errors() {
             assert!([B, "_cluster"].contains(&&*node), "{case}: {node} {reason}");
         }
+    }
+}
+
+/// Everything goes through one server, which waits for the frozen node where it is asked about it.
+#[tokio::test(start_paused = true)]
+async fn through_one_url_alone_healthy_nodes_are_read_all_the_same() {
+    for (ahead, late) in [(0, 6), (1, 6), (20, 6)] {
+        let start = Instant::now();
+        let mut rig = Rig::with_flags(with_much_on_b(), OFTEN_BY_ONE_URL, flags(&[0]));
+        sleep(Duration::from_secs(119 - ahead)).await;
+        rig.cluster.faults().freeze(B, NEVER);
+        let watched = watched(&mut rig, start, [A, C], Duration::from_secs(300)).await;
+        assert!(watched.oldest <= 30 + late, "{ahead} s before a sweep: {watched:?}");
+        assert_eq!(watched.amiss, Vec::<String>::new(), "{ahead} s before a sweep");
     }
 }
 

@@ -23,6 +23,9 @@ const OF_THE_PROCESS: [(&str, MetricType); 7] = [
     ("process_virtual_memory_bytes", MetricType::Gauge),
 ];
 
+/// Samples of a demo's scrape at most: what a small cluster costs a Prometheus.
+const SCRAPE: usize = 1_900;
+
 /// A name that an expression may select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
@@ -93,6 +96,8 @@ async fn a_running_demo_exports_what_the_catalogue_says() {
     let demo = Demo::start().await;
     demo.suspend("channel:upgrade_views", "to show it").await;
     let text = demo.metrics().await;
+    let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(samples <= SCRAPE, "a scrape of the demo has {samples} samples");
     let exported = exported();
     let shown = shown(&text);
     for (name, (word, labels)) in &shown {

@@ -70,6 +70,37 @@ pub(crate) fn read(expression: &str) -> Result<Reading, String> {
     Ok(reading)
 }
 
+/// Whether an expression may yield anything where what is not `there` has no series. What comes
+/// of nothing, such as `absent`, `vector` and numbers, may.
+pub(crate) fn may_yield(expression: &str, there: &dyn Fn(&str) -> bool) -> Result<bool, String> {
+    Ok(yields(&parser::parse(expression)?, there))
+}
+
+fn yields(expr: &Expr, there: &dyn Fn(&str) -> bool) -> bool {
+    let selects = |it| selector(it, None, &Around::default()).names().any(there);
+    match expr {
+        Expr::Aggregate(it) => yields(&it.expr, there),
+        Expr::Unary(it) => yields(&it.expr, there),
+        Expr::Paren(it) => yields(&it.expr, there),
+        Expr::Subquery(it) => yields(&it.expr, there),
+        Expr::Binary(it) => {
+            let (left, right) = (yields(&it.lhs, there), yields(&it.rhs, there));
+            match it.op.to_string().as_str() {
+                "or" => left || right,
+                "unless" => left,
+                _ => left && right,
+            }
+        }
+        Expr::Call(it) => {
+            let conjures = ["absent", "absent_over_time", "scalar", "vector"];
+            conjures.contains(&it.func.name) || it.args.args.iter().all(|it| yields(it, there))
+        }
+        Expr::VectorSelector(it) => selects(it),
+        Expr::MatrixSelector(it) => selects(&it.vs),
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => true,
+    }
+}
+
 /// What an expression stands in.
 #[derive(Clone, Debug, Default)]
 struct Around {

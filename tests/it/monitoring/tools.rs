@@ -43,6 +43,8 @@ pub(crate) fn installed(tools: &[Tool]) -> bool {
 pub(crate) async fn run(tool: Tool, arguments: &[&str], input: &str) -> Ran {
     let mut command = Command::new(tool.program);
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).kill_on_drop(true);
+    // Those written in Go live for seconds: they may let more garbage lie.
+    command.env("GOGC", "400");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("it runs");
     let ended = async {

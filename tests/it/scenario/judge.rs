@@ -216,8 +216,8 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
         .map(|(id, times)| format!("{id} is decided {times} times"))
         .collect();
     for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
-        for ix in queue.waiting.iter() {
-            let id = plan.snapshot.target(*ix).map(|target| target.id().to_string());
+        for ix in queue.waiting() {
+            let id = plan.snapshot.target(ix).map(|target| target.id().to_string());
             if !id.as_ref().is_some_and(|id| decided.contains_key(id.as_str())) {
                 broken.push(format!("{id:?} waits and is not decided"));
             }
@@ -226,7 +226,7 @@ pub(crate) fn undecided(plan: &Plan) -> Vec<String> {
         // Views in a round, and what was ordered, are candidates that need not wait.
         let history = &plan.conditions.history;
         let beside = (history.rounds.len() + history.orders.len()) as u64;
-        let waiting = queue.waiting.len() as u64;
+        let waiting = queue.waiting().len() as u64;
         if !(waiting..=waiting + beside).contains(&all) {
             broken.push(format!("{all} are counted where {waiting} wait: {counts:?}"));
         }

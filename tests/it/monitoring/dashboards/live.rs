@@ -9,10 +9,11 @@ use super::{
     },
     Board, Query, boards, expand, text,
 };
+use recliner::exposition::families;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, VecDeque},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 use tokio::time;
 
@@ -70,6 +71,7 @@ async fn every_query_finds_something_in_a_demo() {
         return;
     }
     let demo = Demo::start().await;
+    demo.suspend("channel:upgrade_views", "to show it").await;
     let scrape = format!(
         "global: {{evaluation_interval: 1s}}\nrule_files: [recording.yaml]\n\
          scrape_configs: [{{job_name: recliner, honor_labels: true, scrape_interval: 1s, \
@@ -82,6 +84,7 @@ async fn every_query_finds_something_in_a_demo() {
     drop(demo.metrics().await);
     let boards = boards();
     let mut missing: VecDeque<(Query, String)> = VecDeque::new();
+    let mut suspended = Vec::new();
     for board in &boards {
         let seen = async {
             // Variables have no value until the first scrape is stored.
@@ -94,6 +97,9 @@ async fn every_query_finds_something_in_a_demo() {
         let values = resolved(board, &prometheus).await;
         missing.extend(board.queries().into_iter().map(|query| {
             let expression = with(&query.expression, &values);
+            if query.expression.contains(families::SUSPENSION_INFO.name) {
+                suspended.push(expression.clone());
+            }
             (query, expression)
         }));
     }
@@ -113,4 +119,18 @@ async fn every_query_finds_something_in_a_demo() {
         .map(|(query, expression)| format!("{}: {expression}", query.place))
         .collect();
     assert!(in_time, "nothing to see in\n{}", empty.join("\n"));
+
+    assert_eq!(suspended.len(), 3, "overview, nodes and enforcement say what is suspended");
+    for expression in suspended {
+        let data = asked(&prometheus, "/api/v1/query", &[("query", expression.as_str())]).await;
+        let found = data["result"].as_array().expect("a vector").clone();
+        let [row] = &*found else { panic!("{found:?}") };
+        assert_eq!(row["metric"]["scope"], "channel:upgrade_views");
+        assert_eq!(row["metric"]["by"], "127.0.0.1");
+        assert_eq!(row["metric"]["why"], "to show it");
+        let since = row["value"][1].as_str().and_then(|since| since.parse::<f64>().ok());
+        let since = UNIX_EPOCH + Duration::from_secs_f64(since.expect("a number") / 1e3);
+        let age = since.elapsed().expect("it is past");
+        assert!(age < 2 * PATIENCE, "suspended {age:?} ago");
+    }
 }

@@ -1,0 +1,180 @@
+//! What a process takes in memory while it runs for days: it levels off.
+//!
+//! A test binary of its own, because it counts every allocation of the process; on one thread
+//! and on paused time, so that hours pass in seconds, and one test at a time. What is in use is
+//! counted, not what an allocator keeps beside it; the simulated cluster is counted with it.
+
+use cap::Cap;
+use couchdb_client::Transport;
+use recliner::{
+    cli::DEMO_CONFIG,
+    config::{self, Flags},
+    http::About,
+    journal::{Directory, InMemory, Place},
+    service::{Machine, Service},
+    sim::{Cluster, Config, Database, Deploy, Design, Directories, Disks, Node, demo_config},
+};
+use std::{alloc::System, path::PathBuf, sync::Arc, time::Duration};
+use tokio::{sync::Semaphore, time::sleep};
+use wall_clock::{Clock, Moment};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// What is counted is of the whole process.
+static ALONE: Semaphore = Semaphore::const_new(1);
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+const MIB: usize = 1 << 20;
+
+/// Hours.
+const WEEK: usize = 7 * 24;
+
+/// From one count to the next.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// The three nodes of the cluster that `serve` watches.
+const NODES: [&str; 3] = ["couchdb@a.local", "couchdb@b.local", "couchdb@c.local"];
+
+/// How many hours a database lives there that comes and goes.
+const LIVES: usize = 6;
+
+/// A service and the cluster that it watches.
+struct Watched {
+    service: Service,
+    cluster: Cluster,
+}
+
+impl Watched {
+    async fn start(
+        world: Config,
+        yaml: &str,
+        place: impl Place + 'static,
+        reads_directories: bool,
+    ) -> Self {
+        // What the command installs before anything else; a second time does nothing.
+        let _installed = rustls::crypto::ring::default_provider().install_default();
+        let user = world.users[0].clone();
+        let url =
+            |node: &str| format!("http://{}:5984", node.split_once('@').expect("a node's name").1);
+        let flags = Flags {
+            couchdb_urls: world.nodes.iter().map(|node| url(&node.name)).collect(),
+            couchdb_username: Some(user.name),
+            env_password: Some(user.password.as_str().into()),
+            web_listen_address: Some("127.0.0.1:0".to_owned()),
+            web_admin_socket: Some(PathBuf::from("none")),
+            ..Flags::default()
+        };
+        let file = config::File { name: "week".as_ref(), bytes: yaml.as_bytes() };
+        let settings = config::load(&flags, Some(file)).expect("it is sound").settings;
+        let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
+        let cluster = Cluster::new(world, 1, clock).expect("it is sound");
+        let transport = Transport::InProcess(cluster.by_host());
+        let about = About { version: "0", revision: "0", simulated: true };
+        let directories = Directories(cluster.clone());
+        let machine = Machine {
+            meter: Arc::new(Disks(cluster.clone())),
+            directories: if reads_directories { Some(Arc::new(directories)) } else { None },
+        };
+        let service = Service::start(settings, transport, about, clock, place, machine).await;
+        Self { service: service.expect("it starts"), cluster }
+    }
+
+    /// The most bytes in use at the end of some minute of each simulated hour, at the beginning
+    /// of which `happens`.
+    #[expect(clippy::print_stdout, reason = "the numbers are what it is run for")]
+    async fn hours(self, count: usize, happens: impl Fn(&Cluster, usize)) -> Vec<usize> {
+        let Self { service, cluster } = self;
+        let mut most = Vec::with_capacity(count);
+        for hour in 1..=count {
+            happens(&cluster, hour);
+            let (mut here, end) = (0, cluster.elapsed() + HOUR);
+            while cluster.elapsed() < end {
+                sleep(LOOK).await;
+                here = here.max(ALLOCATOR.allocated());
+            }
+            let sweeps = service.watch().scanner.status.borrow().sweeps;
+            let mb = here as f64 / 1e6;
+            println!("hour {hour}: {mb:.2} MB, {} requests, {sweeps} sweeps", cluster.requests());
+            assert!(sweeps >= hour as u64, "it does its work");
+            most.push(here);
+        }
+        most
+    }
+}
+
+/// The second half took no more than the first, but for so many bytes.
+fn levels_off(hours: &[usize], but_for: usize) {
+    let (first, second) = hours.split_at(hours.len().div_ceil(2));
+    let most = |hours: &[usize]| hours.iter().copied().max().unwrap_or_default();
+    let (first, second) = (most(first), most(second));
+    assert!(second <= first + but_for, "{first} bytes and then {second}: {hours:?}");
+}
+
+async fn demo(count: usize, yaml: &str) -> Vec<usize> {
+    let _alone = ALONE.acquire().await;
+    let watched = Watched::start(demo_config(), yaml, InMemory, true).await;
+    watched.hours(count, |_, _| {}).await
+}
+
+/// Three nodes that enforce: databases that are written to and grow, one whose design document
+/// keeps changing, and every hour one that comes and one that goes.
+fn small_cluster() -> Config {
+    let views = |name: &str| Design { views: vec![name.to_owned()], ..Design::new(name) };
+    let grows = |name: &str, writes_per_second| Database {
+        q: 4,
+        docs: 200_000,
+        bloat: 2.0,
+        writes_per_second,
+        new_share: 0.2,
+        designs: vec![views("by_day"), views("by_customer")],
+        ..Database::new(name)
+    };
+    let node = |name: &&str| Node { disk: Some(1 << 40), ..Node::new(name) };
+    Config {
+        nodes: NODES.iter().map(node).collect(),
+        databases: vec![grows("orders", 40.0), grows("sessions", 100.0), grows("archive", 0.0)],
+        deploys: vec![Deploy {
+            db: "orders".to_owned(),
+            design: views("latest"),
+            every: Duration::from_secs(1_800),
+        }],
+        // Nobody looks at them.
+        records: 256,
+        ..Config::new(&NODES)
+    }
+}
+
+const SMALL_CLUSTER: &str = "mode: enforce\nviews: {enforce: all}\n";
+
+fn come_and_go(cluster: &Cluster, hour: usize) {
+    let name = |hour: usize| format!("tenant-{hour}");
+    let new = Database { docs: 50_000, bloat: 3.0, ..Database::new(&name(hour)) };
+    cluster.world(|world| {
+        world.create(new).expect("its name is new");
+        if let Some(old) = hour.checked_sub(LIVES) {
+            world.delete(&name(old), false);
+        }
+    });
+}
+
+async fn serve(count: usize, yaml: &str) -> Vec<usize> {
+    let _alone = ALONE.acquire().await;
+    let directory = tempfile::tempdir().expect("there is room");
+    let place = Directory::new(directory.path());
+    let watched = Watched::start(small_cluster(), yaml, place, false).await;
+    watched.hours(count, come_and_go).await
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "a week takes long: cargo test --release --test week -- --ignored --nocapture the_demo"]
+async fn the_demo_takes_no_more_after_a_week() {
+    levels_off(&demo(WEEK, DEMO_CONFIG).await, MIB);
+}
+
+#[tokio::test(start_paused = true)]
+#[ignore = "a week takes long: cargo test --release --test week -- --ignored --nocapture serve"]
+async fn serve_takes_no_more_after_a_week() {
+    levels_off(&serve(WEEK, SMALL_CLUSTER).await, MIB);
+}
