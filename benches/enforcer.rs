@@ -14,11 +14,11 @@
 
 mod measured;
 
+use couchdb_sim::{Cluster, Config, Database, Exchange};
 use measured::{Failure, cpu, say};
 use recliner::{
     journal::{self, Directory, Identity},
     memory::{Change, Ending, Keeper as _, Outcome, Owner},
-    sim::{Cluster, Config, Database, Exchange},
     target::{Kind, TargetId},
 };
 use std::{

@@ -17,9 +17,9 @@
 mod measured;
 mod readers;
 
+use couchdb_sim::{Cluster, Config, Database, Fleet};
 use measured::{Failure, cpu, say};
 use readers::{READERS, Readers, STALLED, resident};
-use recliner::sim::{Cluster, Config, Database, Fleet};
 use std::{
     collections::BTreeMap,
     fs,

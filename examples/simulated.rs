@@ -8,7 +8,7 @@
 //! then serves until it is stopped. The login is `admin`, `secret`.
 
 use clap::Parser;
-use recliner::sim::{Cluster, Config, Database, Fleet};
+use couchdb_sim::{Cluster, Config, Database, Fleet};
 use std::{
     error::Error,
     io::Write,

@@ -160,7 +160,8 @@ pub mod scanner;
 pub mod score;
 pub mod service;
 pub mod settings;
-pub mod sim;
+#[cfg(feature = "simulator")]
+pub mod simulated;
 pub mod size;
 pub mod smoosh;
 pub mod snapshot;

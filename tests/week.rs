@@ -6,13 +6,14 @@
 
 use cap::Cap;
 use couchdb_client::Transport;
+use couchdb_sim::{Cluster, Config, Database, Deploy, Design, Node, demo_config};
 use recliner::{
     cli::DEMO_CONFIG,
     config::{self, Flags},
     http::About,
     journal::{Directory, InMemory, Place},
     service::{Machine, Service},
-    sim::{Cluster, Config, Database, Deploy, Design, Directories, Disks, Node, demo_config},
+    simulated::{Directories, Disks},
 };
 use std::{alloc::System, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::sleep};

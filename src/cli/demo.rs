@@ -6,9 +6,10 @@ use crate::{
     config::{self, Flags},
     journal,
     service::{Machine, Reload, Service},
-    sim::{Cluster, Directories, Disks, demo_config},
+    simulated::{Directories, Disks},
 };
 use couchdb_client::Transport;
+use couchdb_sim::{Cluster, demo_config};
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,

@@ -6,8 +6,9 @@ mod views;
 use super::*;
 use crate::{
     config::{File, Flags},
-    sim::{Cluster, Disks, demo_config},
+    simulated::Disks,
 };
+use couchdb_sim::{Cluster, demo_config};
 use std::{collections::VecDeque, path::Path};
 use tokio::task::JoinSet;
 

@@ -4,11 +4,11 @@
 mod breaks;
 
 use crate::support::{A, B, C, NODES, Rig, dbs_seen, dbs_there, nodes, small, targets};
+use couchdb_sim::{Config, Database, Design, Effect, Exchange, Fault, Fleet};
 use recliner::{
     changes::{Handle, Status},
     journal::{EventsQuery, Journal},
     plan::{Freshness, Plan},
-    sim::{Config, Database, Design, Effect, Exchange, Fault, Fleet},
     snapshot::Ix,
     target::{Kind, State},
 };

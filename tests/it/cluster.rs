@@ -5,8 +5,8 @@ use crate::support::{
     small, target, targets, view_there, views_seen,
 };
 use couchdb_names::ShardName;
+use couchdb_sim::{Config, Database, Design, Fleet, Node, Orphan, Version, demo_config};
 use recliner::{
-    sim::{Config, Database, Design, Fleet, Node, Orphan, Version, demo_config},
     snapshot::SmooshSeen,
     target::{Kind, State},
 };

@@ -14,9 +14,7 @@ mod socket;
 mod strangers;
 
 use base64::Engine as _;
-use recliner::sim::{
-    Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User,
-};
+use couchdb_sim::{Cluster, Config, Database, Design, Effect, Exchange, Fault, Orphan, Role, User};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},

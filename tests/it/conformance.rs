@@ -9,9 +9,9 @@
 
 use axum::body::Body;
 use couchdb_names::Engine;
+use couchdb_sim::{Cluster, Config, Database, Design, Node, Search, Version};
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
-use recliner::sim::{Cluster, Config, Database, Design, Node, Search, Version};
 use serde_json::{Map, Value};
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 use tower::ServiceExt as _;

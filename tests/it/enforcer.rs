@@ -4,10 +4,10 @@
 mod no_wait;
 
 use crate::support::{A, B, C, NODES, Rig, START, nodes};
+use couchdb_sim::{Config, Database, Design, Effect, Fault, TaskKind};
 use recliner::{
     channel::Mode,
     memory::{Ending, Ordered, Owner, Remembered, Scope, Trouble},
-    sim::{Config, Database, Design, Effect, Fault, TaskKind},
     target::{Kind, TargetId},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

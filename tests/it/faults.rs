@@ -7,10 +7,10 @@ use crate::support::{
     A, B, C, Db, ON_DEMAND, Rig, START, db_id, dbs_seen, dbs_there, node, nodes, small, targets,
     urls_of, view_there, views_seen,
 };
+use couchdb_sim::{Config, Database, Design, Effect, Fault};
 use recliner::{
     facts::Facts,
     plan::Plan,
-    sim::{Config, Database, Design, Effect, Fault},
     target::{Kind, State},
 };
 use std::{collections::BTreeMap, time::Duration};

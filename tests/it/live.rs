@@ -15,10 +15,10 @@ mod couch;
 
 use crate::support::{Db, ViewLine, db_id, dbs_seen, node, queue, target, targets, views_seen};
 use couch::{Couch, PATIENCE, agrees, encoded};
+use couchdb_sim::{Cluster, Config, Database, Design};
 use futures::FutureExt as _;
 use recliner::{
     plan::Plan,
-    sim::{Cluster, Config, Database, Design},
     snapshot::SmooshSeen,
     target::{Kind, State},
 };

@@ -10,12 +10,12 @@ mod times;
 mod troubles;
 
 use crate::support::{A, B, C, Rig, START, nodes, small};
+use couchdb_sim::{Config, Database, Design, Node};
 use recliner::{
     channel::Mode,
     memory::Ordered,
     plan::{Answer, Decision},
     report::why,
-    sim::{Config, Database, Design, Node},
     target::Kind,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

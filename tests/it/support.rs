@@ -8,6 +8,7 @@ pub(crate) mod notebook;
 
 use crate::scenario::judge::{self, Life, Record};
 use couchdb_client::Transport;
+use couchdb_sim::{Cluster, Config, Database, Exchange};
 use futures::FutureExt as _;
 use notebook::Notebook;
 use recliner::{
@@ -22,7 +23,7 @@ use recliner::{
     scanner::{Command, Status},
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
-    sim::{Cluster, Config, Database, Disks, Exchange},
+    simulated::Disks,
     snapshot::{Node, TargetRef},
     takeover,
     target::{Kind, State},

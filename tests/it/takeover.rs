@@ -3,8 +3,8 @@
 
 use crate::support::{A, B, NODES, START, nodes};
 use couchdb_client::{Address, Client, Login, Metrics, Settings, Transport};
+use couchdb_sim::Cluster;
 use recliner::{
-    sim::Cluster,
     snapshot::{Draft, Snapshot},
     takeover::{self, Fleeting, Hands, Ledger, Takeovers, restore},
 };

@@ -4,9 +4,9 @@
 mod search;
 
 use crate::support::{A, B, NODES, Rig, START, nodes, small};
+use couchdb_sim::{Config, Database, Design, Effect, Fault};
 use recliner::{
     channel::Mode,
-    sim::{Config, Database, Design, Effect, Fault},
     warmer::{Builds, Class, Ending, Line, Reason, Standing},
 };
 use std::{

@@ -1,7 +1,8 @@
 //! What is said of the cluster's views, by whoever says it, with directories read and without.
 
 use super::*;
-use crate::sim::{Config, Database, Design, Directories};
+use crate::simulated::Directories;
+use couchdb_sim::{Config, Database, Design};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

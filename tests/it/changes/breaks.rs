@@ -3,10 +3,10 @@
 
 use super::{C, MINUTE, NODES, SELDOM, heard, newest, world, written};
 use crate::support::{Rig, small};
+use couchdb_sim::{Effect, Fault};
 use recliner::{
     changes::{Handle, Status},
     journal::Journal,
-    sim::{Effect, Fault},
     snapshot::Snapshot,
 };
 use std::{collections::BTreeMap, time::Duration};

@@ -2,7 +2,7 @@
 
 use super::{NODES, PASSWORD, PATIENCE, Site, service::Running, written};
 use crate::luck::luck;
-use recliner::sim::{Config, Database, Effect, Fault, Role, User};
+use couchdb_sim::{Config, Database, Effect, Fault, Role, User};
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{task::JoinSet, time};

@@ -71,7 +71,7 @@ async fn events_are_followed_over_a_restart_and_none_is_missed() {
     };
 
     let make = |name: &str| {
-        let database = recliner::sim::Database::new(name);
+        let database = couchdb_sim::Database::new(name);
         site.cluster.world(|world| world.create(database)).unwrap();
     };
     make("one");

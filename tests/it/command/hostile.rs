@@ -10,7 +10,7 @@ use axum::{
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
-use recliner::sim::Cluster;
+use couchdb_sim::Cluster;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet, time};
@@ -116,7 +116,7 @@ async fn between(service: &str, told: Told, servers: &mut JoinSet<()>) -> String
     url
 }
 
-fn named() -> recliner::sim::Config {
+fn named() -> couchdb_sim::Config {
     let design = |name: &str| Design { bloat: 9.0, ..Design::new(name) };
     let database = Database {
         bloat: 9.0,
@@ -125,7 +125,7 @@ fn named() -> recliner::sim::Config {
         q: 1,
         ..Database::new(NAME)
     };
-    let mut world = recliner::sim::Config::new(&NODES).with(database);
+    let mut world = couchdb_sim::Config::new(&NODES).with(database);
     world.users = self::world().users;
     world
 }

@@ -3,10 +3,10 @@
 
 use super::{NODES, PASSWORD, PATIENCE, Site};
 use crate::luck::luck;
+use couchdb_sim::{By, Config, Database, Role, User};
 use recliner::{
     journal::{Directory, EventsQuery, HistoryQuery, Settings, Task, What},
     memory::{Ending, Outcome, Owner},
-    sim::{By, Config, Database, Role, User},
     takeover::SECTION,
 };
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! A service from its start to its end.
 
 use super::{NODES, PASSWORD, PATIENCE, Site, recliner, world};
-use recliner::sim::{Effect, Exchange, Fault};
+use couchdb_sim::{Effect, Exchange, Fault};
 use serde_json::Value;
 use std::{collections::BTreeSet, path::Path, process::Stdio, time::Duration};
 use tokio::{

@@ -8,7 +8,7 @@ use axum::{
     middleware::{Next, from_fn},
     response::Response,
 };
-use recliner::sim::{Cluster, Config, Database};
+use couchdb_sim::{Cluster, Config, Database};
 use std::{
     net::SocketAddr,
     sync::{

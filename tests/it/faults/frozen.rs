@@ -4,10 +4,10 @@
 use super::{facts_of, split, world};
 use crate::support::{A, B, C, Rig, START, dbs_seen, dbs_there, small, targets, urls_of};
 use couchdb_names::ShardName;
+use couchdb_sim::{Config, Database, Design};
 use recliner::{
     config::Flags,
     plan::Plan,
-    sim::{Config, Database, Design},
     target::{Kind, State},
 };
 use std::time::Duration;

@@ -5,9 +5,9 @@ use crate::support::{
     A, B, C, Db, ON_DEMAND, Rig, db_id, dbs_seen, dbs_there, node, nodes, target, targets, urls_of,
     views_seen,
 };
+use couchdb_sim::{Config, Database, Design, Role, User};
 use recliner::{
     config::Flags,
-    sim::{Config, Database, Design, Role, User},
     target::{Kind, State},
 };
 use std::{collections::BTreeMap, time::Duration};

@@ -2,10 +2,10 @@
 //! sequence says so.
 
 use super::*;
+use couchdb_sim::Compaction;
 use recliner::{
     facts::Facts,
     memory::{Ending, Owner, Scope},
-    sim::Compaction,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -10,13 +10,13 @@ mod limits;
 mod tests;
 
 use crate::support::notebook::Entry;
+use couchdb_sim::{Compaction, Exchange};
 use percent_encoding::percent_decode_str;
 use recliner::{
     facts::Fact,
     plan::Plan,
     report::{Planned, RefusedLine, Wanted},
     settings::Settings,
-    sim::{Compaction, Exchange},
 };
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;

@@ -3,7 +3,7 @@
 
 use super::judge::Record;
 use couchdb_names::ShardName;
-use recliner::sim::{By, Compaction};
+use couchdb_sim::{By, Compaction};
 use std::time::Duration;
 
 /// When each compaction began, where, what, its size before and after, how long it took, and

@@ -1,11 +1,9 @@
 //! A journal that a test can read: everything that was kept, with how much had been asked of
 //! CouchDB by then.
 
+use couchdb_sim::Cluster;
 use futures::{FutureExt as _, future::BoxFuture};
-use recliner::{
-    memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble},
-    sim::Cluster,
-};
+use recliner::memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 use wall_clock::Moment;

@@ -3,9 +3,9 @@
 use super::{MINUTE, YAML, warming};
 use crate::support::{NODES, Rig, START, nodes, small};
 use couchdb_names::Engine;
+use couchdb_sim::{Config, Database, Design, Effect, Fault, Search};
 use recliner::{
     channel::Mode,
-    sim::{Config, Database, Design, Effect, Fault, Search},
     warmer::{Ending, Reason, Standing},
 };
 use std::time::Duration;

@@ -1,10 +1,8 @@
 //! What may run beside what, where, when and how soon again.
 
 use super::{Asked, Record, journal};
-use recliner::{
-    sim::{Amiss, Compaction, Exchange},
-    window,
-};
+use couchdb_sim::{Amiss, Compaction, Exchange};
+use recliner::window;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -5,11 +5,11 @@ use crate::{
     scenario::{MINUTE, bloated, on, volumes},
     support::{A, B, C, Rig, START, nodes},
 };
+use couchdb_sim::{Amiss, By, Database, End};
 use recliner::{
     channel::Mode,
     config::{self, Flags},
     memory::{Change, Ending, Intent, Outcome, Owner},
-    sim::{Amiss, By, Database, End},
     target::{Kind, TargetId},
 };
 use std::path::Path;

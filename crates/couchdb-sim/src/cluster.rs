@@ -1,0 +1,161 @@
+//! The simulated cluster as something to talk to.
+//!
+//! Owns the one [`World`], who may log in, planned faults and the wire log, and moves the
+//! world to the present before anything looks at it. Never answers HTTP itself: `http`
+//! does, on top of this. Tests, benches and the demo hold a [`Cluster`], which is cheap
+//! to clone.
+
+use super::{
+    Config, ConfigError, DiskWalk, Exchange, Faults, World, access::Access, fault::Planned, http,
+    wire::Log,
+};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+use wall_clock::{Clock, Moment};
+
+/// Marks a response that stands for a refused connection, for transports that call a
+/// router in process: it is in the response's extensions, with status 503.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// A simulated CouchDB cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Wall time at the start; afterwards tokio's clock is followed.
+    wall: Moment,
+    started: tokio::time::Instant,
+    /// A lock, not a task: a shard's numbers take about a microsecond, a turn through a
+    /// task's channel several, and benches compare clients against this server. It is
+    /// held for one synchronous closure and never over an await.
+    inner: std::sync::Mutex<Inner>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) world: World,
+    pub(super) planned: Planned,
+    pub(super) access: Access,
+    pub(super) log: Log,
+}
+
+impl Cluster {
+    /// A cluster that starts now, by `clock`.
+    ///
+    /// # Errors
+    /// What [`Config::check`] finds.
+    pub fn new(config: Config, seed: u64, clock: Clock) -> Result<Self, ConfigError> {
+        let (access, log) = (Access::new(&config.users), Log::of(config.records));
+        let inner =
+            Inner { world: World::new(config, seed)?, planned: Planned::default(), access, log };
+        Ok(Self {
+            shared: Arc::new(Shared {
+                wall: clock.now(),
+                started: tokio::time::Instant::now(),
+                inner: std::sync::Mutex::new(inner),
+            }),
+        })
+    }
+
+    /// CouchDB as seen at this node's own address.
+    pub fn router(&self, node: &str) -> axum::Router {
+        http::router(self.clone(), http::Entry::Node(node.into()))
+    }
+
+    /// Every node behind one router, told apart by the host in the request's URI or
+    /// `Host` header: that of `couchdb@sim-1.local` is `sim-1.local`, with any port.
+    pub fn by_host(&self) -> axum::Router {
+        http::router(self.clone(), http::Entry::Host)
+    }
+
+    /// Each node's name with its router.
+    pub fn routers(&self) -> Vec<(String, axum::Router)> {
+        let nodes = self.world(|world| world.nodes());
+        nodes
+            .into_iter()
+            .map(|node| {
+                let router = self.router(&node);
+                (node, router)
+            })
+            .collect()
+    }
+
+    /// The handle to everything that can go wrong.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        Faults::of(self.clone())
+    }
+
+    /// The latest exchanges, oldest first.
+    #[must_use]
+    pub fn wire(&self) -> Vec<Exchange> {
+        self.locked(|inner| inner.log.kept())
+    }
+
+    /// The latest exchanges that asked for more than an answer: neither a read nor a login.
+    #[must_use]
+    pub fn orders(&self) -> Vec<Exchange> {
+        self.locked(|inner| inner.log.orders())
+    }
+
+    /// How many requests were ever answered.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.locked(|inner| inner.log.seen())
+    }
+
+    /// How many failed logins of `user` this node counts: at five it locks the name.
+    #[must_use]
+    pub fn failed_logins(&self, node: &str, user: &str) -> u32 {
+        self.locked(|inner| inner.access.failures(node, user))
+    }
+
+    /// Forgets the exchanges so far.
+    pub fn clear_wire(&self) {
+        self.locked(|inner| inner.log.clear());
+    }
+
+    /// Looks at, or changes, the world as it is now.
+    pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
+        self.locked(|inner| look(&mut inner.world))
+    }
+
+    /// The time since the start.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.shared.started.elapsed()
+    }
+
+    /// What a walk over a node's directories finds; `None`: no such node.
+    #[must_use]
+    pub fn walk(&self, node: &str) -> Option<DiskWalk> {
+        let start = self.wall_at_start();
+        self.world(|world| world.walk(node, start))
+    }
+
+    /// Wall time at the start.
+    pub(super) fn wall_at_start(&self) -> Moment {
+        self.shared.wall
+    }
+
+    /// Wall time now, as the nodes' clocks show it.
+    #[must_use]
+    pub fn wall(&self) -> Moment {
+        self.shared.wall.plus(self.elapsed())
+    }
+
+    pub(super) fn locked<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
+        let now = self.elapsed();
+        // A panic inside a closure leaves plain numbers behind; going on is what a test wants.
+        let mut inner = self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.world.advance(now);
+        look(&mut inner)
+    }
+}

@@ -1,0 +1,137 @@
+//! A request as CouchDB reads it: raw path segments, each decoded once.
+//!
+//! Owns the reading of paths and query strings. Never routes.
+
+use crate::access::{Login, Shown};
+use bytes::Bytes;
+use http::Method;
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+
+/// One request, at one node's address.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    /// The path's segments, each percent-decoded once; empty ones are dropped.
+    pub(crate) segments: Vec<String>,
+    query: Vec<(String, String)>,
+    /// The node at whose address it came.
+    pub(crate) node: String,
+    pub(crate) login: Login,
+    /// What it showed of it, for a node it is passed on to.
+    pub(crate) shown: Shown,
+    pub(crate) content_type: Option<String>,
+    /// Whether what it changes goes to the node's files too (`X-Couch-Persist`).
+    pub(crate) persists: bool,
+    pub(crate) body: Bytes,
+    /// Seconds since 1970 at the world's start.
+    pub(crate) wall_start: u64,
+}
+
+/// The segments of a raw path.
+pub(super) fn segments(path: &str) -> Vec<String> {
+    path.split('/').filter(|part| !part.is_empty()).map(decoded).collect()
+}
+
+fn decoded(part: &str) -> String {
+    percent_decode_str(part).decode_utf8_lossy().into_owned()
+}
+
+/// The keys and values of a query string.
+pub(crate) fn query(query: Option<&str>) -> Vec<(String, String)> {
+    let pairs = query.unwrap_or("").split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let plain = |text: &str| decoded(&text.replace('+', " "));
+            (plain(key), plain(value))
+        })
+        .collect()
+}
+
+impl Ask {
+    /// The same, as the node `to` gets it from the one that was asked, which finds this
+    /// `login` in it.
+    pub(super) fn passed_on(&self, to: &str, login: Login) -> Self {
+        Self { login, node: to.to_owned(), ..self.clone() }
+    }
+
+    /// The same, as if a feed's beginning were asked for.
+    pub(super) fn since_the_start(mut self) -> Self {
+        for (_, value) in self.query.iter_mut().filter(|(key, _)| key == "since") {
+            "0".clone_into(value);
+        }
+        self
+    }
+
+    pub(super) fn new(
+        parts: &http::request::Parts,
+        node: String,
+        (login, shown): (Login, Shown),
+        body: Bytes,
+        wall_start: u64,
+    ) -> Self {
+        let content_type = parts.headers.get(http::header::CONTENT_TYPE);
+        let persist = parts.headers.get("x-couch-persist");
+        let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
+        Self {
+            method,
+            segments: segments(parts.uri.path()),
+            query: query(parts.uri.query()),
+            node,
+            login,
+            shown,
+            content_type: content_type.and_then(|value| value.to_str().ok()).map(str::to_owned),
+            persists: persist.is_none_or(|value| value != "false"),
+            body,
+            wall_start,
+        }
+    }
+
+    /// A query parameter.
+    pub(crate) fn param(&self, key: &str) -> Option<&str> {
+        self.query.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn is_true(&self, key: &str) -> bool {
+        self.param(key) == Some("true")
+    }
+
+    /// A query parameter that holds a JSON string, as `startkey` does.
+    pub(crate) fn json_text(&self, keys: &[&str]) -> Option<String> {
+        let value = keys.iter().find_map(|key| self.param(key))?;
+        match serde_json::from_str(value) {
+            Ok(Value::String(text)) => Some(text),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// A query parameter that holds a number of at least zero; `Err`: it holds something else.
+    pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, ()> {
+        self.param(key).map(|value| value.parse().map_err(|_| ())).transpose()
+    }
+
+    /// Whether the body is announced as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.content_type.as_deref().is_some_and(|kind| kind.starts_with("application/json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_segment_is_decoded_once() {
+        assert_eq!(
+            segments("/_node/couchdb%40a/shards%2F00000000-ffffffff%2Fa%2Fb+c.1/_design/50%2525"),
+            ["_node", "couchdb@a", "shards/00000000-ffffffff/a/b+c.1", "_design", "50%25"]
+        );
+        assert_eq!(segments("/"), [""; 0]);
+        assert_eq!(segments("/db/%2e%2e"), ["db", ".."]);
+        assert_eq!(
+            query(Some("a=1&b=%22x+y%22&c")),
+            [("a".into(), "1".into()), ("b".into(), "\"x y\"".into()), ("c".into(), String::new())]
+        );
+    }
+}

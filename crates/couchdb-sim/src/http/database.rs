@@ -1,0 +1,192 @@
+//! Routes of one database.
+
+use super::{
+    Routed,
+    answer::{Answer, accepted, error, json, not_found, wrong_method},
+    ask::Ask,
+    server::illegal_name,
+};
+use crate::{
+    cluster::Inner,
+    config::{Design, legal_name},
+    design::{document, reduces, revision},
+    growth::mix,
+    world::{Gone, Known},
+};
+use http::Method;
+use serde_json::{Value, json as value};
+use std::collections::BTreeMap;
+
+/// An opaque sequence of the cluster: a number, and what stands for the shards' own.
+pub(super) fn packed(seq: u64) -> String {
+    format!("{seq}-g1AAAA{:016x}{:016x}", mix(seq, 1), mix(seq, 2))
+}
+
+/// What `GET /{db}` tells.
+pub(super) fn info(name: &str, known: &Known) -> Value {
+    let quorum = known.n / 2 + 1;
+    value!({
+        "instance_start_time": known.created.to_string(),
+        "db_name": name,
+        "purge_seq": packed(0),
+        "update_seq": packed(known.seq),
+        "sizes": {
+            "file": known.sizes.file, "external": known.sizes.external, "active": known.sizes.active
+        },
+        "props": {},
+        "doc_del_count": known.deleted,
+        "doc_count": known.docs,
+        "disk_format_version": 8,
+        "compact_running": known.compact_running,
+        "cluster": {"q": known.q, "n": known.n, "w": quorum, "r": quorum},
+    })
+}
+
+fn gone(gone: Gone) -> Answer {
+    match gone {
+        Gone::Database => not_found("Database does not exist."),
+        Gone::Design => not_found("missing"),
+        Gone::Range => error(500, "nodedown", "progress not possible"),
+    }
+}
+
+/// The rights a request lacks; `None`: it may go on.
+fn refused(ask: &Ask, allowed: bool) -> Option<Answer> {
+    if allowed {
+        return None;
+    }
+    let reason = "You are not authorized to access this db.";
+    Some(match ask.login.user() {
+        None => error(401, "unauthorized", reason),
+        Some(_) => error(403, "forbidden", "You are not allowed to access this db."),
+    })
+}
+
+/// Routes below `/{db}`.
+pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Routed {
+    let may_read = inner.world.described(db).is_some() && ask.login.is_member(db);
+    let search = may_read && ask.method == Method::GET;
+    if let Some(routed) = search.then(|| super::search::route(inner, ask, db, rest)).flatten() {
+        return routed;
+    }
+    own(inner, ask, db, rest).into()
+}
+
+fn own(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
+    let close = !ask.body.is_empty();
+    if !legal_name(db) && !db.starts_with("shards/") {
+        return illegal_name(db);
+    }
+    if inner.world.described(db).is_none() {
+        return not_found("Database does not exist.").closing(close);
+    }
+    if let Some(refused) = refused(ask, ask.login.is_member(db)) {
+        return refused.closing(close);
+    }
+    let get = ask.method == Method::GET;
+    let post = ask.method == Method::POST;
+    match rest {
+        ["_compact" | "_view_cleanup", ..] => {
+            let answer = if post { start(inner, ask, db, rest) } else { wrong_method("POST") };
+            answer.closing(close)
+        }
+        _ if !get => wrong_method("GET,HEAD"),
+        [] => inner.world.known(db).map_or_else(gone, |known| json(200, &info(db, &known))),
+        ["_shards"] => shards(inner, db),
+        ["_shards", doc] | ["_shards", "_design", doc] => {
+            let id = if rest.len() == 3 { format!("_design/{doc}") } else { (*doc).to_owned() };
+            shard_of(inner, db, &id)
+        }
+        ["_design_docs"] => design_docs(inner, ask, db),
+        ["_design", ddoc, "_info"] => view_info(inner, db, ddoc),
+        ["_design", ddoc, "_view", view] => view_rows(inner, ask, db, ddoc, view),
+        _ => not_found("missing"),
+    }
+}
+
+fn start(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Answer {
+    if !ask.login.administers(db) {
+        return error(401, "unauthorized", "You are not a db or server admin.");
+    }
+    if !ask.is_json() && rest.first() == Some(&"_compact") {
+        return error(415, "bad_content_type", "Content-Type must be application/json");
+    }
+    let started = match rest {
+        ["_compact"] => inner.world.compact_all(db),
+        ["_compact", ddoc, ..] => inner.world.compact_all_views(db, ddoc),
+        _ => {
+            inner.world.clean_up(db);
+            Ok(())
+        }
+    };
+    started.map_or_else(gone, |()| accepted())
+}
+
+fn shards(inner: &Inner, db: &str) -> Answer {
+    let Some(mapped) = inner.world.mapped_db(db) else { return gone(Gone::Database) };
+    let ranges: BTreeMap<String, Vec<String>> =
+        mapped.ranges.into_iter().map(|(range, nodes)| (range.to_string(), nodes)).collect();
+    json(200, &value!({"shards": ranges})).behind()
+}
+
+fn shard_of(inner: &Inner, db: &str, doc: &str) -> Answer {
+    let range = inner.world.range_of(db, doc);
+    let mapped = inner.world.mapped_db(db);
+    let found = mapped
+        .and_then(|mapped| mapped.ranges.into_iter().find(|(known, _)| Some(*known) == range));
+    let Some((range, nodes)) = found else { return gone(Gone::Database) };
+    json(200, &value!({"range": range.to_string(), "nodes": nodes}))
+}
+
+fn design_docs(inner: &Inner, ask: &Ask, db: &str) -> Answer {
+    let mut designs: Vec<&Design> =
+        inner.world.described(db).map_or_else(Vec::new, |like| like.designs.iter().collect());
+    designs.sort_by(|a, b| a.name.cmp(&b.name));
+    let rows: Vec<Value> = designs
+        .iter()
+        .map(|design| {
+            let id = format!("_design/{}", design.name);
+            let rev = revision(&id);
+            let mut row = value!({"id": id, "key": id, "value": {"rev": rev}});
+            if let Some(row) = row.as_object_mut().filter(|_| ask.is_true("include_docs")) {
+                row.insert("doc".to_owned(), document(design).into());
+            }
+            row
+        })
+        .collect();
+    json(200, &value!({"total_rows": rows.len(), "offset": 0, "rows": rows})).chunked()
+}
+
+fn view_info(inner: &Inner, db: &str, ddoc: &str) -> Answer {
+    let known = match inner.world.known_view(db, ddoc) {
+        Ok(known) => known,
+        Err(why) => return gone(why),
+    };
+    let mut index = super::backend::index_fields(&known);
+    let pending = known.pending;
+    // The used copies alone, of which about half are the preferred ones.
+    let of = value!({"minimum": pending, "preferred": pending / 2, "total": pending});
+    index.insert("updates_pending".to_owned(), of);
+    json(200, &value!({"name": ddoc, "view_index": index}))
+}
+
+/// A view's rows are never there, and no request waits for a build; that asking starts
+/// one is what matters.
+fn view_rows(inner: &mut Inner, ask: &Ask, db: &str, ddoc: &str, view: &str) -> Answer {
+    let designs = inner.world.described(db).map_or(&[][..], |like| &like.designs);
+    let Some(design) = designs.iter().find(|design| design.name == ddoc) else {
+        return gone(Gone::Design);
+    };
+    if !design.views.iter().any(|known| known == view) {
+        return not_found("missing_named_view");
+    }
+    let reduces = reduces(design);
+    if ask.param("update") != Some("false") {
+        inner.world.build(db, ddoc);
+    }
+    if reduces {
+        return json(200, &value!({"rows": []})).chunked();
+    }
+    let docs = inner.world.known(db).map_or(0, |known| known.docs);
+    json(200, &value!({"total_rows": docs, "offset": 0, "rows": []})).chunked()
+}

@@ -1,0 +1,125 @@
+//! Routes below `/_node/{node}` that the node's own interface answers.
+
+use super::{
+    Routed, admin_only,
+    answer::{Answer, accepted, error, json, not_found, wrong_method},
+    ask::Ask,
+    backend, system,
+};
+use crate::{cluster::Inner, config::Version};
+use http::Method;
+use serde_json::{Value, json as value};
+
+/// Routes of a node, seen from the one that was asked.
+pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
+    let metrics = matches!(rest, ["_stats" | "_system" | "_prometheus", ..]);
+    if let Some(refused) = admin_only(ask).filter(|_| !(metrics && ask.login.reads_metrics())) {
+        return refused.into();
+    }
+    let entry = inner.world.node_version(&ask.node).unwrap_or(Version::V3_5_0);
+    // The node in this path is ignored, down and unknown ones included.
+    if rest == ["_smoosh", "status"] && entry >= (Version { major: 3, minor: 4, patch: 0 }) {
+        return smoosh_status(inner, ask).into();
+    }
+    let local = node == "_local";
+    let node = if local { ask.node.clone() } else { node.to_owned() };
+    let given_up = inner.planned.is_given_up(&node, inner.world.now());
+    match inner.world.node_up(&node).map(|up| up && !given_up) {
+        None => return not_found(&format!("no such node: {node}")).into(),
+        Some(false) => return error(412, "nodedown", &format!("{node} is down")).into(),
+        Some(true) => {}
+    }
+    match rest {
+        [] if local => json(200, &value!({"name": node})).into(),
+        ["_versions"] => system::versions(inner, &node).into(),
+        ["_config", rest @ ..] => config(inner, ask, &node, rest).into(),
+        ["_stats", rest @ ..] => system::stats(rest).into(),
+        ["_prometheus"] => system::prometheus(inner, &node).into(),
+        ["_system"] => system::system(inner, &node).into(),
+        ["_restart"] if ask.method == Method::POST => {
+            inner.world.stop_node(&node);
+            inner.world.start_node(&node);
+            accepted().into()
+        }
+        rest => behind(inner, ask, &node, rest),
+    }
+}
+
+/// Routes that go through the node's older interface, which checks the login once more, by
+/// cookie or password.
+fn behind(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Routed {
+    let checks = super::checks(inner, node, ask.wall_start, true);
+    let now = inner.world.now();
+    let login = inner.access.login(node, &ask.shown, &checks, now);
+    match rest {
+        ["_session"] if ask.method == Method::GET => {
+            super::server::session(inner, &ask.passed_on(node, login)).behind().into()
+        }
+        // Open in the older interface.
+        ["_all_dbs"] => backend::route(inner, ask, node, rest),
+        _ if !login.is_admin() => {
+            error(401, "unauthorized", "You are not a server admin.").behind().into()
+        }
+        rest => backend::route(inner, ask, node, rest),
+    }
+}
+
+fn smoosh_status(inner: &Inner, ask: &Ask) -> Answer {
+    if ask.method != Method::GET {
+        return wrong_method("GET");
+    }
+    let channels: serde_json::Map<String, Value> = inner
+        .world
+        .smoosh_status(&ask.node)
+        .into_iter()
+        .map(|(channel, waiting)| {
+            let number = |value: f64| if value == 0.0 { 0.into() } else { value!(value) };
+            let size = waiting.size;
+            let shown = value!({
+                "active": waiting.active,
+                "starting": 0,
+                "waiting": {"size": size, "min": number(waiting.min), "max": number(waiting.max)},
+            });
+            (channel.label().to_owned(), shown)
+        })
+        .collect();
+    json(200, &value!({"channels": channels}))
+}
+
+fn config(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> Answer {
+    let unknown = || not_found("unknown_config_value");
+    match (ask.method.as_str(), rest) {
+        ("GET", []) => json(200, &inner.world.settings(node)),
+        ("POST", ["_reload"]) => {
+            inner.world.reload_settings(node);
+            json(200, &value!({"ok": true}))
+        }
+        ("GET", [section]) => {
+            let empty = std::collections::BTreeMap::new();
+            json(200, inner.world.section(node, section).unwrap_or(&empty))
+        }
+        ("GET", [section, key]) => {
+            inner.world.setting(node, section, key).map_or_else(unknown, |value| json(200, &value))
+        }
+        ("PUT", [section, key]) => match serde_json::from_slice(&ask.body) {
+            Ok(Value::String(new)) => {
+                // A value that was not set is answered as an empty one.
+                let old = match ask.persists {
+                    true => inner.world.set(node, section, key, &new),
+                    false => inner.world.set_until_restart(node, section, key, &new),
+                };
+                json(200, &old.unwrap_or_default())
+            }
+            Ok(_) => error(400, "bad_request", "a JSON string expected"),
+            Err(_) => error(400, "bad_request", "invalid UTF-8 JSON"),
+        },
+        ("DELETE", [section, key]) => {
+            let old = match ask.persists {
+                true => inner.world.unset(node, section, key),
+                false => inner.world.reset(node, section, key),
+            };
+            old.map_or_else(unknown, |old| json(200, &old))
+        }
+        _ => wrong_method("GET,PUT,DELETE"),
+    }
+}

@@ -1,0 +1,147 @@
+//! Routes of search indexes: what they tell, and queries, which build them.
+//!
+//! Their words are those of CouchDB's side; nothing stands behind them.
+
+use super::{
+    Routed,
+    answer::{Answer, error, json, not_found},
+    ask::Ask,
+};
+use crate::{
+    cluster::{Cluster, Inner},
+    config::Version,
+    growth::mix,
+    world::Gone,
+};
+use couchdb_names::Engine;
+use serde_json::json as value;
+use std::time::Duration;
+
+/// How often a query looks whether its index is built.
+const LOOKS: Duration = Duration::from_millis(250);
+
+/// A query that waits for its index.
+#[derive(Debug)]
+pub(super) struct Query {
+    engine: Engine,
+    db: String,
+    ddoc: String,
+    index: String,
+}
+
+/// Whether a node has an engine.
+pub(super) fn has(inner: &Inner, node: &str, engine: Engine) -> bool {
+    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    match engine {
+        Engine::Nouveau => {
+            version >= Version { major: 3, minor: 4, patch: 0 }
+                && inner.world.setting(node, "nouveau", "enable") == Some("true")
+        }
+        Engine::Clouseau => inner.world.has_clouseau(node),
+    }
+}
+
+/// The engine of a route, and whether it is a query.
+fn engine(word: &str) -> Option<(Engine, bool)> {
+    match word {
+        "_nouveau_info" => Some((Engine::Nouveau, false)),
+        "_nouveau" => Some((Engine::Nouveau, true)),
+        "_search_info" => Some((Engine::Clouseau, false)),
+        "_search" => Some((Engine::Clouseau, true)),
+        _ => None,
+    }
+}
+
+/// What a design document's route comes to; `None`: it is of no search index.
+pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Option<Routed> {
+    let ["_design", ddoc, word, index] = rest else { return None };
+    let (engine, queries) = engine(word)?;
+    if !has(inner, &ask.node, engine) {
+        return Some(absent(inner, &ask.node, engine).into());
+    }
+    let designs = inner.world.described(db).map_or(&[][..], |like| &like.designs);
+    let Some(design) = designs.iter().find(|design| design.name == *ddoc) else {
+        return Some(not_found("missing").into());
+    };
+    if !design.searches.iter().any(|it| it.engine == engine && it.name == *index) {
+        return Some(not_found(&format!("{index} not found.")).into());
+    }
+    if !queries {
+        return Some(info(inner, engine, db, ddoc, index).into());
+    }
+    if engine == Engine::Nouveau && ask.param("q").is_none() {
+        return Some(error(400, "query_parse_error", "q parameter is mandatory").into());
+    }
+    let lazy = match engine {
+        Engine::Nouveau => ask.param("update") == Some("false"),
+        Engine::Clouseau => ask.param("stale") == Some("ok"),
+    };
+    if !lazy {
+        inner.world.build_search(db, (engine, ddoc, index));
+    }
+    let [db, ddoc, index] = [db, ddoc, index].map(str::to_owned);
+    Some(Routed::Search(Query { engine, db, ddoc, index }))
+}
+
+fn absent(inner: &Inner, node: &str, engine: Engine) -> Answer {
+    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    match engine {
+        // The older server takes the words for an attachment's name.
+        Engine::Nouveau if version < (Version { major: 3, minor: 4, patch: 0 }) => {
+            not_found("Document is missing attachment")
+        }
+        Engine::Nouveau => not_found("missing"),
+        Engine::Clouseau => error(503, "service unavailable", "Search is not available"),
+    }
+}
+
+fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Answer {
+    let known = match inner.world.known_search(db, (engine, ddoc, index)) {
+        Ok(known) => known,
+        Err(Gone::Range) => return error(500, "nodedown", "progress not possible"),
+        Err(_) => return not_found("missing"),
+    };
+    let of_name = |salt| format!("{:016x}", mix(crate::catalog::key_of(index), salt));
+    let told = match engine {
+        Engine::Nouveau if !known.exists => return not_found("Index does not exist"),
+        Engine::Nouveau => value!({
+            "update_seq": known.update_seq,
+            "purge_seq": 0,
+            "num_docs": known.docs,
+            "disk_size": known.disk_size,
+            "signature": (1..=4).map(of_name).collect::<String>(),
+        }),
+        Engine::Clouseau => value!({
+            "signature": (1..=2).map(of_name).collect::<String>(),
+            "pending_seq": known.update_seq,
+            "doc_del_count": 0,
+            "doc_count": known.docs,
+            "disk_size": known.disk_size,
+            "committed_seq": known.update_seq,
+        }),
+    };
+    json(200, &value!({"name": format!("_design/{ddoc}/{index}"), "search_index": told}))
+}
+
+impl Query {
+    /// The answer, once no indexer of it runs any more.
+    pub(super) async fn answer(self, cluster: Cluster) -> Answer {
+        let of = (self.engine, self.ddoc.as_str(), self.index.as_str());
+        while cluster.world(|world| world.is_searching(&self.db, of)) {
+            tokio::time::sleep(LOOKS).await;
+        }
+        let known = cluster.world(|world| world.known_search(&self.db, of)).unwrap_or_default();
+        json(
+            200,
+            &match self.engine {
+                Engine::Nouveau => value!({
+                    "update_latency": 7, "total_hits_relation": "EQUAL_TO", "total_hits": known.docs,
+                    "ranges": null, "hits": [], "counts": null, "bookmark": "W10",
+                }),
+                Engine::Clouseau => {
+                    value!({"total_rows": known.docs, "bookmark": "g2o", "rows": []})
+                }
+            },
+        )
+    }
+}

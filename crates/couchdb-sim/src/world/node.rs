@@ -1,0 +1,272 @@
+//! Nodes: whether they answer, what they are set to, what their disks hold.
+
+use super::{DiskUse, World, files::File};
+use crate::{
+    config::{Node, Version},
+    growth::mix,
+};
+use std::collections::BTreeMap;
+
+/// Settings by section and key.
+type Settings = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What a node is and does.
+#[derive(Debug)]
+pub(super) struct NodeState {
+    pub(super) node: Node,
+    up: bool,
+    /// How often it has stopped.
+    stops: u64,
+    disk_full: bool,
+    /// What is in force.
+    settings: Settings,
+    /// What its files say, and what it starts with.
+    files: Settings,
+    /// The server's identity, which `GET /` shows.
+    uuid: u64,
+}
+
+impl NodeState {
+    pub(super) fn new(mut node: Node, seed: u64) -> Self {
+        let mut settings = Settings::new();
+        for (section, key, value) in [
+            ("couchdb", "database_dir", "/opt/couchdb/data"),
+            ("couchdb", "view_index_dir", "/opt/couchdb/data"),
+            ("couchdb", "max_dbs_open", "500"),
+            ("smoosh", "state_dir", "/opt/couchdb/data"),
+        ] {
+            settings
+                .entry(section.to_owned())
+                .or_default()
+                .insert(key.to_owned(), value.to_owned());
+        }
+        for (section, key, value) in node.settings.drain(..) {
+            settings.entry(section).or_default().insert(key, value);
+        }
+        let uuid = mix(seed, crate::catalog::key_of(&node.name));
+        Self { node, up: true, stops: 0, disk_full: false, files: settings.clone(), settings, uuid }
+    }
+}
+
+fn put(settings: &mut Settings, section: &str, key: &str, value: &str) -> Option<String> {
+    settings.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned())
+}
+
+fn take(settings: &mut Settings, section: &str, key: &str) -> Option<String> {
+    let removed = settings.get_mut(section)?.remove(key);
+    settings.retain(|_, keys| !keys.is_empty());
+    removed
+}
+
+impl World {
+    /// The nodes' names.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<String> {
+        self.nodes.iter().map(|state| state.node.name.clone()).collect()
+    }
+
+    pub(super) fn is_up(&self, node: u32) -> bool {
+        self.nodes.get(node as usize).is_some_and(|state| state.up)
+    }
+
+    /// Whether a node is up; `None`: no such node.
+    #[must_use]
+    pub fn node_up(&self, node: &str) -> Option<bool> {
+        Some(self.is_up(self.place(node)?))
+    }
+
+    pub(super) fn version(&self, node: u32) -> Version {
+        self.nodes.get(node as usize).map_or(Version::V3_5_0, |state| state.node.version)
+    }
+
+    /// The version a node runs; `None`: no such node.
+    #[must_use]
+    pub fn node_version(&self, node: &str) -> Option<Version> {
+        Some(self.version(self.place(node)?))
+    }
+
+    /// Whether a clouseau is connected to a node.
+    pub(crate) fn has_clouseau(&self, node: &str) -> bool {
+        let place = self.place(node).and_then(|place| self.nodes.get(place as usize));
+        place.is_some_and(|state| state.node.clouseau)
+    }
+
+    pub(crate) fn node_uuid(&self, node: &str) -> u64 {
+        let place = self.place(node).and_then(|place| self.nodes.get(place as usize));
+        place.map_or(0, |state| state.uuid)
+    }
+
+    fn state_mut(&mut self, node: &str) -> Option<&mut NodeState> {
+        self.nodes.iter_mut().find(|state| state.node.name == node)
+    }
+
+    /// Takes a node down: what ran on it ends without a result.
+    pub fn stop_node(&mut self, node: &str) {
+        let Some(place) = self.place(node) else { return };
+        let extra: Vec<_> = self.extra.iter().map(|extra| extra.as_ref().map(|e| e.node)).collect();
+        self.drop_jobs(|key| match key.file {
+            File::Copy { node, .. } | File::Local { node, .. } => node == place,
+            File::Extra(at) => extra.get(at).copied().flatten() == Some(place),
+        });
+        if let Some(state) = self.state_mut(node) {
+            state.up = false;
+            state.stops += 1;
+        }
+    }
+
+    /// How often a node has stopped.
+    pub(crate) fn stops(&self, node: &str) -> Option<u64> {
+        Some(self.nodes.get(self.place(node)? as usize)?.stops)
+    }
+
+    /// Brings a node back, with the settings of its files.
+    pub fn start_node(&mut self, node: &str) {
+        if let Some(state) = self.state_mut(node) {
+            state.up = true;
+        }
+        self.reload_settings(node);
+    }
+
+    /// Reads a node's files again: what was set until the restart is gone.
+    pub fn reload_settings(&mut self, node: &str) {
+        if let Some(state) = self.state_mut(node) {
+            state.settings = state.files.clone();
+        }
+    }
+
+    /// Turns maintenance mode on or off.
+    pub fn set_maintenance(&mut self, node: &str, on: bool) {
+        match on {
+            true => self.set(node, "couchdb", "maintenance_mode", "true"),
+            false => self.unset(node, "couchdb", "maintenance_mode"),
+        };
+    }
+
+    /// Takes the last free byte of a node's disk, or gives them back. What compacts there
+    /// fails at once; its temporary files stay.
+    pub fn set_disk_full(&mut self, node: &str, on: bool) {
+        let Some(place) = self.place(node) else { return };
+        let sharing = self.sharing(place);
+        for place in &sharing {
+            if let Some(state) = self.nodes.get_mut(*place as usize) {
+                state.disk_full = on;
+            }
+        }
+        if on {
+            self.drop_jobs(|key| key.file.node().is_some_and(|node| sharing.contains(&node)));
+        }
+    }
+
+    /// A setting of a node; `None`: not set.
+    #[must_use]
+    pub fn setting(&self, node: &str, section: &str, key: &str) -> Option<&str> {
+        Some(self.section(node, section)?.get(key)?.as_str())
+    }
+
+    /// A section of a node's settings.
+    #[must_use]
+    pub fn section(&self, node: &str, section: &str) -> Option<&BTreeMap<String, String>> {
+        self.settings(node)?.get(section)
+    }
+
+    /// All settings of a node; `None`: no such node.
+    #[must_use]
+    pub fn settings(&self, node: &str) -> Option<&BTreeMap<String, BTreeMap<String, String>>> {
+        Some(&self.nodes.get(self.place(node)? as usize)?.settings)
+    }
+
+    /// Changes a setting, in the node's files too; what it was before.
+    pub fn set(&mut self, node: &str, section: &str, key: &str, value: &str) -> Option<String> {
+        put(&mut self.state_mut(node)?.files, section, key, value);
+        self.set_until_restart(node, section, key, value)
+    }
+
+    /// Changes a setting until the node starts again; what it was before.
+    pub fn set_until_restart(
+        &mut self,
+        node: &str,
+        section: &str,
+        key: &str,
+        value: &str,
+    ) -> Option<String> {
+        put(&mut self.state_mut(node)?.settings, section, key, value)
+    }
+
+    /// Deletes a setting, in the node's files too; what it was before.
+    pub fn unset(&mut self, node: &str, section: &str, key: &str) -> Option<String> {
+        take(&mut self.state_mut(node)?.files, section, key);
+        take(&mut self.state_mut(node)?.settings, section, key)
+    }
+
+    /// Puts a setting back to what the node's files say; what it was before.
+    pub fn reset(&mut self, node: &str, section: &str, key: &str) -> Option<String> {
+        let state = self.state_mut(node)?;
+        let removed = take(&mut state.settings, section, key);
+        if let Some(value) = state.files.get(section).and_then(|keys| keys.get(key)) {
+            put(&mut state.settings, section, key, value);
+        }
+        removed
+    }
+
+    /// The nodes whose files lie on the disk of this one, itself among them.
+    pub(super) fn sharing(&self, node: u32) -> Vec<u32> {
+        let volume = |state: &NodeState| state.node.volume.clone();
+        let own = self.nodes.get(node as usize).and_then(volume);
+        let shares =
+            |at: u32, state: &NodeState| at == node || own.is_some() && volume(state) == own;
+        let places = (0..).zip(&self.nodes).filter(|(at, state)| shares(*at, state));
+        places.map(|(at, _)| at).collect()
+    }
+
+    /// The size of a node's disk; `None`: without limit.
+    fn disk_size(&self, node: u32) -> Option<u64> {
+        let first = self.sharing(node).first().copied()?;
+        self.nodes.get(first as usize)?.node.disk
+    }
+
+    /// Free bytes of a node's disk; `None`: without limit, and nothing was added up.
+    pub(super) fn available(&self, node: u32) -> Option<u64> {
+        let state = self.nodes.get(node as usize)?;
+        if state.disk_full {
+            return Some(0);
+        }
+        self.disk_size(node)?;
+        self.disk_of(node).available()
+    }
+
+    /// What a node's disk holds; `None`: no such node. Adds up every file there, which
+    /// takes a moment in a large world.
+    #[must_use]
+    pub fn disk(&self, node: &str) -> Option<DiskUse> {
+        Some(self.disk_of(self.place(node)?))
+    }
+
+    fn disk_of(&self, node: u32) -> DiskUse {
+        let mut held = DiskUse::default();
+        for node in self.sharing(node) {
+            held.files = held.files.saturating_add(self.files_size(node));
+            held.temporary = held.temporary.saturating_add(self.temporary(node));
+            held.trash = held.trash.saturating_add(self.trash(node));
+        }
+        let full = self.nodes.get(node as usize).is_some_and(|state| state.disk_full);
+        let capacity = if full { Some(held.used()) } else { self.disk_size(node) };
+        DiskUse { capacity, ..held }
+    }
+
+    /// Bytes of a node's databases and indexes.
+    fn files_size(&self, node: u32) -> u64 {
+        let mut files = 0_u64;
+        let mut add = |bytes: u64| files = files.saturating_add(bytes);
+        add(self.orphan_indexes(node).map(|index| index.bytes).sum());
+        for file in self.files_of(node) {
+            add(self.sizes_of(file).map_or(0, |sizes| sizes.file));
+            add(self.stale_of(file));
+            if let File::Copy { db, .. } = file {
+                for place in self.indexes(db) {
+                    add(self.index_sizes(file, place).map_or(0, |sizes| sizes.file));
+                }
+            }
+        }
+        files
+    }
+}

@@ -1,0 +1,192 @@
+//! The built-in compactor of a simulated node.
+//!
+//! Simpler than smoosh, but of its kind: it looks at the files of databases described by
+//! themselves (fleets are left alone), compacts one at a time, the most bloated first,
+//! and stops where `concurrency` of its channels is set to 0.
+
+use super::{
+    By, Sizes, World,
+    files::File,
+    jobs::{JobKey, What},
+};
+use std::time::Duration;
+
+/// How often a node looks for something to compact.
+pub(super) const PERIOD: Duration = Duration::from_secs(5);
+
+/// Files up to this many bytes are left alone.
+const MIN_SIZE: u64 = 1 << 20;
+/// Bytes over active that make a file worth it at a low ratio.
+const MIN_SLACK: u64 = 512 << 20;
+
+/// A built-in channel, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Channel {
+    IndexCleanup,
+    RatioDbs,
+    RatioViews,
+    SlackDbs,
+    SlackViews,
+    UpgradeDbs,
+    UpgradeViews,
+}
+
+impl Channel {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::IndexCleanup,
+        Self::RatioDbs,
+        Self::RatioViews,
+        Self::SlackDbs,
+        Self::SlackViews,
+        Self::UpgradeDbs,
+        Self::UpgradeViews,
+    ];
+
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::IndexCleanup => "index_cleanup",
+            Self::RatioDbs => "ratio_dbs",
+            Self::RatioViews => "ratio_views",
+            Self::SlackDbs => "slack_dbs",
+            Self::SlackViews => "slack_views",
+            Self::UpgradeDbs => "upgrade_dbs",
+            Self::UpgradeViews => "upgrade_views",
+        }
+    }
+}
+
+/// What one of a node's channels holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Waiting {
+    pub(crate) size: u64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) active: u64,
+}
+
+/// A file or index that a channel takes.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    channel: Channel,
+    priority: f64,
+    file: File,
+    place: Option<usize>,
+}
+
+fn scored(sizes: Sizes, ratio: Channel, slack: Channel) -> Option<(Channel, f64)> {
+    let Sizes { file, active, .. } = sizes;
+    if file <= MIN_SIZE {
+        return None;
+    }
+    let by = if active == 0 { 2.0 } else { file as f64 / active as f64 };
+    let over = file.saturating_sub(active);
+    match () {
+        () if active == 0 || by > 2.0 => Some((ratio, by)),
+        () if over > MIN_SLACK => Some((slack, over as f64)),
+        () => None,
+    }
+}
+
+impl World {
+    fn candidates(&self, node: u32) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        for db in self.catalog.described() {
+            for range in 0..self.catalog.ranges(db) {
+                if !self.catalog.maps(db, range, node) || self.catalog.is_missing(db, range, node) {
+                    continue;
+                }
+                let file = File::Copy { db, range, node };
+                let scores = self
+                    .sizes_of(file)
+                    .and_then(|sizes| scored(sizes, Channel::RatioDbs, Channel::SlackDbs));
+                if let Some((channel, priority)) = scores {
+                    candidates.push(Candidate { channel, priority, file, place: None });
+                }
+                for place in self.indexes(db) {
+                    let two = self.design(file, place).is_some_and(|it| it.collators.len() > 1);
+                    let sizes = self.index_sizes(file, place);
+                    let scores = if two {
+                        Some((Channel::UpgradeViews, 1.0))
+                    } else {
+                        sizes.and_then(|it| scored(it, Channel::RatioViews, Channel::SlackViews))
+                    };
+                    if let Some((channel, priority)) = scores {
+                        candidates.push(Candidate { channel, priority, file, place: Some(place) });
+                    }
+                }
+            }
+        }
+        candidates
+    }
+
+    /// What a node's channels hold now.
+    pub(crate) fn smoosh_status(&self, node: &str) -> Vec<(Channel, Waiting)> {
+        let mut channels = Channel::ALL.map(|channel| (channel, Waiting::default()));
+        let place = self.place(node).filter(|place| self.smooshes(*place));
+        for candidate in place.map_or_else(Vec::new, |place| self.candidates(place)) {
+            let Some((_, waiting)) =
+                channels.iter_mut().find(|(channel, _)| *channel == candidate.channel)
+            else {
+                continue;
+            };
+            // What somebody else compacts still waits here.
+            if self.runs_for_smoosh(candidate) {
+                waiting.active += 1;
+                continue;
+            }
+            let first = waiting.size == 0;
+            waiting.size += 1;
+            waiting.min =
+                if first { candidate.priority } else { waiting.min.min(candidate.priority) };
+            waiting.max = waiting.max.max(candidate.priority);
+        }
+        channels.to_vec()
+    }
+
+    fn runs(&self, candidate: Candidate) -> bool {
+        match candidate.place {
+            None => self.compacting(candidate.file),
+            Some(place) => self.compacting_index(candidate.file, place),
+        }
+    }
+
+    fn runs_for_smoosh(&self, candidate: Candidate) -> bool {
+        let what = candidate.place.map_or(What::Shard, What::Index);
+        self.chronicle.starter(JobKey { file: candidate.file, what }) == Some(By::Smoosh)
+    }
+
+    fn smooshes(&self, node: u32) -> bool {
+        self.nodes.get(node as usize).is_some_and(|state| state.node.smoosh)
+    }
+
+    /// Lets every idle built-in compactor start its best candidate.
+    pub(super) fn smoosh(&mut self) {
+        for place in 0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX) {
+            if !(self.smooshes(place) && self.is_up(place)) {
+                continue;
+            }
+            let candidates = self.candidates(place);
+            if candidates.iter().any(|candidate| self.runs(*candidate)) {
+                continue;
+            }
+            let Some(state) = self.nodes.get(place as usize) else { continue };
+            let node = &state.node.name;
+            let off = |channel: Channel| {
+                let section = format!("smoosh.{}", channel.label());
+                self.setting(node, &section, "concurrency") == Some("0")
+            };
+            // Ratios first, as their channels' names sort first.
+            let best = candidates
+                .into_iter()
+                .filter(|candidate| !off(candidate.channel))
+                .max_by(|a, b| b.channel.cmp(&a.channel).then(a.priority.total_cmp(&b.priority)));
+            match best {
+                Some(Candidate { file, place: None, .. }) => self.start_shard(file, By::Smoosh),
+                Some(Candidate { file, place: Some(place), .. }) => {
+                    self.start_index(file, place, By::Smoosh)
+                }
+                None => false,
+            };
+        }
+    }
+}

@@ -1,0 +1,445 @@
+use super::*;
+use crate::{
+    config::{Design, Fleet, Node, Orphan},
+    demo_config,
+};
+
+const A: &str = "couchdb@a";
+const GIB: u64 = 1 << 30;
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn world(database: Database) -> World {
+    let config = Config::new(&[A, "couchdb@b", "couchdb@c"]).with(database);
+    World::new(config, 7).unwrap()
+}
+
+fn first_file(world: &World) -> String {
+    first_file_of(world, A)
+}
+
+fn first_file_of(world: &World, node: &str) -> String {
+    world.files(node).unwrap().into_iter().find(|file| file.starts_with("shards/")).unwrap()
+}
+
+/// Everything the world can tell, as text.
+fn told(world: &World) -> String {
+    let mut told = format!("{:?}\n{:?}\n", world.tasks(), world.updates(0));
+    for node in world.nodes() {
+        told += &format!("{:?} {:?}\n", world.disk(&node), world.smoosh_status(&node));
+        for file in world.files(&node).unwrap() {
+            told += &format!("{:?}\n", world.shard(&node, &file));
+        }
+    }
+    for (db, _) in world.catalog.from("") {
+        let name = world.catalog.name(db);
+        told += &format!("{name} {:?}\n", world.known(&name));
+        for design in &world.described(&name).unwrap().designs {
+            told += &format!("{:?}\n", world.known_view(&name, &design.name));
+        }
+    }
+    told
+}
+
+#[test]
+fn what_is_told_depends_on_seed_and_time_not_on_how_often_one_asks() {
+    let run = |step: u64| {
+        let mut world = World::new(demo_config(), 3).unwrap();
+        let node = "couchdb@sim-1.local";
+        let file = first_file_of(&world, node);
+        for at in (0..=120_000).step_by(usize::try_from(step).unwrap()) {
+            world.advance(Duration::from_millis(at));
+            if step < 10_000 {
+                let _asked = (world.tasks(), world.updates(0), world.known("sessions"));
+            }
+            if at == 30_000 {
+                world.compact(node, &file).unwrap();
+                world.write("archive-2019", 10);
+                world.build("catalog/eu", "search");
+            }
+        }
+        told(&world)
+    };
+    let seldom = run(30_000);
+    assert_eq!(seldom, run(500));
+    assert_eq!(seldom, run(30_000));
+    assert!(seldom.contains("compact_running: true"), "the built-in compactor is at work");
+}
+
+#[test]
+fn files_hold_at_least_what_is_active_and_only_compaction_makes_them_smaller() {
+    let mut world = World::new(demo_config(), 11).unwrap();
+    let mut before = BTreeMap::new();
+    let mut shrunk = 0;
+    for minute in 0..15 {
+        world.advance(secs(minute * 60));
+        for node in world.nodes() {
+            for file in world.files(&node).unwrap() {
+                let info = world.shard(&node, &file).unwrap();
+                assert!(info.sizes.file >= info.sizes.active, "{info:?}");
+                assert!(info.compacted_seq <= info.update_seq, "{info:?}");
+                if let Some(last) = before.insert((node.clone(), file), info.clone()) {
+                    let last: ShardInfo = last;
+                    assert!(info.update_seq >= last.update_seq);
+                    if info.sizes.file < last.sizes.file {
+                        assert!(info.compacted_seq > last.compacted_seq, "{last:?} {info:?}");
+                        shrunk += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(shrunk > 10, "{shrunk}");
+}
+
+#[test]
+fn a_compaction_goes_through_its_phases_and_frees_bytes() {
+    let database =
+        Database { docs: 2_000_000, doc_bytes: 500, bloat: 4.0, q: 1, ..Database::new("a") };
+    let mut world = world(database);
+    let file = first_file(&world);
+    let before = world.shard(A, &file).unwrap();
+    assert_eq!(world.compact(A, &file), Ok(true));
+    assert_eq!(world.compact(A, &file), Ok(false), "it runs already");
+    let (mut phases, mut peak) = (Vec::new(), 0);
+    // 1 GB at 50 MB a second.
+    for at in 0..=20 {
+        world.advance(secs(at));
+        peak = peak.max(world.disk(A).unwrap().temporary);
+        for task in world.tasks() {
+            assert!(task.changes_done <= task.total_changes);
+            let TaskKind::Database { phase } = task.kind else { panic!("{task:?}") };
+            phases.push(phase);
+        }
+    }
+    phases.dedup();
+    assert_eq!(phases, ["document_copy", "docid_sort", "docid_copy"]);
+    let after = world.shard(A, &file).unwrap();
+    assert_eq!(after.compacted_seq, before.update_seq);
+    assert!(after.sizes.file < before.sizes.file / 3);
+    assert!(!after.compact_running);
+    assert!(peak > before.sizes.active, "small documents need a large sort: {peak}");
+    assert_eq!(world.disk(A).unwrap().temporary, 0);
+}
+
+#[test]
+fn writes_during_a_compaction_are_caught_up_with_by_another_process() {
+    let busy = Database {
+        docs: 2_000_000,
+        doc_bytes: 500,
+        q: 1,
+        writes_per_second: 3_000.0,
+        new_share: 0.0,
+        delete_share: 0.0,
+        ..Database::new("a")
+    };
+    let mut world = world(busy);
+    let file = first_file(&world);
+    world.compact(A, &file).unwrap();
+    let first = world.tasks().remove(0);
+    world.advance(Duration::from_millis(20_010));
+    let second = world.tasks().remove(0);
+    assert!(second.process > first.process && second.started > first.started);
+    assert!(second.total_changes < first.total_changes);
+    world.advance(secs(60));
+    let after = world.shard(A, &file).unwrap();
+    assert!(!after.compact_running && after.compacted_seq > 0);
+    assert!(after.sizes.file > after.sizes.active, "what came meanwhile was appended");
+}
+
+#[test]
+fn a_design_document_is_shown_on_exactly_one_range() {
+    let odd = ["v", "50% off/ü", "..", "a\"b\nc"].map(Design::new);
+    let database = Database { q: 8, designs: odd.to_vec(), ..Database::new("app/_design/x") };
+    let world = world(database);
+    for design in odd {
+        let files = world.files(A).unwrap();
+        let shown: Vec<_> =
+            files.iter().filter(|file| world.shown_view(A, file, &design.name).is_some()).collect();
+        assert_eq!(shown.len(), 1, "{design:?}");
+        let range = world.range_of("app/_design/x", &format!("_design/{}", design.name)).unwrap();
+        assert!(shown[0].contains(&range.to_string()));
+    }
+}
+
+#[test]
+fn a_full_disk_ends_a_compaction_and_the_next_one_goes_on_from_there() {
+    let database = Database { docs: 1_000_000, bloat: 2.0, q: 1, n: 1, ..Database::new("a") };
+    let node = Node { disk: Some(3 * GIB / 2 + GIB), ..Node::new(A) };
+    let config = Config { nodes: vec![node], ..Config::new(&[A]) }.with(database);
+    let mut world = World::new(config, 1).unwrap();
+    let file = first_file(&world);
+    assert!(world.disk(A).unwrap().available().unwrap() < 2 * GIB / 3);
+    world.compact(A, &file).unwrap();
+    world.advance(secs(60));
+    let failed = world.shard(A, &file).unwrap();
+    assert_eq!((failed.compact_running, failed.compacted_seq), (false, 0));
+    let left = world.disk(A).unwrap().temporary;
+    assert!(left > 0, "its files stay");
+
+    world.set_disk_full(A, true);
+    assert_eq!(world.disk(A).unwrap().available(), Some(0));
+    world.set_disk_full(A, false);
+    world.nodes[0].node.disk = None;
+    world.compact(A, &file).unwrap();
+    let resumed = world.tasks().remove(0);
+    assert!(
+        resumed.changes_done > 0 || resumed.kind != TaskKind::Database { phase: "document_copy" }
+    );
+    world.advance(secs(120));
+    assert_eq!(world.disk(A).unwrap().temporary, 0);
+    assert!(world.shard(A, &file).unwrap().compacted_seq > 0);
+}
+
+#[test]
+fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() {
+    let mut world =
+        world(Database { q: 1, docs: 1_000_000, bloat: 4.0, ..Database::new("orders") });
+    let file = first_file(&world);
+    for (at, node) in [(1, A), (2, "couchdb@b")] {
+        world.advance(secs(at));
+        assert_eq!(world.compact(node, &file), Ok(true));
+        assert_eq!(world.compact(node, &file), Ok(false), "a second start is none");
+    }
+    let told = |world: &World| -> Vec<(String, usize, usize, bool, Option<bool>)> {
+        let all = world.compactions().into_iter();
+        all.map(|it| {
+            let swapped = it.end.map(|end| end.swapped);
+            (it.node, it.beside, it.beside_in_cluster, it.other_copy, swapped)
+        })
+        .collect()
+    };
+    let line = |node: &str, others, swapped| (node.to_owned(), 0, others, others > 0, swapped);
+    assert_eq!(told(&world), [line(A, 0, None), line("couchdb@b", 1, None)]);
+    world.stop_node("couchdb@b");
+    world.advance(secs(3_600));
+    assert_eq!(told(&world), [line(A, 0, Some(true)), line("couchdb@b", 1, Some(false))]);
+    let first = world.compactions().swap_remove(0);
+    let after = first.end.map_or(0, |end| end.after);
+    assert!(after < first.before && first.needed > 0 && first.by == By::Request, "{first:?}");
+}
+
+#[test]
+fn smoosh_shows_its_own_jobs_as_active_and_no_other() {
+    let config = Config {
+        nodes: vec![Node { smoosh: true, ..Node::new(A) }],
+        ..Config::new(&[A]).with(Database {
+            q: 2,
+            n: 1,
+            docs: 10_000_000,
+            bloat: 4.0,
+            ..Database::new("orders")
+        })
+    };
+    let mut world = World::new(config, 7).unwrap();
+    let channel = |world: &World| {
+        let all = world.smoosh_status(A);
+        let ratio = all.into_iter().find(|(channel, _)| channel.label() == "ratio_dbs").unwrap();
+        (ratio.1.size, ratio.1.active)
+    };
+    let file = first_file(&world);
+    assert_eq!(world.compact(A, &file), Ok(true));
+    assert_eq!(channel(&world), (2, 0), "an operator's compaction is none of its own");
+    // smoosh waits until nothing runs on its node.
+    let runs = |world: &World| world.compactions().into_iter().find(|it| it.end.is_none());
+    let its_turn = (1..3_600).find(|at| {
+        world.advance(secs(*at));
+        runs(&world).is_some_and(|it| it.by == By::Smoosh)
+    });
+    assert!(its_turn.is_some());
+    assert_eq!(channel(&world), (0, 1));
+}
+
+#[test]
+fn a_stopped_node_loses_its_jobs_and_the_cluster_goes_on_without_it() {
+    let database = Database { docs: 10_000_000, q: 1, ..Database::new("a") };
+    let mut world = world(database);
+    let file = first_file(&world);
+    world.compact(A, &file).unwrap();
+    world.advance(secs(5));
+    world.stop_node(A);
+    assert_eq!(world.tasks(), []);
+    assert_eq!(world.compact(A, &file), Err(StartError::NodeDown));
+    assert!(world.known("a").is_ok());
+    for node in ["couchdb@b", "couchdb@c"] {
+        world.stop_node(node);
+    }
+    assert_eq!(world.known("a"), Err(Gone::Range));
+    world.start_node(A);
+    assert!(!world.shard(A, &file).unwrap().compact_running);
+    assert!(world.disk(A).unwrap().temporary > 0, "interrupted files stay");
+}
+
+#[test]
+fn an_index_is_built_when_asked_for_and_compacts_to_its_active_bytes() {
+    let design = Design { autoupdate: false, built: 0.0, ..Design::new("v") };
+    let database = Database { docs: 100_000, q: 1, designs: vec![design], ..Database::new("a") };
+    let mut world = world(database);
+    let file = first_file(&world);
+    let never = world.view(A, &file, "v").unwrap();
+    assert_eq!((never.update_seq, never.sizes.active, never.sizes.file), (0, 0, 51));
+    world.build("a", "v");
+    world.advance(secs(5));
+    assert!(world.view(A, &file, "v").unwrap().updater_running);
+    world.advance(secs(60));
+    let built = world.view(A, &file, "v").unwrap();
+    assert_eq!((built.pending, built.updater_running), (0, false));
+    assert!(built.sizes.file > built.sizes.active * 4, "{built:?}");
+    world.compact_view(A, &file, "v").unwrap();
+    world.advance(secs(61));
+    let after = world.view(A, &file, "v").unwrap();
+    assert!(after.sizes.file < built.sizes.file / 3);
+    world.write("a", 50);
+    assert_eq!(world.view(A, &file, "v").unwrap().pending, 50, "nobody keeps it built");
+}
+
+#[test]
+fn design_documents_of_equal_views_share_an_index_and_a_changed_one_leaves_a_stale_file() {
+    let designs = vec![Design::new("x"), Design::new("y")];
+    let database = Database { docs: 100_000, q: 1, n: 1, designs, ..Database::new("a") };
+    let mut world = world(database);
+    let (node, file) = world
+        .nodes()
+        .into_iter()
+        .find_map(|node| {
+            let files = world.files(&node)?;
+            Some((node, files.into_iter().find(|file| file.starts_with("shards/"))?))
+        })
+        .unwrap();
+    let info = |world: &World, ddoc| world.view(&node, &file, ddoc).unwrap();
+    assert_eq!(info(&world, "x").signature, info(&world, "y").signature);
+    let old = info(&world, "x").sizes.file;
+    let changed = Design { views: vec!["other".to_owned()], ..Design::new("x") };
+    world.put_design("a", changed.clone());
+    assert_eq!(world.stale_index_bytes("a"), Some(0), "the other still uses it");
+    let old = info(&world, "y").sizes.file.max(old);
+    assert_eq!(info(&world, "x").update_seq, 0);
+    world.put_design("a", Design { name: "y".to_owned(), ..changed });
+    assert_eq!(world.stale_index_bytes("a"), Some(old));
+    world.clean_up("a");
+    assert_eq!(world.stale_index_bytes("a"), Some(0));
+}
+
+#[test]
+fn databases_come_and_go_and_may_leave_orphans() {
+    let mut world = world(Database::new("a"));
+    let files = world.files(A).unwrap().len();
+    world.advance(secs(10));
+    world.create(Database { q: 1, ..Database::new("b") }).unwrap();
+    assert!(world.create(Database::new("b")).is_err());
+    assert_eq!(world.files(A).unwrap().len(), files + 1);
+    world.advance(secs(20));
+    world.delete("b", true);
+    assert_eq!(world.files(A).unwrap().len(), files + 1, "left behind");
+    assert!(world.files(A).unwrap().is_sorted());
+    world.delete("a", false);
+    assert_eq!(world.files(A).unwrap().len(), 3 + 1);
+    world.advance(secs(30));
+    let kinds: Vec<_> =
+        world.updates(0).into_iter().map(|update| (update.db, update.kind)).collect();
+    let (a, b) = ("a".to_owned(), "b".to_owned());
+    let mut deleted = [(b.clone(), Type::Deleted), (a, Type::Deleted)];
+    deleted.sort();
+    assert_eq!(kinds[0], (b, Type::Created));
+    let mut rest = kinds[1..].to_vec();
+    rest.sort();
+    assert_eq!(rest, deleted);
+}
+
+#[test]
+fn every_write_is_in_the_feed_of_whoever_follows_it() {
+    let database = |name, rate| Database { writes_per_second: rate, ..Database::new(name) };
+    let config = Config::new(&[A])
+        .with(database("slow", 0.2))
+        .with(database("fast", 30.0))
+        .with_fleet(Fleet::named(Database { q: 1, ..database("m", 0.05) }, 20, 4));
+    let mut world = World::new(config, 5).unwrap();
+    let mut since = world.updates_seq();
+    let mut seqs: BTreeMap<String, u64> = BTreeMap::new();
+    let total = |world: &World, name: &str| world.known(name).unwrap().seq;
+    for name in world.databases().collect::<Vec<_>>() {
+        seqs.insert(name.clone(), total(&world, &name));
+    }
+    for at in (0..300_000).step_by(777) {
+        world.advance(Duration::from_millis(at));
+        let named: BTreeSet<String> =
+            world.updates(since).into_iter().map(|update| update.db).collect();
+        since = world.updates_seq();
+        // What was written before the last write delay ended has been told.
+        let told = Duration::from_millis(at / 500 * 500);
+        for (name, seq) in &mut seqs {
+            let db = world.catalog.find(name).unwrap();
+            let now: u64 = world
+                .copies_of(db)
+                .into_iter()
+                .map(|file| world.held_at(file, told).unwrap().seq)
+                .sum();
+            assert_eq!(now > *seq, named.contains(name), "{name} at {at}");
+            *seq = now;
+        }
+    }
+}
+
+#[test]
+fn orphans_and_missing_copies_and_split_targets_are_on_the_disks_as_described() {
+    let orphan =
+        Orphan { node: A.into(), file: "shards/00000000-ffffffff/gone.1".into(), bytes: 99 };
+    let database = Database {
+        q: 1,
+        n: 1,
+        missing: vec![(0, A.to_owned())],
+        placed_on: vec![A.to_owned()],
+        ..Database::new("lost")
+    };
+    let splitting = Database { q: 1, n: 1, splitting: true, ..Database::new("split") };
+    let config =
+        Config { orphans: vec![orphan], ..Config::new(&[A]) }.with(database).with(splitting);
+    let world = World::new(config, 1).unwrap();
+    let files = world.files(A).unwrap();
+    let ranges: Vec<_> = files.iter().map(|file| file.split('.').next().unwrap()).collect();
+    assert_eq!(
+        ranges,
+        [
+            "_dbs",
+            "_nodes",
+            "_users",
+            "shards/00000000-7fffffff/split",
+            "shards/00000000-ffffffff/gone",
+            "shards/00000000-ffffffff/split",
+            "shards/80000000-ffffffff/split",
+        ]
+    );
+    for file in files {
+        assert!(world.shard(A, &file).is_some(), "{file}");
+    }
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+}
+
+#[test]
+#[ignore = "reads /proc and shows numbers: cargo test --release -- --ignored --nocapture million"]
+fn a_million_shards_cost_little() {
+    let before = resident();
+    let like = Database { q: 1, n: 1, writes_per_second: 0.01, ..Database::new("customer-data-") };
+    let config = Config::new(&[A]).with_fleet(Fleet::named(like, 1_000_000, 40));
+    let mut world = World::new(config, 1).unwrap();
+    world.advance(secs(1_000));
+    let files = world.files(A).unwrap();
+    assert_eq!(files.len(), 1_000_003);
+    let names: u64 = files.iter().map(|file| file.len() as u64).sum();
+    assert_eq!(files[3].len(), "shards/00000000-ffffffff/".len() + 40 + 11);
+    let began = tokio::time::Instant::now();
+    let asked = files.iter().filter(|file| world.shard(A, file).is_some()).count();
+    let each = began.elapsed() / u32::try_from(asked).unwrap();
+    drop(files);
+    let took = began.elapsed();
+    let held = resident().saturating_sub(before);
+    println!("{asked} shards in {took:?}, {each:?} each; {held} B held after {names} B of names");
+    assert_eq!(world.touched.len(), 0, "asking touches nothing");
+}

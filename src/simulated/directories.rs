@@ -1,0 +1,236 @@
+//! The simulated nodes' directories, read as a node's own are.
+//!
+//! Owns nothing: what lies there is the world's. Never decides what is of no use. Called where
+//! a service reads directories, in `recliner demo` and in tests.
+
+use crate::{
+    datadir::{Found, Numbers, Sums},
+    facts::Known,
+    inventory::{self, DiskSeen, FileSeen, Observation},
+};
+use couchdb_files::Reported;
+use couchdb_sim::{Cluster, DiskFile, ShardInfo, ViewFile};
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use std::sync::Arc;
+
+/// Reads the directories of every node of a simulated cluster.
+#[derive(Clone, Debug)]
+pub struct Directories(pub Cluster);
+
+impl inventory::Directories for Directories {
+    fn read(&self) -> BoxStream<'static, Observation> {
+        let nodes = self.0.world(|world| world.nodes());
+        let this = self.clone();
+        stream::iter(nodes).flat_map(move |node| stream::iter(this.walk(&node))).boxed()
+    }
+}
+
+impl Directories {
+    fn walk(&self, node: &str) -> Vec<Observation> {
+        let began = self.0.elapsed();
+        let at = self.0.wall();
+        let Some(walk) = self.0.walk(node) else { return Vec::new() };
+        let node: Arc<str> = node.into();
+        let sums = Sums { files: walk.files.len() as u64, trash: walk.trash, ..Sums::default() };
+        let files = walk.files.into_iter().map(|file| FileSeen::of(found(file), at)).collect();
+        let took = self.0.elapsed().saturating_sub(began);
+        vec![
+            Observation::Disk { node: Arc::clone(&node), files },
+            Observation::DiskEnd {
+                node,
+                disk: Ok(DiskSeen { sums, whole: true, took, volumes: Vec::new() }),
+            },
+        ]
+    }
+}
+
+/// A simulated file in the words of a walk over real directories.
+fn found(file: DiskFile) -> Found {
+    match file {
+        DiskFile::Shard(info) => Found::Db {
+            numbers: shard_numbers(&info),
+            shard: info.name.into(),
+            reported: Reported::AsRead,
+            same: true,
+            problem: None,
+        },
+        DiskFile::View(view) => Found::View {
+            numbers: view_numbers(&view),
+            shard: view.shard.into(),
+            signature: view.signature,
+            collators: view.collators.iter().map(|version| Arc::from(&**version)).collect(),
+            problem: None,
+        },
+        DiskFile::Compaction { shard, bytes, changed } => {
+            Found::Compaction { shard: shard.into(), signature: None, bytes, changed }
+        }
+    }
+}
+
+fn shard_numbers(info: &ShardInfo) -> Numbers {
+    Numbers {
+        file: info.sizes.file,
+        active: Known::new(info.sizes.active),
+        external: Known::new(info.sizes.external),
+        update_seq: Known::new(info.update_seq),
+        compacted_seq: Known::new(info.compacted_seq),
+        docs: Known::new(info.doc_count),
+        deleted_docs: Known::new(info.doc_del_count),
+        needs_upgrade: false,
+    }
+}
+
+fn view_numbers(view: &ViewFile) -> Numbers {
+    Numbers {
+        file: view.sizes.file,
+        active: Known::new(view.sizes.active),
+        external: Known::new(view.sizes.external),
+        update_seq: Known::new(view.update_seq),
+        needs_upgrade: view.collators.len() >= 2,
+        ..Numbers::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::Directories as _;
+    use couchdb_names::Signature;
+    use couchdb_sim::{Config, Database, Deploy, Design, Interrupted, Orphan};
+    use std::{collections::BTreeMap, time::Duration};
+    use wall_clock::{Clock, Moment};
+
+    const NODE: &str = "couchdb@sim";
+    const START: u64 = 1_795_300_000;
+
+    fn config() -> Config {
+        let design = Design::new("by_day");
+        let database = Database {
+            q: 1,
+            n: 1,
+            docs: 100_000,
+            bloat: 3.0,
+            designs: vec![design.clone()],
+            stale_index_bytes: 700,
+            interrupted: vec![Interrupted { range: 0, node: NODE.to_owned(), done: 0.3 }],
+            ..Database::new("orders")
+        };
+        Config {
+            orphan_indexes: vec![Orphan {
+                node: NODE.to_owned(),
+                file: "shards/00000000-ffffffff/gone.1".to_owned(),
+                bytes: 90,
+            }],
+            deploys: vec![Deploy {
+                db: "orders".to_owned(),
+                design,
+                every: Duration::from_secs(1_000),
+            }],
+            killed_every: Some(Duration::from_secs(1_000)),
+            delete_rate: Some(10_000_000),
+            ..Config::new(&[NODE]).with(database)
+        }
+    }
+
+    /// What a walk tells: index files by signature, bytes of compactions' files and how old
+    /// they are, and the sums.
+    #[derive(Debug, Default)]
+    struct Walked {
+        views: BTreeMap<Signature, u64>,
+        compactions: Vec<(u64, u64)>,
+        dbs: usize,
+        sums: Sums,
+    }
+
+    async fn walked(cluster: &Cluster) -> Walked {
+        let now = cluster.wall();
+        let seen: Vec<Observation> = Directories(cluster.clone()).read().collect().await;
+        let [Observation::Disk { files, .. }, Observation::DiskEnd { disk: Ok(end), .. }] = &*seen
+        else {
+            panic!("{seen:?}")
+        };
+        assert!(end.whole);
+        let mut walked = Walked { sums: end.sums, ..Walked::default() };
+        for file in files {
+            match file {
+                FileSeen::Db(_) => walked.dbs += 1,
+                FileSeen::View(part) => {
+                    walked.views.insert(part.signature, part.facts.file.get().unwrap());
+                }
+                FileSeen::Compaction(file) => {
+                    walked.compactions.push((file.bytes, file.changed.age(now).as_secs()));
+                }
+                FileSeen::Unread(unread) => panic!("{unread:?}"),
+            }
+        }
+        walked
+    }
+
+    fn signature(cluster: &Cluster) -> Signature {
+        let shard = cluster.world(|world| world.files(NODE).unwrap().pop().unwrap());
+        cluster.world(|world| world.view(NODE, &shard, "by_day").unwrap().signature)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_lies_about_comes_and_goes() {
+        let clock = Clock::anchored(Moment::from_unix(START));
+        let cluster = Cluster::new(config(), 1, clock).unwrap();
+        let old = signature(&cluster);
+        let walk = walked(&cluster).await;
+        // Three node-local databases, and the shard.
+        assert_eq!((walk.dbs, walk.views.len(), walk.sums.trash), (4, 3, 0));
+        assert!(walk.views.contains_key(&old));
+        assert!(walk.views.values().any(|bytes| *bytes == 700), "{walk:?}");
+        assert!(walk.views.values().any(|bytes| *bytes == 90), "{walk:?}");
+        let [(left, age)] = walk.compactions[..] else { panic!("{walk:?}") };
+        assert!(left > 0 && age == 2 * 86_400, "{walk:?}");
+
+        // Somebody goes on with the compaction; at its end the old file is deleted.
+        let shard = cluster.world(|world| world.files(NODE).unwrap().pop().unwrap());
+        cluster.world(|world| world.compact(NODE, &shard)).unwrap();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let [(more, 0)] = walked(&cluster).await.compactions[..] else { panic!("it writes") };
+        assert!(more > left, "{more} are more than {left}");
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let walk = walked(&cluster).await;
+        assert_eq!(walk.compactions, []);
+        assert!(walk.sums.trash > 100_000_000, "{walk:?}");
+        let free = cluster.world(|world| world.disk(NODE).unwrap());
+        assert_eq!(free.trash, walk.sums.trash);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(walked(&cluster).await.sums.trash, 0);
+
+        // The design document changes: the index of before is of no use, until a cleanup.
+        tokio::time::advance(Duration::from_secs(40)).await;
+        let new = signature(&cluster);
+        assert_ne!(old, new);
+        let walk = walked(&cluster).await;
+        assert!(walk.views.contains_key(&new) && !walk.views.contains_key(&old), "{walk:?}");
+        assert!(walk.views.values().max().unwrap() > &10_000_000, "{walk:?}");
+        cluster.world(|world| world.clean_up("orders"));
+        let walk = walked(&cluster).await;
+        assert!(walk.views.values().max().unwrap() < &100, "{walk:?}");
+        assert!(walk.sums.trash > 10_000_000, "{walk:?}");
+
+        // A compaction is killed, and its files stay.
+        tokio::time::advance(Duration::from_millis(38_500)).await;
+        cluster.world(|world| world.compact(NODE, &shard)).unwrap();
+        tokio::time::advance(Duration::from_secs(61)).await;
+        assert_eq!(cluster.world(|world| world.tasks()), []);
+        let [(left, age)] = walked(&cluster).await.compactions[..] else { panic!("it is left") };
+        assert!(left > 0 && age >= 60, "{left} bytes, {age} s old");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_index_has_the_name_that_follows_from_its_document() {
+        let clock = Clock::anchored(Moment::from_unix(START));
+        let cluster = Cluster::new(config(), 1, clock).unwrap();
+        let text =
+            r#"{"_id":"x","views":{"all":{"map":"function(doc){emit(doc[\"all\"],null)}"}}}"#;
+        let computed = couchdb_files::Design::parse(text).unwrap().signature;
+        assert_eq!(signature(&cluster), computed);
+    }
+}

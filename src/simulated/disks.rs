@@ -1,0 +1,70 @@
+//! The simulated nodes' disks, to be measured as volumes are.
+//!
+//! Owns which volume is which disk: a volume that is asked of a Prometheus has a node's name
+//! as its query. Never decides whether anything fits. Called by the task that measures, in
+//! `recliner demo` and in tests.
+
+use crate::disk::{Measured, Meter, Source, Space};
+use couchdb_sim::Cluster;
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use wall_clock::Moment;
+
+/// Measures the disks of a simulated cluster.
+#[derive(Clone, Debug)]
+pub struct Disks(pub Cluster);
+
+impl Meter for Disks {
+    fn measure(
+        &self,
+        source: &Source,
+        now: Moment,
+    ) -> BoxFuture<'static, Result<Measured, String>> {
+        let space = match source {
+            Source::Prometheus { query: node, .. } => self.space(node, now),
+            Source::Fixed(available) => Ok(Space { available: *available, size: None, at: now }),
+            Source::Local(_) => Err("a simulated node has no directory".to_owned()),
+        };
+        ready(space.map(|space| Measured { space, device: None })).boxed()
+    }
+}
+
+impl Disks {
+    fn space(&self, node: &str, at: Moment) -> Result<Space, String> {
+        let disk = self.0.world(|world| world.disk(node));
+        let disk = disk.ok_or_else(|| format!("there is no simulated node {node:?}"))?;
+        let available = disk.available().ok_or_else(|| format!("the disk of {node} has no end"))?;
+        Ok(Space { available, size: disk.capacity, at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use couchdb_sim::demo_config;
+    use std::time::Duration;
+    use wall_clock::Clock;
+
+    #[tokio::test]
+    async fn a_node_s_disk_is_asked_for_by_its_name() {
+        let clock = Clock::System;
+        let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
+        let disks = Disks(cluster.clone());
+        let asked = |query: &str| {
+            let source = Source::Prometheus {
+                url: "http://simulation".parse().unwrap(),
+                query: query.to_owned(),
+                max_age: Duration::from_secs(60),
+            };
+            disks.measure(&source, clock.now())
+        };
+        let space = asked("couchdb@sim-2.local").await.unwrap().space;
+        let disk = cluster.world(|world| world.disk("couchdb@sim-2.local")).unwrap();
+        assert_eq!(space.size, disk.capacity);
+        // Writing goes on between the two looks.
+        let apart = space.available.abs_diff(disk.available().unwrap());
+        assert!(apart < 1 << 30, "{apart} bytes apart");
+        assert!(asked("couchdb@sim-9.local").await.unwrap_err().contains("sim-9"));
+        let fixed = disks.measure(&Source::Fixed(7), clock.now()).await.unwrap();
+        assert_eq!((fixed.space.available, fixed.space.size), (7, None));
+    }
+}
