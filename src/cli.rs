@@ -6,6 +6,7 @@
 mod admin_socket;
 mod args;
 mod check;
+#[cfg(feature = "simulator")]
 mod demo;
 mod explain;
 mod import;
@@ -22,12 +23,12 @@ mod service_client;
 mod table;
 
 /// The configuration of `recliner demo`.
+#[cfg(feature = "simulator")]
 pub use demo::CONFIG as DEMO_CONFIG;
 
 use crate::config;
 use args::{Args, Command};
 use clap::Parser;
-use couchdb_client::Coalescing;
 use output::{complain, note, print, print_json, printable};
 use serde_json::Value;
 use std::{
@@ -41,17 +42,14 @@ use tokio::runtime::Builder;
 /// others. CouchDB is slower than one, and two wake each other up at every answer.
 const WORKERS: usize = 1;
 
-/// What runs a command. A service has others to answer while its tables are worked on; every
-/// other command waits for one thing: a second thread would only have to be woken for it, and
-/// answers may be left to come together.
-fn runtime(command: &Command, coalescing: &Coalescing) -> Builder {
-    if matches!(command, Command::Serve(_) | Command::Demo(_)) {
-        let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(WORKERS);
-        return builder;
+/// What runs a command: a service has others to answer while its tables are worked on; every
+/// other command waits for one thing, and a second thread would only have to be woken for it.
+fn runtime(command: &Command) -> Builder {
+    if !command.serves() {
+        return Builder::new_current_thread();
     }
-    let (mut builder, coalescing) = (Builder::new_current_thread(), coalescing.clone());
-    builder.on_thread_park(move || coalescing.rest());
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(WORKERS);
     builder
 }
 
@@ -114,8 +112,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         complain("the TLS provider was installed twice");
     }
-    let coalescing = Coalescing::default();
-    let runtime = match runtime(&args.command, &coalescing).enable_all().build() {
+    let runtime = match runtime(&args.command).enable_all().build() {
         Ok(runtime) => runtime,
         Err(why) => {
             complain(&format!("cannot start the runtime: {why}"));
@@ -125,10 +122,11 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     let ended = runtime.block_on(async {
         match args.command {
             Command::Serve(args) => serve::run(args).await,
+            #[cfg(feature = "simulator")]
             Command::Demo(args) => demo::run(args).await,
-            Command::Scan(args) => scan::run(args, coalescing).await,
-            Command::Plan(args) => plan::run(args, coalescing).await,
-            Command::Explain(args) => explain::run(args, coalescing).await,
+            Command::Scan(args) => scan::run(args).await,
+            Command::Plan(args) => plan::run(args).await,
+            Command::Explain(args) => explain::run(args).await,
             Command::History(args) => journal::history(args).await,
             Command::Events(args) => journal::events(args).await,
             Command::Import(args) => import::run(args).await,

@@ -23,6 +23,7 @@ pub(super) enum Command {
     ///
     /// It enforces: it starts compactions of simulated files, so that numbers move. Nothing outside
     /// the process is touched.
+    #[cfg(feature = "simulator")]
     Demo(DemoArgs),
     /// Read the cluster once and print what waits and what would be freed.
     Scan(ScanArgs),
@@ -60,6 +61,17 @@ pub(super) enum Command {
     Rescan(OrderArgs),
     /// Tell a running recliner to empty queues, until targets change or the next sweep.
     Flush(FlushArgs),
+}
+
+impl Command {
+    /// Whether it runs until it is told to stop and answers meanwhile.
+    pub(super) const fn serves(&self) -> bool {
+        #[cfg(feature = "simulator")]
+        if matches!(self, Self::Demo(_)) {
+            return true;
+        }
+        matches!(self, Self::Serve(_))
+    }
 }
 
 /// How CouchDB is reached and what is asked of it.
@@ -154,6 +166,7 @@ pub(super) struct CheckArgs {
     pub(super) mode: Option<String>,
 }
 
+#[cfg(feature = "simulator")]
 #[derive(Debug, Flags)]
 pub(super) struct DemoArgs {
     #[command(flatten)]

@@ -9,16 +9,13 @@ use super::{
     table,
 };
 use crate::report::{self, Explained, WholeViews};
-use couchdb_client::Coalescing;
 use serde_json::{Value, json};
 
-pub(super) async fn run(args: ExplainArgs, coalescing: Coalescing) -> Result<Exit, Failure> {
+pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
     let (targets, unseen) = match args.source.whom(args.recliner.as_deref(), &args.login)? {
         Whom::Service(client) => (asked(&client, &args.target).await?, None),
         Whom::Default(client) => (asked(&client, &args.target).await.map_err(once::unnamed)?, None),
-        Whom::Cluster => {
-            read(&args, coalescing).await.map(|(targets, unseen)| (targets, Some(unseen)))?
-        }
+        Whom::Cluster => read(&args).await.map(|(targets, unseen)| (targets, Some(unseen)))?,
     };
     let memory = unseen.is_none();
     match args.format {
@@ -39,10 +36,10 @@ pub(super) async fn run(args: ExplainArgs, coalescing: Coalescing) -> Result<Exi
 }
 
 /// Reads the cluster anew; says also whether part of it was not seen.
-async fn read(args: &ExplainArgs, coalescing: Coalescing) -> Result<(Vec<Value>, Exit), Failure> {
+async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let look = once::look(&loaded.settings, coalescing).await?;
+    let look = once::look(&loaded.settings).await?;
     let plan = &look.plan;
     let found = report::find(plan, &args.target).all();
     if found.is_empty() {

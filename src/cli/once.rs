@@ -15,7 +15,7 @@ use crate::{
     service::{Surroundings, Tasks, Watch},
     settings::Settings,
 };
-use couchdb_client::{Client, Coalescing, Kind, Metrics, NO_USER, Transport};
+use couchdb_client::{Client, Kind, Metrics, NO_USER, Transport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -126,8 +126,8 @@ pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
 }
 
 /// Reads the cluster once. What runs for that ends with it.
-pub(super) async fn look(settings: &Settings, coalescing: Coalescing) -> Result<Look, Failure> {
-    let transport = Transport::coalescing(&settings.couchdb, coalescing).map_err(Failure::usage)?;
+pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
+    let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
     let registry = prometheus::Registry::new();
     let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
     let clock = Clock::System;

@@ -9,19 +9,16 @@ use super::{
     table,
 };
 use crate::report::{Planned, Wanted};
-use couchdb_client::Coalescing;
 use serde_json::{Value, json};
 
 /// Refused targets in the JSON, as many as a service gives at once.
 const LIMIT: usize = 10_000;
 
-pub(super) async fn run(args: PlanArgs, coalescing: Coalescing) -> Result<Exit, Failure> {
+pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
     let (mut plan, unseen) = match args.source.whom(args.recliner.as_deref(), &args.login)? {
         Whom::Service(client) => (asked(&client, args.format).await?, None),
         Whom::Default(client) => (asked(&client, args.format).await.map_err(once::unnamed)?, None),
-        Whom::Cluster => {
-            read(&args, coalescing).await.map(|(plan, unseen)| (plan, Some(unseen)))?
-        }
+        Whom::Cluster => read(&args).await.map(|(plan, unseen)| (plan, Some(unseen)))?,
     };
     let memory = unseen.is_none();
     match args.format {
@@ -49,10 +46,10 @@ async fn asked(client: &ServiceClient, format: Format) -> Result<Value, Failure>
 }
 
 /// Reads the cluster anew; says also whether part of it was not seen.
-async fn read(args: &PlanArgs, coalescing: Coalescing) -> Result<(Value, Exit), Failure> {
+async fn read(args: &PlanArgs) -> Result<(Value, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
-    let look = once::look(&loaded.settings, coalescing).await?;
+    let look = once::look(&loaded.settings).await?;
     let wanted = Wanted { limit: LIMIT, ..Wanted::default() };
     let plan = json!(Planned::of(&look.plan, wanted));
     once::warn_of(&look.status);

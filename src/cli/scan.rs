@@ -9,7 +9,6 @@ use crate::{
     plan::Plan,
     report::{self, NodeLine, Target},
 };
-use couchdb_client::Coalescing;
 use serde::{Serialize, Serializer};
 
 /// What a scan found, as JSON.
@@ -26,14 +25,14 @@ fn targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(plan.snapshot.targets().map(|target| Target::of(plan, target)))
 }
 
-pub(super) async fn run(args: ScanArgs, coalescing: Coalescing) -> Result<Exit, Failure> {
+pub(super) async fn run(args: ScanArgs) -> Result<Exit, Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     let mut settings = loaded.settings;
     if args.no_pace {
         settings.couchdb.cold_reads_per_second = 0;
     }
     once::start_log_if_asked(&args.source.log, &settings)?;
-    let look = once::look(&settings, coalescing).await?;
+    let look = once::look(&settings).await?;
     let plan = &look.plan;
     match args.format {
         Format::Table => {

@@ -13,7 +13,6 @@ mod address;
 mod breaker;
 mod certificate;
 mod client;
-mod coalescing;
 mod credential;
 mod directory;
 mod door;
@@ -38,7 +37,6 @@ pub use certificate::CertificateEnds;
 pub use client::{
     Client, ConnectError, Entry, MapPage, NodeAccess, OwnAddress, Task, Updates, Written,
 };
-pub use coalescing::Coalescing;
 pub use error::{Asked, Error, Kind, NO_USER};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
 pub use metrics::Metrics;

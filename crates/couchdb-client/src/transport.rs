@@ -9,7 +9,7 @@ mod tls;
 use network::Network;
 pub use tls::TlsError;
 
-use super::{Address, CertificateEnds, Coalescing, Settings, Unaddressable, credential::Cookie};
+use super::{Address, CertificateEnds, Settings, Unaddressable, credential::Cookie};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -41,15 +41,7 @@ impl Transport {
     /// # Errors
     /// When a file of `tls` cannot be read or used.
     pub fn http(settings: &Settings) -> Result<Self, TransportError> {
-        Self::coalescing(settings, Coalescing::default())
-    }
-
-    /// The same; `coalescing` is told of every request.
-    ///
-    /// # Errors
-    /// When a file of `tls` cannot be read or used.
-    pub fn coalescing(settings: &Settings, coalescing: Coalescing) -> Result<Self, TransportError> {
-        Ok(Self::Http(Network::new(settings, coalescing)?))
+        Ok(Self::Http(Network::new(settings)?))
     }
 
     /// When the certificates in use end.

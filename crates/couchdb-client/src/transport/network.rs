@@ -3,7 +3,7 @@
 use super::{
     Failure, Opened, Outgoing, Reply, TransportError, collected, gzip, location, tls, uri,
 };
-use crate::{Address, CertificateEnds, Coalescing, Settings, credential::Cookie};
+use crate::{Address, CertificateEnds, Settings, credential::Cookie};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
@@ -25,14 +25,13 @@ const IDLE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Network {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    coalescing: Coalescing,
     own_authorities: bool,
     ends: CertificateEnds,
 }
 
 impl Network {
-    /// The trust, certificate and pool of `settings`; `coalescing` is told of every request.
-    pub(super) fn new(settings: &Settings, coalescing: Coalescing) -> Result<Self, TransportError> {
+    /// The trust, certificate and pool of `settings`.
+    pub(super) fn new(settings: &Settings) -> Result<Self, TransportError> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -49,7 +48,7 @@ impl Network {
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
             .build(connector);
         let ends = CertificateEnds::read(&settings.tls);
-        Ok(Self { client, coalescing, own_authorities, ends })
+        Ok(Self { client, own_authorities, ends })
     }
 
     pub(super) const fn proves_hosts(&self) -> bool {
@@ -116,7 +115,6 @@ impl Network {
         if let Some(form) = out.form {
             *request.body_mut() = Full::new(form);
         }
-        let _awaited = self.coalescing.awaited();
         self.client.request(request).await.map_err(|error| Failure::of(&error))
     }
 }
