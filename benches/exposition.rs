@@ -2,11 +2,12 @@
 //! beside the `prometheus` crate's encoder for the same series.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use metrics_text::{Coding, Family, Format, LabelSets, Writer};
 use prometheus::{
     Encoder, TextEncoder,
     proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType},
 };
-use recliner::exposition::{Coding, Family, Format, LabelSets, Writer, families};
+use recliner::http::families;
 use std::hint::black_box;
 
 const TARGETS: usize = 33_334;

@@ -25,6 +25,7 @@ mod socket;
 mod updates;
 mod web;
 
+pub use metrics::families;
 pub use orders::Order;
 pub use serve::{Room, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};

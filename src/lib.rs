@@ -138,7 +138,6 @@ pub mod duration;
 pub mod enforcer;
 pub mod escape;
 pub mod estimate;
-pub mod exposition;
 pub mod facts;
 pub mod feed;
 pub mod fetch;

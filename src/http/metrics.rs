@@ -2,6 +2,7 @@
 
 mod builds;
 mod disks;
+pub mod families;
 mod feeds;
 mod files;
 mod jobs;
@@ -15,7 +16,6 @@ mod top;
 use super::{About, ConfigStatus, State, answer::in_pieces, guard::Turns};
 use crate::{
     changes,
-    exposition::{self, Coding, Family, Format, Sink, Writer, accepts_gzip, negotiate},
     feed::Feed,
     follower,
     journal::Journal,
@@ -35,6 +35,7 @@ use axum::{
 };
 use couchdb_client::{self, CertificateEnds};
 use futures::stream;
+use metrics_text::{self, Coding, Family, Format, Sink, Writer, accepts_gzip, negotiate};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
@@ -249,7 +250,7 @@ impl Scrape {
             journal::write(writer, journal);
         }
         jobs::write(writer, plan, &self.counts);
-        exposition::write_gathered(writer, &self.registry.gather());
+        metrics_text::write_gathered(writer, &self.registry.gather());
     }
 
     /// The whole exposition in one format, handed on piece by piece; answers whether all of it

@@ -1,7 +1,7 @@
 //! The README says what the program does: every flag, metric, route, reason and key, and
 //! nothing that is not there.
 
-use recliner::{exposition::families, plan::RefusalReason, score::MissReason};
+use recliner::{http::families, plan::RefusalReason, score::MissReason};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,

@@ -10,7 +10,7 @@ use std::{
 const FLOORS: &[&[&str]] = &[
     &["duration", "escape", "size", "target", "fetch", "spawned"],
     &["log", "facts", "pattern", "window"],
-    &["channel", "exposition", "estimate", "datadir"],
+    &["channel", "estimate", "datadir"],
     &["settings", "score", "snapshot"],
     &["queue", "inventory", "memory"],
     &["job", "journal"],

@@ -1,10 +1,11 @@
 //! Indexes that lag, and what the warmer does about them.
 
 use crate::{
-    exposition::{Writer, families as f},
+    http::families as f,
     warmer::{Builds, Class, Ending},
 };
 use hashbrown::HashSet;
+use metrics_text::Writer;
 
 /// Writes the families of index builds; nothing before the first look.
 pub(super) fn write(writer: &mut Writer, builds: &Builds) {

@@ -2,10 +2,11 @@
 
 use crate::{
     disk::{Disks, Volume},
-    exposition::{Writer, families as f},
+    http::families as f,
     job::Jobs,
     snapshot::Snapshot,
 };
+use metrics_text::Writer;
 
 /// Writes the families of volumes. One that nodes share is shown once, with its first node,
 /// so that sums are right.
@@ -40,11 +41,11 @@ mod tests {
     use super::*;
     use crate::{
         disk::Space,
-        exposition::{Coding, Format},
         http::metrics::pressures,
         pressure::{NodePressure, Pressures, Signal},
         snapshot::Draft,
     };
+    use metrics_text::{Coding, Format};
     use std::collections::BTreeMap;
     use wall_clock::Moment;
 

@@ -1,10 +1,7 @@
 //! What is heard of databases.
 
-use crate::{
-    changes::Status,
-    exposition::{Writer, families as f},
-    feed::Feed,
-};
+use crate::{changes::Status, feed::Feed, http::families as f};
+use metrics_text::Writer;
 
 /// Writes how CouchDB's feeds stand, nothing where none are to be followed, and how many read
 /// the one that is told here, where one is.

@@ -3,11 +3,12 @@
 
 use super::{Rows, places};
 use crate::{
-    exposition::{Writer, families as f},
+    http::families as f,
     plan::Plan,
     snapshot::{Node, OnDisk, Sums},
     target::{Kind, State},
 };
+use metrics_text::Writer;
 
 /// Writes the families of files.
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {

@@ -2,8 +2,8 @@
 
 use super::places;
 use crate::{
-    exposition::{Writer, families as f},
     follower::{Counts, Distribution},
+    http::families as f,
     job::{Job, JobKey},
     memory::{Ending, Owner, Rest},
     plan::Plan,
@@ -12,6 +12,7 @@ use crate::{
 };
 use couchdb_names::ShardName;
 use hashbrown::HashSet;
+use metrics_text::Writer;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Kinds whose compactions CouchDB shows.

@@ -1,9 +1,7 @@
 //! How the journal is.
 
-use crate::{
-    exposition::{Writer, families as f},
-    journal::Journal,
-};
+use crate::{http::families as f, journal::Journal};
+use metrics_text::Writer;
 
 /// Writes what is known of the journal.
 pub(super) fn write(writer: &mut Writer, journal: &Journal) {

@@ -2,11 +2,12 @@
 
 use super::places;
 use crate::{
-    exposition::{Writer, families as f},
+    http::families as f,
     memory::Scope,
     plan::{Gate, Plan},
     snapshot::NodeIx,
 };
+use metrics_text::Writer;
 
 /// Characters of a free text that a label shows at most.
 const LABEL_CHARACTERS: usize = 120;

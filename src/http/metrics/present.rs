@@ -7,14 +7,15 @@ use super::{Rows, Scrape, places, plan, top};
 use crate::{
     channel::{Channel, Mode, Priority},
     datadir::Problem,
-    exposition::{Writer, families as f},
     facts::Source,
+    http::families as f,
     plan::{Plan, QueueView},
     scanner::Status,
     snapshot::{Node, NodeIx, SmooshChannel, SmooshSeen, Sums},
     target::{Kind, State as TargetState},
 };
 use couchdb_client::{self, CertificateEnds};
+use metrics_text::Writer;
 use std::collections::BTreeMap;
 
 /// Writes every family of the present.

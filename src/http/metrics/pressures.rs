@@ -1,10 +1,7 @@
 //! What the signals of pressure read. The gates that follow from them come with the plan.
 
-use crate::{
-    exposition::{Writer, families as f},
-    pressure::Pressures,
-    snapshot::Snapshot,
-};
+use crate::{http::families as f, pressure::Pressures, snapshot::Snapshot};
+use metrics_text::Writer;
 
 /// Writes the signals that could be read.
 pub(super) fn write(writer: &mut Writer, pressures: &Pressures, snapshot: &Snapshot) {

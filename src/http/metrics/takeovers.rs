@@ -1,9 +1,7 @@
 //! On which nodes smoosh's channels are taken over, or stopped for a recliner that is gone.
 
-use crate::{
-    exposition::{Writer, families as f},
-    takeover::Takeovers,
-};
+use crate::{http::families as f, takeover::Takeovers};
+use metrics_text::Writer;
 
 /// Writes one sample for each node that could be looked at.
 pub(super) fn write(writer: &mut Writer, takeovers: &Takeovers) {
@@ -25,10 +23,8 @@ pub(super) fn write(writer: &mut Writer, takeovers: &Takeovers) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        exposition::{Coding, Format},
-        takeover::NodeState,
-    };
+    use crate::takeover::NodeState;
+    use metrics_text::{Coding, Format};
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]

@@ -5,14 +5,15 @@
 
 use super::Rows;
 use crate::{
-    exposition::{LabelSets, Writer, families as f},
     facts::Fact,
+    http::families as f,
     plan::Plan,
     snapshot::{DbIx, FileSums, Ix, NodeIx, Snapshot, TargetRef, TopDb},
     target::Kind,
 };
 use couchdb_names::{Range, RangeText};
 use hashbrown::{HashMap, HashSet};
+use metrics_text::{LabelSets, Writer};
 
 /// Letters of a target's labels: of node, database, range, document and signature, with
 /// most names.

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    exposition::{Coding, Format, Writer, duplicate_series, families},
-    http::metrics::Scrape,
+    http::{families, metrics::Scrape},
     memory::{Scope, Suspension},
 };
 use couchdb_client::CertificateEnds;
+use metrics_text::{Coding, Format, Writer, duplicate_series};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},

@@ -6,7 +6,8 @@ use super::{
     demo::Demo,
     tools::{self, PROMTOOL},
 };
-use recliner::exposition::{Description, MetricType, duplicate_series, families};
+use metrics_text::{Description, MetricType, duplicate_series};
+use recliner::http::families;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels that scraping gives to every series.

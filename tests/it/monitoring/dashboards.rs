@@ -11,7 +11,7 @@ use super::{
     promql::{self, Selector},
     rules,
 };
-use recliner::exposition::MetricType;
+use metrics_text::MetricType;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},

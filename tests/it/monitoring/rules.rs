@@ -6,9 +6,9 @@ use super::{
     promql::{self, Reading},
     tools::{self, PROMTOOL},
 };
+use metrics_text::MetricType;
 use recliner::{
     channel::Mode,
-    exposition::MetricType,
     memory::Ending,
     plan::{Gate, RefusalReason},
 };

@@ -9,7 +9,7 @@ use super::{
     },
     Board, Query, boards, expand, text,
 };
-use recliner::exposition::families;
+use recliner::http::families;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, VecDeque},

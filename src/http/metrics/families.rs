@@ -4,25 +4,10 @@
 //! and their authors. A family that is unknown at a scrape has no sample there and then
 //! does not show at all; one that is known to be zero shows zero.
 
-use super::family::{Description, Family, MetricType, Unit};
+use metrics_text::families;
 
-macro_rules! families {
-    ($($id:ident: $kind:ident $unit:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
-        $(
-            #[doc = $help]
-            pub static $id: Family<{ <[&str]>::len(&[$($label),*]) }> = Family {
-                name: $name,
-                metric_type: MetricType::$kind,
-                unit: Unit::$unit,
-                help: $help,
-                labels: [$($label),*],
-            };
-        )*
-
-        /// The whole table, in the order above.
-        pub static ALL: &[Description] = &[$($id.describe()),*];
-    };
-}
+#[cfg(test)]
+mod table;
 
 families! {
     BUILD_INFO: Gauge None "recliner_build_info" ["version", "revision"]

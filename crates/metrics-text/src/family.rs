@@ -106,3 +106,35 @@ pub struct Description {
     /// Names of its labels, in order.
     pub labels: &'static [&'static str],
 }
+
+/// Declares families as statics, one row each, and `ALL`, the table of them in that order.
+///
+/// ```
+/// metrics_text::families! {
+///     QUEUE_SIZE: Gauge None "app_queue_size" ["queue"] "Jobs that wait.";
+/// }
+/// let mut writer = metrics_text::Writer::new(
+///     metrics_text::Format::Text,
+///     metrics_text::Coding::Identity,
+/// );
+/// writer.family(&QUEUE_SIZE).sample(&["mail"], 3_u64);
+/// assert!(String::from_utf8(writer.finish()).unwrap().ends_with("app_queue_size{queue=\"mail\"} 3\n"));
+/// ```
+#[macro_export]
+macro_rules! families {
+    ($($id:ident: $kind:ident $unit:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub static $id: $crate::Family<{ <[&str]>::len(&[$($label),*]) }> = $crate::Family {
+                name: $name,
+                metric_type: $crate::MetricType::$kind,
+                unit: $crate::Unit::$unit,
+                help: $help,
+                labels: [$($label),*],
+            };
+        )*
+
+        /// The whole table, in the order above.
+        pub static ALL: &[$crate::Description] = &[$($id.describe()),*];
+    };
+}

@@ -1,9 +1,7 @@
 //! The table of families: naming rules, and the names other programs depend on.
 
-use super::super::{
-    families::ALL,
-    family::{MetricType, Unit},
-};
+use super::ALL;
+use metrics_text::{MetricType, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names without their prefix, with their labels.

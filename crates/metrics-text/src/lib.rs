@@ -1,6 +1,6 @@
 //! The text that Prometheus scrapes, in both of its formats, through one writer.
 //!
-//! Owns the table of metric families ([`families`]), the [`Writer`] that turns samples
+//! Owns what a family is ([`Family`], made by [`families!`]), the [`Writer`] that turns samples
 //! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer:
 //! which format a client asked for ([`negotiate`]) and whether it takes gzip. Never
 //! measures anything, never opens a socket, never decides what is exported. Called by
@@ -11,7 +11,6 @@
 //! those for different series when the negotiated format changes.
 
 mod encoding;
-pub mod families;
 mod family;
 mod gzip;
 mod labels;

@@ -1,6 +1,6 @@
 //! What Prometheus's own checker says, where it is installed.
 
-use super::super::{Description, Format, MetricType, Value, families, writer::Header};
+use super::super::{Description, Format, MetricType, Value, writer::Header};
 use super::*;
 use std::{
     io::Write,
@@ -10,7 +10,7 @@ use std::{
 /// One sample of every family in the table, through the writer's own header.
 fn every_family(format: Format) -> String {
     let mut writer = Writer::new(format, Coding::Identity);
-    for Description { name, metric_type, help, labels, .. } in families::ALL {
+    for Description { name, metric_type, help, labels, .. } in f::ALL {
         let word = metric_type.label();
         writer.header(&Header { name, help, text_type: word, open_type: word });
         let pairs: Vec<_> = labels.iter().map(|label| format!("{label}=\"x\"")).collect();
@@ -63,6 +63,6 @@ fn promtool_finds_nothing_to_say() {
 #[test]
 fn every_family_of_the_table_reads_back_in_both_formats() {
     for format in Format::ALL {
-        assert_eq!(parse(format, &every_family(format)).unwrap().len(), families::ALL.len());
+        assert_eq!(parse(format, &every_family(format)).unwrap().len(), f::ALL.len());
     }
 }
