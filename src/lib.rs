@@ -61,7 +61,7 @@
 //! ```text
 //!  cli
 //!  service
-//!  sim
+//!  simulated
 //!  http
 //!  report    config       enforcer    warmer
 //!  planner   follower     archive     changes

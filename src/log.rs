@@ -112,6 +112,9 @@ pub fn init(level: Level, format: Format) -> Result<(), LogError> {
     Ok(())
 }
 
+/// The crates of this workspace that log: their lines are the program's own.
+const OWN_CRATES: [&str; 2] = ["recliner", "couchdb_client"];
+
 /// The subscriber, writing anywhere.
 fn subscriber<W>(level: Level, format: Format, writer: W) -> impl Subscriber + Send + Sync
 where
@@ -120,10 +123,10 @@ where
     // Whose a line of another crate is says its module alone.
     let own = layer(format, level >= Level::Debug, Escaping { inner: writer.clone(), format });
     let others = layer(format, true, Escaping { inner: writer, format });
-    let of_own = Targets::new().with_target("recliner", level.filter());
+    let of_own = Targets::new().with_targets(OWN_CRATES.map(|own| (own, level.filter())));
     // The lesser of two filters is the one that shows less.
     let of_others = Targets::new()
-        .with_target("recliner", LevelFilter::OFF)
+        .with_targets(OWN_CRATES.map(|own| (own, LevelFilter::OFF)))
         .with_default(level.filter().min(LevelFilter::WARN));
     tracing_subscriber::registry().with(own.with_filter(of_own)).with(others.with_filter(of_others))
 }

@@ -1,6 +1,6 @@
 //! The simulator against what real CouchDB servers answered.
 //!
-//! Every recording in `tests/data/http/<version>/` is asked of a simulated cluster that
+//! Every recording in `crates/couchdb-client/tests/data/http/<version>/` is asked of a simulated cluster that
 //! was arranged alike. What is held: status; keys and types of the body, recursively, and
 //! of every array element; content type, cache control and server to the letter; whether
 //! there are an entity tag, a location, a request id, `connection: close`, chunks.
@@ -286,7 +286,9 @@ async fn the_simulator_answers_as_real_servers_did() {
     let mut differ = Vec::new();
     let mut compared = 0;
     for version in ["3.5.0", "3.3.3"] {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/http").join(version);
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("crates/couchdb-client/tests/data/http")
+            .join(version);
         for entry in fs::read_dir(dir).expect("recordings are there") {
             let path = entry.expect("recordings are readable").path();
             let case = path.file_stem().and_then(|stem| stem.to_str()).expect("cases are named");
@@ -303,7 +305,7 @@ async fn the_simulator_answers_as_real_servers_did() {
 #[test]
 fn what_is_not_held_is_recorded() {
     for (case, _, reason) in NOT_HELD {
-        let path = format!("tests/data/http/3.5.0/{case}.json");
+        let path = format!("crates/couchdb-client/tests/data/http/3.5.0/{case}.json");
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
         let recorded: Map<String, Value> =
             serde_json::from_str(&text.expect("there is such a case")).expect("it is JSON");

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 const VERSIONS: [&str; 2] = ["3.5.0", "3.3.3"];
 
 fn recorded(version: &str, case: &str) -> Value {
-    let path = format!("tests/data/http/{version}/{case}.json");
+    let path = format!("crates/couchdb-client/tests/data/http/{version}/{case}.json");
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     text.parse().unwrap()
 }
