@@ -74,6 +74,9 @@ fn the_image_starts_recliner_as_it_wants_to_be_started() {
     // What the build reads of the repository reaches it.
     let reached = read("deploy/docker/Dockerfile.dockerignore");
     let copied = text.lines().filter_map(|line| line.strip_prefix("COPY "));
+    let members = ["crates", "src", "benches", "examples", "tests"];
+    let all = |name: &&str| copied.clone().any(|line| line == format!("{name} {name}"));
+    assert_eq!(members.iter().filter(|name| !all(name)).count(), 0, "cargo reads {members:?}");
     for from in copied.filter(|line| !line.starts_with("--from")) {
         let sources = from.split(' ').rev().skip(1);
         for source in sources {

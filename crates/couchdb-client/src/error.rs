@@ -127,7 +127,7 @@ pub enum Error {
     /// No answer, nor to a question that costs the server nothing, put to it meanwhile.
     #[error(
         "{asked}: no answer within {}, and none to GET {probe} meanwhile: it hangs",
-        humantime::format_duration(*.after)
+        humantime::format_duration(rounded(*.after))
     )]
     Hangs {
         /// What was asked of whom.
@@ -360,6 +360,31 @@ impl Error {
             | Self::Unaddressable(_)
             | Self::NoOwnAddress { .. }
             | Self::Stopped => false,
+        }
+    }
+}
+
+/// A measured span as precisely as a person reads it: seconds, below ten with their tenths.
+fn rounded(span: Duration) -> Duration {
+    let grain = if span < Duration::from_secs(10) { 100 } else { 1_000 };
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    Duration::from_millis(millis.saturating_add(grain / 2) / grain * grain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measured_span_has_no_digits_that_say_nothing() {
+        for (nanos, shown) in [
+            (12_999_887_925_u64, "13s"),
+            (3_534_000_001, "3s 500ms"),
+            (99_949_999, "100ms"),
+            (61_200_000_000, "1m 1s"),
+        ] {
+            let span = rounded(Duration::from_nanos(nanos));
+            assert_eq!(humantime::format_duration(span).to_string(), shown);
         }
     }
 }
