@@ -17,9 +17,11 @@ mod measured;
 use couchdb_sim::{Cluster, Config, Database, Exchange};
 use measured::{Failure, cpu, say};
 use recliner::{
-    journal::{self, Directory, Identity},
-    memory::{Change, Ending, Keeper as _, Outcome, Owner},
-    target::{Kind, TargetId},
+    model::{
+        memory::{Change, Ending, Keeper as _, Outcome, Owner},
+        target::{Kind, TargetId},
+    },
+    store::journal::{self, Directory, Identity},
 };
 use std::{
     fs,

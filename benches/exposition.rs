@@ -7,7 +7,7 @@ use prometheus::{
     Encoder, TextEncoder,
     proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType},
 };
-use recliner::http::families;
+use recliner::serve::http::families;
 use std::hint::black_box;
 
 const TARGETS: usize = 33_334;

@@ -17,10 +17,10 @@ use axum::{Router, body::Body, extract::Query, routing::get};
 use measured::{Failure, cpu, say};
 use readers::{READERS, Readers, STALLED, resident};
 use recliner::{
-    feed::{self, Ask, Feed},
-    http,
-    journal::{Directory, Identity, Journal, What},
-    settings::work,
+    feeds::feed::{self, Ask, Feed},
+    model::settings::work,
+    serve::http,
+    store::journal::{Directory, Identity, Journal, What},
 };
 use std::{
     env,
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Failure> {
 /// The process that is measured: the journal, the feed and sockets.
 async fn serve(place: Directory) -> Result<(), Failure> {
     let (_keep, settings) = watch::channel(work::Journal::default());
-    let (task, journal) = recliner::journal::Task::open(place, Clock::System, settings)?;
+    let (task, journal) = recliner::store::journal::Task::open(place, Clock::System, settings)?;
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     tasks.spawn(task.run(stop.clone()));

@@ -10,11 +10,13 @@ use couchdb_names::Range;
 use criterion::{Criterion, criterion_group, criterion_main};
 use http_body_util::BodyExt as _;
 use recliner::{
-    channel::Channels,
-    facts::{Facts, Known, Measured, Source},
-    http::{self, About, Allow, ConfigStatus, State, Web},
+    model::{
+        channel::Channels,
+        facts::{Facts, Known, Measured, Source},
+    },
     plan::{Conditions, Queues},
-    snapshot::{DbName, Draft},
+    serve::http::{self, About, Allow, ConfigStatus, State, Web},
+    table::{DbName, Draft},
 };
 use std::{hint::black_box, sync::Arc};
 use tikv_jemallocator::Jemalloc;

@@ -8,13 +8,17 @@ use couchdb_names::Range;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use numbers::mixed;
 use recliner::{
-    channel::{Channels, Mode},
-    disk::{Disks, Space, Volume},
-    facts::{Facts, Known, Measured, Source},
-    plan::{Conditions, Plan, Queues, RefusalReason, Rules},
-    recorder::{Memory, Waiting},
-    settings::limits::Limits,
-    snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
+    model::{
+        channel::{Channels, Mode},
+        facts::{Facts, Known, Measured, Source},
+        settings::limits::Limits,
+    },
+    plan::{
+        Conditions, Plan, Queues, RefusalReason, Rules,
+        disk::{Disks, Space, Volume},
+    },
+    store::recorder::{Memory, Waiting},
+    table::{DbName, Draft, Ix, NodeIx, Snapshot},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 use wall_clock::Moment;

@@ -7,10 +7,12 @@ use couchdb_names::Range;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use numbers::mixed;
 use recliner::{
-    channel::Channels,
-    facts::{Facts, Known, Measured, Source},
+    model::{
+        channel::Channels,
+        facts::{Facts, Known, Measured, Source},
+    },
     plan::Queues,
-    snapshot::{DbName, Draft, Ix, NodeIx, Snapshot},
+    table::{DbName, Draft, Ix, NodeIx, Snapshot},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 use tikv_jemallocator::Jemalloc;

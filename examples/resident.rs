@@ -17,18 +17,22 @@ use futures::{
     stream::{self, BoxStream},
 };
 use recliner::{
-    archive,
-    channel::Channels,
-    facts::{Facts, Known, Measured, Source as MeasuredBy},
-    inventory::{
+    model::{
+        channel::Channels,
+        facts::{Facts, Known, Measured, Source as MeasuredBy},
+        settings::{self, work},
+    },
+    plan::{Rules, planner},
+    scan,
+    service::Tasks,
+    sources::inventory::{
         CopyAt, MapEntry, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage,
     },
-    journal::{self, Directory, Identity, Journal},
-    plan::Rules,
-    planner, scanner,
-    service::Tasks,
-    settings::{self, work},
-    snapshot::{Block, SmooshSeen},
+    store::{
+        archive,
+        journal::{self, Directory, Identity, Journal},
+    },
+    table::{Block, SmooshSeen},
 };
 use std::{
     io::Write as _,
@@ -236,7 +240,7 @@ async fn main() -> std::io::Result<()> {
     let (sweeps, _) = watch::channel(0);
     let source: Arc<dyn Source> = Arc::new(MadeUp { args: args.clone(), sweeps });
     let (_source, source) = watch::channel(source);
-    let (_scan, scan) = watch::channel(Arc::new(scanner::Settings {
+    let (_scan, scan) = watch::channel(Arc::new(scan::Settings {
         // The next sweep begins when the last one was looked at.
         interval: Duration::from_secs(86_400),
         interval_followed: Duration::from_secs(86_400),
@@ -251,7 +255,7 @@ async fn main() -> std::io::Result<()> {
         channels: Arc::new(Channels::default()),
         rules: Rules::default(),
     }));
-    let (scanner, handle) = scanner::Task::new(Clock::System, source, scan);
+    let (scanner, handle) = scan::Task::new(Clock::System, source, scan);
     let (planner, planned) = planner::Task::new(
         Clock::System,
         planner::Inputs::facts_only(handle.snapshots.clone()),
@@ -277,7 +281,7 @@ async fn main() -> std::io::Result<()> {
     let (restored, began) = (!before.is_empty(), Instant::now());
     let stopped = stop.clone();
     tasks.spawn_alone(async move {
-        let before = scanner::Before { blocks: before, marks: Vec::new() };
+        let before = scan::Before { blocks: before, marks: Vec::new() };
         scanner.run_after(std::future::ready(before), stopped).await;
         "scanner"
     });
@@ -303,7 +307,7 @@ async fn main() -> std::io::Result<()> {
         tokio::time::sleep(args.rest).await;
         let (now, most) = (per_target(memory("VmRSS:")), per_target(memory("VmHWM:")));
         writeln!(std::io::stdout().lock(), "sweep {sweep}: {now} bytes a target, at most {most}")?;
-        if handle.send(scanner::Command::Sweep).is_some() {
+        if handle.send(scan::Command::Sweep).is_some() {
             return Ok(());
         }
     }

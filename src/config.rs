@@ -23,7 +23,7 @@ pub use problem::{Finding, FindingKind, Place, Problem, Problems, without_secret
 pub use web::{Clients, PasswordHash, Pem, WebConfig, WebTls, Written, read_web};
 pub use write::{shown, to_yaml};
 
-use crate::settings::Settings;
+use crate::model::settings::Settings;
 use std::{
     io::Read as _,
     path::{Path, PathBuf},

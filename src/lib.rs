@@ -8,20 +8,20 @@
 //!
 //! | word | means | where |
 //! |---|---|---|
-//! | target | a `db` shard copy, a `view` index, the `cleanup` of a database's index files, or a `search` index, which is only built | [`target`] |
-//! | facts | what was measured of a target, by whom and when; unknown is not zero | [`facts`] |
-//! | source | where facts come from: CouchDB over HTTP, or the headers of its files | [`inventory`], [`datadir`], [`couchdb_files`] |
+//! | target | a `db` shard copy, a `view` index, the `cleanup` of a database's index files, or a `search` index, which is only built | [`target`](model::target) |
+//! | facts | what was measured of a target, by whom and when; unknown is not zero | [`facts`](model::facts) |
+//! | source | where facts come from: CouchDB over HTTP, or the headers of its files | [`inventory`](sources::inventory), [`datadir`], [`couchdb_files`] |
 //! | part | the file of a view index beside one shard copy | [`datadir`] |
-//! | snapshot | all targets with their facts at one moment, shared cheaply | [`snapshot`] |
-//! | channel | a named rule: which targets it takes, by what priority | [`channel`] |
-//! | miss | why one channel does not take a target | [`score`] |
-//! | queue | a channel's waiting targets on one node, bounded, best first | [`queue`] |
+//! | snapshot | all targets with their facts at one moment, shared cheaply | [`snapshot`](table) |
+//! | channel | a named rule: which targets it takes, by what priority | [`channel`](model::channel) |
+//! | miss | why one channel does not take a target | [`score`](model::score) |
+//! | queue | a channel's waiting targets on one node, bounded, best first | [`queue`](model::queue) |
 //! | plan | where each target stands, what would start now, and one refusal for all else | [`plan`] |
-//! | job | a compaction or index build that runs, whoever started it | [`job`] |
-//! | outcome | how a job ended, with bytes before and after | [`memory::Outcome`] |
-//! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`] |
+//! | job | a compaction or index build that runs, whoever started it | [`job`](jobs) |
+//! | outcome | how a job ended, with bytes before and after | [`memory::Outcome`](model::memory::Outcome) |
+//! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`](store::journal) |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
-//! | predicted | the size after a compaction; [`estimate`] states the rule and its error | [`estimate`] |
+//! | predicted | the size after a compaction; [`estimate`](model::estimate) states the rule and its error | [`estimate`](model::estimate) |
 //!
 //! # The way data flows
 //!
@@ -39,14 +39,14 @@
 //!                                            └──> journal
 //! ```
 //!
-//! [`changes`] listens to CouchDB's feeds beside all this: it tells the scanner which databases
+//! [`changes`](feeds::changes) listens to CouchDB's feeds beside all this: it tells the scanner which databases
 //! were named and since when nothing was missed, and the journal what happened.
 //!
-//! [`feed`] tells those who ask [`http`] what happened to databases, out of the journal.
+//! [`feed`](feeds::feed) tells those who ask [`http`](serve::http) what happened to databases, out of the journal.
 //!
-//! The [`enforcer`] is the only one that starts a compaction, the [`warmer`] the only one that has
-//! an index built, and [`takeover`] the only one that changes a setting of CouchDB's. A start is
-//! kept in the [`journal`] before its request goes out; the [`follower`] sees it through to its
+//! The [`enforcer`](act::enforcer) is the only one that starts a compaction, the [`warmer`](act::warmer) the only one that has
+//! an index built, and [`takeover`](act::takeover) the only one that changes a setting of CouchDB's. A start is
+//! kept in the [`journal`](store::journal) before its request goes out; the [`follower`](act::follower) sees it through to its
 //! outcome.
 //!
 //! Each arrow between tasks is a `tokio::sync::watch`: the newest value, never a backlog. A
@@ -54,45 +54,48 @@
 //! [`service`] starts the tasks, hands reloads on, and ends the process when one of them
 //! ends. Commands that look once use [`service::Watch`] alone.
 //!
-//! # Floors
+//! # Rooms
 //!
-//! A module names only modules on floors below its own; `tests/it/house.rs` keeps the list.
+//! A room names only rooms below its own, and crates of the workspace; `tests/it/house.rs` keeps
+//! the list. What does not know recliner is a crate under `crates/`: CouchDB's names, files and
+//! HTTP client, a simulated cluster, the text of metrics, and wall time.
 //!
 //! ```text
 //!  cli
-//!  service
-//!  simulated
-//!  http
-//!  report    config       enforcer    warmer
-//!  planner   follower     archive     changes
-//!  scanner   smoosh
-//!  plan
-//!  disk      pressure     takeover    feed
-//!  job       journal
-//!  queue     inventory    memory
-//!  settings  score        snapshot
-//!  channel   exposition   estimate    datadir
-//!  facts     pattern      window      log
-//!  clock     duration     escape      size       target      version   fetch
-//!  spawned
+//!  service      the tasks, started, reloaded and ended
+//!  simulated    a simulated cluster's disks and directories
+//!  serve        HTTP, metrics, the JSON shape of targets and plans
+//!  config       settings as they are written        import   CouchDB's own, read
+//!  feeds        CouchDB's feeds in, recliner's out
+//!  act          enforcer, follower, warmer, takeover: all that changes something
+//!  store        the journal, and who writes to it
+//!  plan         queues, disks, pressure, and what would start
+//!  scan         sweeps, re-reads, polls
+//!  jobs         what runs, and what came of it
+//!  sources      CouchDB over HTTP, other recliners
+//!  table        the snapshot of all targets
+//!  datadir      a node's own directories
+//!  model        targets, facts, channels, scores, estimates, settings
+//!  log
+//!  text         sizes, spans and patterns as text   tasks    what a task came to
 //! ```
 //!
 //! # Invariants
 //!
 //! 1. **Advise reads and logs in, no more.** Every request is built by [`couchdb_client::Route`]; those
-//!    that change something are sent by [`enforcer`], [`warmer`] and [`takeover`] alone, in
+//!    that change something are sent by [`enforcer`](act::enforcer), [`warmer`](act::warmer) and [`takeover`](act::takeover) alone, in
 //!    enforce mode, save that `_info` makes CouchDB create the index of a view that was never
 //!    built.
 //! 2. **A name reaches CouchDB whole or not at all.** What a URL would fold into another path
 //!    is [`couchdb_client::Unaddressable`] and never sent.
 //! 3. **No request goes out with a login that was refused.** One request proves it, at start
 //!    and after each change; a 401 or 403 closes the gate for all the others.
-//! 4. **Unknown is never zero.** It is [`facts::Known`] without a value, `null` in JSON, and
+//! 4. **Unknown is never zero.** It is [`facts::Known`](model::facts::Known) without a value, `null` in JSON, and
 //!    no sample in metrics.
 //! 5. **A source that fails leaves the old facts with their age.** Only a whole answer, of the
 //!    map or of a node's list of files, takes a target out.
 //! 6. **The score is smoosh's, to the line**, and a pure function of channel and facts
-//!    ([`score::score`]). So is the plan, of snapshot, channels and now: no I/O, no clock, no
+//!    ([`score::score`](model::score::score)). So is the plan, of snapshot, channels and now: no I/O, no clock, no
 //!    logging.
 //! 7. **Each target has one decision**: it would start, one refusal, or no channel takes it.
 //!    Misses are worked out when asked for.
@@ -127,45 +130,23 @@
 //! | a key changes that only a restart can take | the old value stays in force | `needs_restart` in `/api/v1/status`; the log |
 //! | a task ends or panics | the process ends, with status 1, or 101 after a panic; a supervisor starts it anew | the scrape fails: `up` 0 |
 
-pub mod archive;
-pub mod changes;
-pub mod channel;
+pub mod act;
 pub mod cli;
 pub mod config;
 pub mod datadir;
-pub mod disk;
-pub mod duration;
-pub mod enforcer;
-pub mod escape;
-pub mod estimate;
-pub mod facts;
-pub mod feed;
-pub mod fetch;
-pub mod follower;
-pub mod http;
-pub mod inventory;
-pub mod job;
-pub mod journal;
+pub mod feeds;
+pub mod import;
+pub mod jobs;
 pub mod log;
-pub mod memory;
-pub mod pattern;
+pub mod model;
 pub mod plan;
-pub mod planner;
-pub mod pressure;
-pub mod queue;
-pub mod recorder;
-pub mod report;
-pub mod scanner;
-pub mod score;
+pub mod scan;
+pub mod serve;
 pub mod service;
-pub mod settings;
 #[cfg(feature = "simulator")]
 pub mod simulated;
-pub mod size;
-pub mod smoosh;
-pub mod snapshot;
-pub mod spawned;
-pub mod takeover;
-pub mod target;
-pub mod warmer;
-pub mod window;
+pub mod sources;
+pub mod store;
+pub mod table;
+pub mod tasks;
+pub mod text;

@@ -13,7 +13,7 @@
 
 mod repeats;
 
-use crate::escape;
+use crate::text::escape;
 use repeats::Repeats;
 use std::io::{self, Write};
 use tracing::Subscriber;

@@ -12,12 +12,15 @@ mod choose;
 mod claim;
 mod conditions;
 mod counts;
+pub mod disk;
 mod forecast;
 mod freshness;
 mod gates;
 mod ledger;
 mod ordered;
 mod placement;
+pub mod planner;
+pub mod pressure;
 mod queues;
 mod refusal;
 mod room;
@@ -41,10 +44,12 @@ pub use rules::Rules;
 pub use start::{Caveat, Request, Start};
 
 use crate::{
-    channel::{Channel, Channels},
-    score::Miss,
-    snapshot::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
-    target::Kind,
+    model::{
+        channel::{Channel, Channels},
+        score::Miss,
+        target::Kind,
+    },
+    table::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
 };
 use admission::{Admission, Present};
 use brief::{Brief, Shape};

@@ -17,12 +17,12 @@ pub use watch::{Surroundings, Watch};
 
 use crate::{
     config::{self, Loaded, Problems},
-    disk::Meter,
-    feed,
-    http::{self, About, ConfigStatus, Order},
-    inventory::Directories,
-    journal::{self, Place},
-    settings::Settings,
+    feeds::feed,
+    model::settings::Settings,
+    plan::disk::Meter,
+    serve::http::{self, About, ConfigStatus, Order},
+    sources::inventory::Directories,
+    store::journal::{self, Place},
 };
 use couchdb_client::{CertificateEnds, Client, ConnectError, Transport};
 use futures::FutureExt as _;

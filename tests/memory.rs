@@ -6,10 +6,12 @@
 use cap::Cap;
 use couchdb_names::Range;
 use recliner::{
-    channel::Channels,
-    facts::{Facts, Known, Measured, Source},
+    model::{
+        channel::Channels,
+        facts::{Facts, Known, Measured, Source},
+    },
     plan::{Conditions, Plan, Queues},
-    snapshot::{DbName, Draft, Ix, NodeIx},
+    table::{DbName, Draft, Ix, NodeIx},
 };
 use std::{alloc::System, sync::Arc};
 use wall_clock::Moment;

@@ -10,10 +10,10 @@ use couchdb_sim::{Cluster, Config, Database, Deploy, Design, Node, demo_config};
 use recliner::{
     cli::DEMO_CONFIG,
     config::{self, Flags},
-    http::About,
-    journal::{Directory, InMemory, Place},
+    serve::http::About,
     service::{Machine, Service},
     simulated::{Directories, Disks},
+    store::journal::{Directory, InMemory, Place},
 };
 use std::{alloc::System, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::sleep};

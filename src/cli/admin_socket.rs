@@ -9,7 +9,7 @@ use super::{
     complain,
     service_client::{DEFAULT_URL, ServiceClient},
 };
-use crate::settings::{Settings, service::Web};
+use crate::model::settings::{Settings, service::Web};
 use std::{io, path::Path, time::Duration};
 use tokio::{net::UnixStream, time};
 

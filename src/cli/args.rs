@@ -3,7 +3,7 @@
 #![expect(clippy::doc_markdown, reason = "they are printed, not rendered")]
 
 use super::service_client::{ServiceArgs, ServiceLogin};
-use crate::memory::{ParseScopeError, Scope};
+use crate::model::memory::{ParseScopeError, Scope};
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf};
 

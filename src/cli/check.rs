@@ -3,7 +3,7 @@
 use super::{Exit, Failure, args::CheckArgs, once, print};
 use crate::{
     config::{self, Flags},
-    http::Web,
+    serve::http::Web,
 };
 
 pub(super) fn run(args: &CheckArgs) -> Result<Exit, Failure> {

@@ -2,11 +2,11 @@
 
 use super::{Exit, Failure, args::DemoArgs, note, once, serve, service_client::DEFAULT_URL};
 use crate::{
-    channel::Mode,
     config::{self, Flags},
-    journal,
+    model::channel::Mode,
     service::{Machine, Reload, Service},
     simulated::{Directories, Disks},
+    store::journal,
 };
 use couchdb_client::Transport;
 use couchdb_sim::{Cluster, demo_config};

@@ -8,7 +8,7 @@ use super::{
     service_client::ServiceClient,
     table,
 };
-use crate::report::{self, Explained, WholeViews};
+use crate::serve::report::{self, Explained, WholeViews};
 use serde_json::{Value, json};
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {

@@ -7,17 +7,17 @@ use super::{
 };
 use crate::{
     config,
-    smoosh::{self, Imported, NodeConfig},
-    window,
+    import::{self, Imported, NodeConfig},
+    model::window,
 };
 
 pub(super) async fn run(args: ImportArgs) -> Result<Exit, Failure> {
     let nodes = if args.ini.is_empty() { asked(&args).await? } else { vec![from_files(&args)?] };
     let imported = match args.daemon {
-        Daemon::Smoosh => smoosh::import(&nodes),
+        Daemon::Smoosh => import::import(&nodes),
         Daemon::CompactionDaemon => {
             let zone = window::zone(&args.zone).map_err(Failure::usage)?;
-            smoosh::import_daemon(&nodes, &zone)
+            import::import_daemon(&nodes, &zone)
         }
     }
     .map_err(Failure::failed)?;

@@ -9,7 +9,7 @@ use super::{
     output::{print_json_lines, print_part},
     print, print_json, table,
 };
-use crate::journal::Type;
+use crate::store::journal::Type;
 use serde_json::Value;
 
 pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {

@@ -9,11 +9,11 @@ use super::{
 use crate::{
     config::{self, Flags, Loaded},
     log,
+    model::settings::Settings,
     plan::Plan,
-    report,
-    scanner::{Progress, Status},
+    scan::{Progress, Status},
+    serve::report,
     service::{Surroundings, Tasks, Watch},
-    settings::Settings,
 };
 use couchdb_client::{Client, Kind, Metrics, NO_USER, Transport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

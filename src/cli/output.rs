@@ -5,7 +5,7 @@
 //! belongs into one line goes through [`printable`] before, which takes care of line breaks too.
 
 use super::Failure;
-use crate::escape;
+use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, BufWriter, StdoutLock, Write};
 

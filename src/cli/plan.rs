@@ -8,7 +8,7 @@ use super::{
     service_client::ServiceClient,
     table,
 };
-use crate::report::{Planned, Wanted};
+use crate::serve::report::{Planned, Wanted};
 use serde_json::{Value, json};
 
 /// Refused targets in the JSON, as many as a service gives at once.

@@ -1,7 +1,7 @@
 //! `recliner restore-smoosh`: gives back what a takeover left stopped.
 
 use super::{Exit, Failure, args::SourceArgs, complain, once, print, printable};
-use crate::takeover::{self, Restored};
+use crate::act::takeover::{self, Restored};
 use futures::future::join_all;
 
 pub(super) async fn run(args: &SourceArgs) -> Result<Exit, Failure> {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     plan::Plan,
-    report::{self, NodeLine, Target},
+    serve::report::{self, NodeLine, Target},
 };
 use serde::{Serialize, Serializer};
 

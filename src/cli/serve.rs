@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     config::{Finding, Flags},
-    disk::Instruments,
-    http::About,
-    journal,
+    plan::disk::Instruments,
+    serve::http::About,
     service::{Ended, Machine, Reload, Service, StartError},
+    store::journal,
 };
 use couchdb_client::Transport;
 use std::{path::PathBuf, sync::Arc};

@@ -3,7 +3,7 @@
 //! Owns the table that says which key is live, which waits for the next sweep and which
 //! needs a restart. Settings are taken apart without a rest, so that none is forgotten.
 
-use crate::settings::{Files, Scan, Settings, limits, service, work};
+use crate::model::settings::{Files, Scan, Settings, limits, service, work};
 
 /// From when a changed key is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,9 +8,11 @@ use super::{
     value,
 };
 use crate::{
-    channel::Mode,
     log::{Format, Level},
-    settings::{Nodes, Settings, service},
+    model::{
+        channel::Mode,
+        settings::{Nodes, Settings, service},
+    },
 };
 use couchdb_client::{Login, LoginError};
 use secrecy::{ExposeSecret, SecretString};

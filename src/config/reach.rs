@@ -5,7 +5,7 @@ use super::{
     problem::{Finding, FindingKind, Place},
     section::{Report, Spanned},
 };
-use crate::settings::{Nodes, Settings};
+use crate::model::settings::{Nodes, Settings};
 
 /// Where the file says what is looked at here.
 #[derive(Debug)]

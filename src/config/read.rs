@@ -14,9 +14,11 @@ use super::{
     value,
 };
 use crate::{
-    channel::Mode,
-    duration,
-    settings::{Files, Nodes, Scan, ScanViews, Settings},
+    model::{
+        channel::Mode,
+        settings::{Files, Nodes, Scan, ScanViews, Settings},
+    },
+    text::duration,
 };
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 

@@ -1,7 +1,7 @@
 //! How each type of value is read: one clear sentence for what is not one.
 
 use super::problem::{alternatives, quoted, suggestion};
-use crate::{duration as spans, pattern::Patterns, size};
+use crate::text::{duration as spans, pattern::Patterns, size};
 use couchdb_client::{Address, HostPattern, ParseAddressError};
 use std::{
     fmt::Display,

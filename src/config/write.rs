@@ -6,7 +6,7 @@
 mod describe;
 mod emit;
 
-use crate::{
+use crate::model::{
     channel::Channels,
     settings::{
         Settings,

@@ -4,7 +4,7 @@ use super::{
     opened::{Opened, size},
     problem::Problem,
 };
-use crate::facts::Known;
+use crate::model::facts::Known;
 use couchdb_files::{self, Bytes as _, Header, Reported};
 use couchdb_names::Signature;
 use rustix::{

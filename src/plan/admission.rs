@@ -14,10 +14,8 @@ use super::{
     terms::Terms,
 };
 use crate::{
-    channel::Channels,
-    memory::Rest,
-    snapshot::{Chunked, Ix, NodeIx, Snapshot},
-    target::Kind,
+    model::{channel::Channels, memory::Rest, target::Kind},
+    table::{Chunked, Ix, NodeIx, Snapshot},
 };
 use std::sync::Arc;
 use wall_clock::Moment;
@@ -305,7 +303,7 @@ impl Admission {
 
     /// What speaks against starting a target, whatever else runs and wherever it lies.
     fn own(&self, brief: &Brief) -> Result<(), Refusal> {
-        use crate::settings::work::EnforceViews;
+        use crate::model::settings::work::EnforceViews;
         let plain = |reason| Err(Refusal::plain(reason));
         match (brief.shape, self.rules.views) {
             (Shape::Copy | Shape::Whole, EnforceViews::None)

@@ -5,9 +5,11 @@
 //! that is published carries its briefs in its own order.
 
 use crate::{
-    facts::{Facts, Known},
-    snapshot::{DbIx, Ix, NodeIx, TargetRef},
-    target::{Kind, State},
+    model::{
+        facts::{Facts, Known},
+        target::{Kind, State},
+    },
+    table::{DbIx, Ix, NodeIx, TargetRef},
 };
 use wall_clock::Moment;
 
@@ -61,7 +63,7 @@ pub(super) struct Brief {
 impl Brief {
     pub(super) fn of(target: TargetRef<'_>) -> Self {
         let facts = target.facts();
-        let predicted = crate::estimate::predicted(target.kind(), &facts);
+        let predicted = crate::model::estimate::predicted(target.kind(), &facts);
         Self {
             ix: target.ix(),
             db: target.db(),
@@ -124,7 +126,7 @@ const LEAN: f64 = 0.01;
 fn is_lean(kind: Kind, facts: &Facts) -> bool {
     let compacted = facts.compacted_seq.get().is_some_and(|seq| seq > 0);
     let unchanged = compacted && facts.changes() == Some(0) && !facts.flags.needs_upgrade;
-    let frees = crate::estimate::reclaimable(kind, facts).zip(facts.file.get());
+    let frees = crate::model::estimate::reclaimable(kind, facts).zip(facts.file.get());
     let little = frees.is_some_and(|(frees, file)| frees as f64 <= file as f64 * LEAN);
     kind == Kind::Db && unchanged && little
 }

@@ -10,10 +10,12 @@ use super::{
     counts::Reasons, start::Expected,
 };
 use crate::{
-    channel::Channels,
-    memory::{Ordered, Rest},
-    snapshot::{Chunked, Ix, NodeIx, Snapshot},
-    target::Kind,
+    model::{
+        channel::Channels,
+        memory::{Ordered, Rest},
+        target::Kind,
+    },
+    table::{Chunked, Ix, NodeIx, Snapshot},
 };
 use ordered_float::OrderedFloat;
 use std::{collections::BTreeMap, time::Duration};

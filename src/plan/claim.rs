@@ -21,7 +21,7 @@ use super::{
     choose::{Ballot, Lane},
     sites::Site,
 };
-use crate::snapshot::{Ix, NodeIx};
+use crate::table::{Ix, NodeIx};
 use ordered_float::OrderedFloat;
 use std::{cmp::Reverse, time::Duration};
 use wall_clock::Moment;

@@ -2,9 +2,8 @@
 
 use super::Rules;
 use crate::{
-    disk::Disks,
-    job::{History, Jobs},
-    pressure::Pressures,
+    jobs::{History, Jobs},
+    plan::{disk::Disks, pressure::Pressures},
 };
 use std::sync::Arc;
 

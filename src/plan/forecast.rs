@@ -3,9 +3,11 @@
 
 use super::{Plan, brief::Brief};
 use crate::{
-    facts::{Fact, Known},
-    memory::Rest,
-    snapshot::{Ix, TargetRef},
+    model::{
+        facts::{Fact, Known},
+        memory::Rest,
+    },
+    table::{Ix, TargetRef},
 };
 use std::collections::BTreeMap;
 
@@ -33,7 +35,9 @@ impl Plan {
         let rests = &self.conditions.history.rests;
         let confidence = match rests.get(&target.ix()) {
             Some(Rest::Futile { would_leave: Some(_), .. }) => LEARNED,
-            Some(Rest::Futile { would_leave: None, .. }) => crate::facts::Confidence::Low.label(),
+            Some(Rest::Futile { would_leave: None, .. }) => {
+                crate::model::facts::Confidence::Low.label()
+            }
             Some(Rest::CoolDown { .. } | Rest::Quarantined { .. }) | None => {
                 facts.confidence.label()
             }

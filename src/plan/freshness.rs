@@ -1,7 +1,7 @@
 //! What makes facts count: they are young, or feeds confirm them.
 
 use super::Rules;
-use crate::snapshot::{Ix, Snapshot};
+use crate::table::{Ix, Snapshot};
 use wall_clock::Moment;
 
 /// Which rule makes a target's facts count.

@@ -2,11 +2,13 @@
 
 use super::{Conditions, Refusal, RefusalReason, Rules, room::recently};
 use crate::{
-    channel::{Channel, Channels, Mode},
-    memory::Scope,
-    snapshot::{Node, NodeIx, Snapshot},
-    target::{CLUSTER, Kind},
-    window::{self, Window},
+    model::{
+        channel::{Channel, Channels, Mode},
+        memory::Scope,
+        target::{CLUSTER, Kind},
+        window::{self, Window},
+    },
+    table::{Node, NodeIx, Snapshot},
 };
 use std::time::Duration;
 use wall_clock::Moment;
@@ -230,8 +232,9 @@ pub(super) fn next_change(doors: &Doors<'_>, openings: &[Opening]) -> Option<Mom
     let wait = rules.limits.wait;
     let windows = openings.iter().filter_map(|opening| opening.until);
     let rests = history.rests.values().filter_map(|rest| match rest {
-        crate::memory::Rest::CoolDown { until, .. } => Some(*until),
-        crate::memory::Rest::Quarantined { .. } | crate::memory::Rest::Futile { .. } => None,
+        crate::model::memory::Rest::CoolDown { until, .. } => Some(*until),
+        crate::model::memory::Rest::Quarantined { .. }
+        | crate::model::memory::Rest::Futile { .. } => None,
     });
     let waits = history.last_start.values().map(|last| last.plus(wait));
     let ramp = history.acting_since.and_then(|since| {

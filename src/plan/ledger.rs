@@ -2,9 +2,9 @@
 
 use super::{Refusal, RefusalReason, Rules, sites::Site, terms};
 use crate::{
-    disk::{Disks, Space, Volume},
-    job::Jobs,
-    snapshot::{NodeIx, Snapshot},
+    jobs::Jobs,
+    plan::disk::{Disks, Space, Volume},
+    table::{NodeIx, Snapshot},
 };
 use hashbrown::HashMap;
 use wall_clock::Moment;

@@ -7,8 +7,8 @@ use super::{
     placement,
 };
 use crate::{
-    channel::{Channel, Channels, Mode},
-    snapshot::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
+    model::channel::{Channel, Channels, Mode},
+    table::{Chunked, Ix, NodeIx, Snapshot, TargetRef},
 };
 use wall_clock::Moment;
 

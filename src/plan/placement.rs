@@ -1,10 +1,12 @@
 //! Which channel has a target.
 
 use crate::{
-    channel::{Channel, Channels},
-    score::{Miss, MissReason, score},
-    snapshot::{NodeIx, TargetRef},
-    target::State,
+    model::{
+        channel::{Channel, Channels},
+        score::{Miss, MissReason, score},
+        target::State,
+    },
+    table::{NodeIx, TargetRef},
 };
 use wall_clock::Moment;
 

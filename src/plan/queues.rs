@@ -2,10 +2,12 @@
 
 use super::{Conditions, Placement, Plan, QueueView, Rules, brief::Brief};
 use crate::{
-    channel::Channels,
-    queue::{Entry, Queue},
-    snapshot::{Chunked, Ix, NodeIx, Snapshot},
-    target::Kind,
+    model::{
+        channel::Channels,
+        queue::{Entry, Queue},
+        target::Kind,
+    },
+    table::{Chunked, Ix, NodeIx, Snapshot},
 };
 use hashbrown::HashMap;
 use ordered_float::OrderedFloat;

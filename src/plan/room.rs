@@ -1,7 +1,7 @@
 //! Limits: how many jobs run where, and what they spent of the hour's bytes.
 
 use super::{Claim, Refusal, RefusalReason, sites::Site, terms};
-use crate::{settings::limits::Limits, snapshot::NodeIx};
+use crate::{model::settings::limits::Limits, table::NodeIx};
 use std::time::Duration;
 use wall_clock::Moment;
 

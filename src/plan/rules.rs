@@ -1,6 +1,6 @@
 //! The settings a plan goes by.
 
-use crate::{
+use crate::model::{
     channel::Mode,
     settings::{
         limits::{Headroom, Limits},

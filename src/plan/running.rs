@@ -2,11 +2,13 @@
 
 use super::{Conditions, Placement, room::Room};
 use crate::{
-    channel::Channels,
-    job::{Job, Work},
-    memory::{Owner, Rest},
-    snapshot::{Chunked, DbIx, Ix, NodeIx, Snapshot},
-    target::Kind,
+    jobs::{Job, Work},
+    model::{
+        channel::Channels,
+        memory::{Owner, Rest},
+        target::Kind,
+    },
+    table::{Chunked, DbIx, Ix, NodeIx, Snapshot},
 };
 use couchdb_names::Range;
 use hashbrown::{HashMap, HashSet};

@@ -1,8 +1,8 @@
 //! On which nodes the copies of a database lie, for what is started over the cluster.
 
 use crate::{
-    snapshot::{DbIx, Ix, NodeIx, Snapshot},
-    target::{Kind, State},
+    model::target::{Kind, State},
+    table::{DbIx, Ix, NodeIx, Snapshot},
 };
 use hashbrown::{HashMap, HashSet};
 

@@ -2,10 +2,8 @@
 
 use super::brief::{Brief, Shape};
 use crate::{
-    channel::Channel,
-    facts::Confidence,
-    memory::Ordered,
-    snapshot::{Ix, NodeIx, TargetRef},
+    model::{channel::Channel, facts::Confidence, memory::Ordered},
+    table::{Ix, NodeIx, TargetRef},
 };
 use couchdb_client::{Route, Unaddressable};
 use std::{fmt, sync::Arc, time::Duration};

@@ -8,12 +8,14 @@ mod world;
 
 use super::*;
 use crate::{
-    facts::{Facts, Flags, Known, Measured, Source},
-    pattern::Patterns,
-    score::MissReason,
-    settings::limits::Headroom,
-    snapshot::{DbName, Draft},
-    target::State,
+    model::{
+        facts::{Facts, Flags, Known, Measured, Source},
+        score::MissReason,
+        settings::limits::Headroom,
+        target::State,
+    },
+    table::{DbName, Draft},
+    text::pattern::Patterns,
 };
 use proptest::prelude::*;
 
@@ -195,7 +197,7 @@ fn names_and_states_keep_targets_out() {
     draft.set_state(ids[2], State::Orphan);
     let mut channels =
         Channels { ignore: Patterns::new(&["scratch-*"]).unwrap(), ..Channels::default() };
-    channels.list[0].databases = crate::pattern::Names::new(&["*"], &["ord*"]).unwrap();
+    channels.list[0].databases = crate::text::pattern::Names::new(&["*"], &["ord*"]).unwrap();
     let plan = planned(&mut draft, channels, 100);
     let first = |ix: Ix| plan.misses(plan.snapshot.target(ix).unwrap()).next().unwrap().1.reason;
     assert_eq!(

@@ -1,9 +1,9 @@
 //! What outlives the process: the journal, claimed for the cluster that is seen.
 
 use crate::{
-    journal::{ClaimError, Identity, Journal},
-    memory::{Recovered, Trouble},
-    scanner::Before,
+    model::memory::{Recovered, Trouble},
+    scan::Before,
+    store::journal::{ClaimError, Identity, Journal},
 };
 use couchdb_client::{Client, Error};
 use futures::future::join_all;

@@ -4,23 +4,26 @@
 
 use super::Watch;
 use crate::{
-    channel::Mode,
-    follower,
-    http::{
-        Order,
-        orders::{
-            Compact, Compacting, Denied, Flush, Flushed, Release, Released, Rescanning, Resume,
-            Resumed, Suspend, Suspended,
-        },
+    act::follower,
+    model::{
+        channel::Mode,
+        memory::{Ordered, Rest, Scope},
+        score::MissReason,
+        target::{Selector, TargetId},
     },
-    memory::{Ordered, Rest, Scope},
-    plan::{Answer, Plan, Refusal, RefusalReason},
-    planner,
-    report::{self, MissLine},
-    scanner,
-    score::MissReason,
-    snapshot::{Ix, TargetRef},
-    target::{Selector, TargetId},
+    plan::{Answer, Plan, Refusal, RefusalReason, planner},
+    scan,
+    serve::{
+        http::{
+            Order,
+            orders::{
+                Compact, Compacting, Denied, Flush, Flushed, Release, Released, Rescanning, Resume,
+                Resumed, Suspend, Suspended,
+            },
+        },
+        report::{self, MissLine},
+    },
+    table::{Ix, TargetRef},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -36,7 +39,7 @@ const ORDERS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Operator {
     clock: Clock,
-    scanner: scanner::Handle,
+    scanner: scan::Handle,
     planner: planner::Handle,
     follower: follower::Handle,
     under_way: JoinSet<()>,
@@ -91,7 +94,7 @@ impl Operator {
             }
             Order::Rescan(reply) => {
                 let begins = self.scanner.status.borrow().progress.is_none();
-                let answer = match self.scanner.send(scanner::Command::Sweep) {
+                let answer = match self.scanner.send(scan::Command::Sweep) {
                     None => Ok(Rescanning { begins }),
                     Some(_) => Err(stopping()),
                 };
@@ -174,7 +177,7 @@ fn quarantined(follower: &follower::Handle, plan: &Plan, only: Option<&Selector>
 /// Has a target compacted, where the plan that counts that in says that it starts, or that
 /// only a limit is in its way.
 async fn compact(
-    (planner, follower, scanner): (&planner::Handle, &follower::Handle, &scanner::Handle),
+    (planner, follower, scanner): (&planner::Handle, &follower::Handle, &scan::Handle),
     (ix, target): (Ix, TargetId),
     ordered: Ordered,
 ) -> Result<Compacting, Denied> {
@@ -210,7 +213,7 @@ async fn compact(
     follower.order(target, ordered).await.map_err(failed)?;
     if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
         // Where the scanner is stuck, the next sweep reads it.
-        let _full = scanner.send(scanner::Command::Reread(vec![ix]));
+        let _full = scanner.send(scan::Command::Reread(vec![ix]));
     }
     Ok(Compacting { requests: vec![request.to_string()], waits, until })
 }

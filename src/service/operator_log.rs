@@ -8,10 +8,10 @@
 mod outage;
 
 use crate::{
-    duration,
-    pressure::Pressures,
-    scanner::Status,
-    snapshot::{NodeIx, Snapshot},
+    plan::pressure::Pressures,
+    scan::Status,
+    table::{NodeIx, Snapshot},
+    text::duration,
 };
 use couchdb_client::{Client, Entry};
 use outage::{News, Outage};

@@ -1,6 +1,6 @@
 //! The tasks of a process, and how one hears that one of them ended.
 
-use crate::spawned::joined;
+use crate::tasks::joined;
 use std::future::Future;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},

@@ -50,7 +50,7 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
 struct Running {
     url: String,
     client: reqwest::Client,
-    watch: (crate::scanner::Handle, crate::planner::Handle),
+    watch: (crate::scan::Handle, crate::plan::planner::Handle),
     stop: CancellationToken,
     tasks: JoinSet<Ended>,
 }

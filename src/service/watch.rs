@@ -6,17 +6,20 @@ mod reach;
 
 use super::{StartError, Tasks, operator_log};
 use crate::{
-    archive, changes,
-    channel::Mode,
+    act::{enforcer, follower, takeover, warmer},
     datadir::{self, Roots},
-    disk, enforcer, follower,
-    inventory::{Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources},
-    journal::Journal,
-    memory::{Fleeting, Keeper, Recovered},
-    plan::Rules,
-    planner, pressure, recorder, scanner,
-    settings::{ScanViews, Settings},
-    takeover, warmer,
+    feeds::changes,
+    model::{
+        channel::Mode,
+        memory::{Fleeting, Keeper, Recovered},
+        settings::{ScanViews, Settings},
+    },
+    plan::{Rules, disk, planner, pressure},
+    scan,
+    sources::inventory::{
+        Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources,
+    },
+    store::{archive, journal::Journal, recorder},
 };
 use couchdb_client::{self, Client, ConnectError, Metrics, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
@@ -37,7 +40,7 @@ pub struct Surroundings {
     /// What an earlier process left; none where it cannot be used, which ends the watch.
     pub recovering: BoxFuture<'static, Option<Recovered>>,
     /// What an earlier process measured.
-    pub measured_before: BoxFuture<'static, scanner::Before>,
+    pub measured_before: BoxFuture<'static, scan::Before>,
     /// What measures free space; without it neither that nor pressure is measured.
     pub meter: Option<Arc<dyn disk::Meter>>,
     /// Directories of nodes beside those that the settings name.
@@ -57,7 +60,7 @@ impl Surroundings {
         Self {
             keeper: Arc::new(Fleeting::default()),
             recovering: ready(Some(Recovered::default())).boxed(),
-            measured_before: ready(scanner::Before::default()).boxed(),
+            measured_before: ready(scan::Before::default()).boxed(),
             meter: None,
             directories: None,
         }
@@ -68,7 +71,7 @@ impl Surroundings {
 #[derive(Debug)]
 pub struct Watch {
     /// What is seen.
-    pub scanner: scanner::Handle,
+    pub scanner: scan::Handle,
     /// What runs, and what is remembered.
     pub follower: follower::Handle,
     /// What follows from it.
@@ -85,7 +88,7 @@ pub struct Watch {
     /// Those for whom a client lives on when all others stop: they have something to end.
     carried: TaskTracker,
     reach: Reach,
-    scan: latest::Sender<Arc<scanner::Settings>>,
+    scan: latest::Sender<Arc<scan::Settings>>,
     plan: latest::Sender<Arc<planner::Settings>>,
     follow: latest::Sender<Arc<follower::Settings>>,
     disk: latest::Sender<Arc<disk::Settings>>,
@@ -128,7 +131,7 @@ impl Watch {
         let disk = sender(disk::Settings::of(settings, datadir::owner));
         let pressure = sender(pressure_settings(settings));
 
-        let (task, scanner) = scanner::Task::new(clock, reach.source.subscribe(), scan.subscribe());
+        let (task, scanner) = scan::Task::new(clock, reach.source.subscribe(), scan.subscribe());
         let ended = stop.clone();
         tasks.spawn_alone(async move {
             task.run_after(measured_before, ended).await;
@@ -225,7 +228,7 @@ impl Watch {
     /// What writes to the log what an operator looks for there; answers how the URLs of the
     /// settings answer.
     pub fn log(&self, tasks: &mut Tasks) -> latest::Receiver<Arc<[couchdb_client::Entry]>> {
-        let scanner::Handle { status, snapshots, .. } = self.scanner.clone();
+        let scan::Handle { status, snapshots, .. } = self.scanner.clone();
         let (client, pressures) = (self.reach.client.subscribe(), self.pressures.clone());
         let (task, entries) = operator_log::Task::new(client, status, snapshots, pressures);
         let ended = self.stop.clone();
@@ -239,7 +242,7 @@ impl Watch {
     /// What lets the facts outlive the process.
     pub fn archive(&self, journal: Journal, tasks: &mut Tasks) {
         let (settled, ended) = (self.scanner.settled(), self.stop.clone());
-        let scanner::Handle { status, snapshots, .. } = self.scanner.clone();
+        let scan::Handle { status, snapshots, .. } = self.scanner.clone();
         let task = archive::Task::new(status, snapshots, settled, journal);
         tasks.spawn_alone(async move {
             task.run(ended).await;
@@ -446,8 +449,8 @@ const fn pressure_settings(settings: &Settings) -> pressure::Settings {
     pressure::Settings { pressure: settings.pressure }
 }
 
-fn scan_settings(settings: &Settings) -> scanner::Settings {
-    scanner::Settings {
+fn scan_settings(settings: &Settings) -> scan::Settings {
+    scan::Settings {
         interval: settings.scan.interval,
         interval_followed: settings.scan.interval_followed,
         reread_after: settings.follow.reread_after,

@@ -5,8 +5,8 @@
 
 use crate::{
     datadir::{Found, Numbers, Sums},
-    facts::Known,
-    inventory::{self, DiskSeen, FileSeen, Observation},
+    model::facts::Known,
+    sources::inventory::{self, DiskSeen, FileSeen, Observation},
 };
 use couchdb_files::Reported;
 use couchdb_sim::{Cluster, DiskFile, ShardInfo, ViewFile};
@@ -97,7 +97,7 @@ fn view_numbers(view: &ViewFile) -> Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::Directories as _;
+    use crate::sources::inventory::Directories as _;
     use couchdb_names::Signature;
     use couchdb_sim::{Config, Database, Deploy, Design, Interrupted, Orphan};
     use std::{collections::BTreeMap, time::Duration};

@@ -4,7 +4,7 @@
 //! as its query. Never decides whether anything fits. Called by the task that measures, in
 //! `recliner demo` and in tests.
 
-use crate::disk::{Measured, Meter, Source, Space};
+use crate::plan::disk::{Measured, Meter, Source, Space};
 use couchdb_sim::Cluster;
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use wall_clock::Moment;

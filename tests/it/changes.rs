@@ -6,11 +6,11 @@ mod breaks;
 use crate::support::{A, B, C, NODES, Rig, dbs_seen, dbs_there, nodes, small, targets};
 use couchdb_sim::{Config, Database, Design, Effect, Exchange, Fault, Fleet};
 use recliner::{
-    changes::{Handle, Status},
-    journal::{EventsQuery, Journal},
+    feeds::changes::{Handle, Status},
+    model::target::{Kind, State},
     plan::{Freshness, Plan},
-    snapshot::Ix,
-    target::{Kind, State},
+    store::journal::{EventsQuery, Journal},
+    table::Ix,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
@@ -363,7 +363,7 @@ async fn ten_thousand_shards_of_which_none_changes_cost_less_than_a_request_a_se
     config.fleets.push(fleet);
     let yaml = "couchdb: {cold_reads_per_second: off}\n";
     let mut rig =
-        Rig::in_mode(recliner::channel::Mode::Advise, crate::support::START, config, yaml);
+        Rig::in_mode(recliner::model::channel::Mode::Advise, crate::support::START, config, yaml);
     let mut handle = rig.listens();
     heard(&mut handle, |status| status.followed_since.is_some()).await;
     sleep(20 * MINUTE).await;

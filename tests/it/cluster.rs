@@ -7,8 +7,8 @@ use crate::support::{
 use couchdb_names::ShardName;
 use couchdb_sim::{Config, Database, Design, Fleet, Node, Orphan, Version, demo_config};
 use recliner::{
-    snapshot::SmooshSeen,
-    target::{Kind, State},
+    model::target::{Kind, State},
+    table::SmooshSeen,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -140,7 +140,7 @@ async fn odd_names_are_read_under_their_own_names_or_never_sent() {
     }
     let ids: Vec<String> = plan.snapshot.targets().map(|target| target.id().to_string()).collect();
     for id in &ids {
-        let parsed: recliner::target::TargetId = id.parse().unwrap();
+        let parsed: recliner::model::target::TargetId = id.parse().unwrap();
         assert_eq!(parsed.to_string(), *id);
         assert!(!id.contains([' ', '\n', '"']), "{id:?}");
     }

@@ -1,7 +1,7 @@
 //! The README says what the program does: every flag, metric, route, reason and key, and
 //! nothing that is not there.
 
-use recliner::{http::families, plan::RefusalReason, score::MissReason};
+use recliner::{model::score::MissReason, plan::RefusalReason, serve::http::families};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -11,11 +11,11 @@ use std::{
 };
 
 const README: &str = include_str!("../../README.md");
-const HELD_OUT: &str = include_str!("../../src/estimate/held_out.md");
+const HELD_OUT: &str = include_str!("../../src/model/estimate/held_out.md");
 const CI: &str = include_str!("../../.ci/run");
-const HTTP: &str = include_str!("../../src/http.rs");
-const QUERY: &str = include_str!("../../src/http/query.rs");
-const REPORT: &str = include_str!("../../src/report.rs");
+const HTTP: &str = include_str!("../../src/serve/http.rs");
+const QUERY: &str = include_str!("../../src/serve/http/query.rs");
+const REPORT: &str = include_str!("../../src/serve/report.rs");
 const FULL: &str = include_str!("../data/config/full.yml");
 
 fn root() -> PathBuf {

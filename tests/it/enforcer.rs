@@ -5,7 +5,7 @@ mod no_wait;
 
 use crate::support::{A, B, C, NODES, Rig, START, nodes};
 use couchdb_sim::{Config, Database, Design, Effect, Fault, TaskKind};
-use recliner::{
+use recliner::model::{
     channel::Mode,
     memory::{Ending, Ordered, Owner, Remembered, Scope, Trouble},
     target::{Kind, TargetId},

@@ -9,9 +9,11 @@ use crate::support::{
 };
 use couchdb_sim::{Config, Database, Design, Effect, Fault};
 use recliner::{
-    facts::Facts,
+    model::{
+        facts::Facts,
+        target::{Kind, State},
+    },
     plan::Plan,
-    target::{Kind, State},
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};

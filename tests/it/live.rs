@@ -18,9 +18,9 @@ use couch::{Couch, PATIENCE, agrees, encoded};
 use couchdb_sim::{Cluster, Config, Database, Design};
 use futures::FutureExt as _;
 use recliner::{
+    model::target::{Kind, State},
     plan::Plan,
-    snapshot::SmooshSeen,
-    target::{Kind, State},
+    table::SmooshSeen,
 };
 use reqwest::Method;
 use serde_json::{Value, json};

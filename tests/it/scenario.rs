@@ -12,11 +12,9 @@ mod troubles;
 use crate::support::{A, B, C, Rig, START, nodes, small};
 use couchdb_sim::{Config, Database, Design, Node};
 use recliner::{
-    channel::Mode,
-    memory::Ordered,
+    model::{channel::Mode, memory::Ordered, target::Kind},
     plan::{Answer, Decision},
-    report::why,
-    target::Kind,
+    serve::report::why,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use timeline::timeline;

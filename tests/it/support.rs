@@ -12,22 +12,22 @@ use couchdb_sim::{Cluster, Config, Database, Exchange};
 use futures::FutureExt as _;
 use notebook::Notebook;
 use recliner::{
-    changes,
-    channel::Mode,
+    act::{takeover, warmer},
     config::{self, Flags},
-    disk::Meter,
-    facts::Facts,
-    journal::{self, Identity, InMemory, Journal},
-    memory::Recovered,
-    plan::Plan,
-    scanner::{Command, Status},
+    feeds::changes,
+    model::{
+        channel::Mode,
+        facts::Facts,
+        memory::Recovered,
+        settings::Settings,
+        target::{Kind, State},
+    },
+    plan::{Plan, disk::Meter},
+    scan::{Command, Status},
     service::{Surroundings, Tasks, Watch},
-    settings::Settings,
     simulated::Disks,
-    snapshot::{Node, TargetRef},
-    takeover,
-    target::{Kind, State},
-    warmer,
+    store::journal::{self, Identity, InMemory, Journal},
+    table::{Node, TargetRef},
 };
 use std::{
     collections::BTreeMap,
@@ -310,7 +310,7 @@ fn run(
     let around = |_: &_| Surroundings {
         keeper: Arc::new(notebook.clone()),
         recovering: ready(Some(recovered)).boxed(),
-        measured_before: ready(recliner::scanner::Before::default()).boxed(),
+        measured_before: ready(recliner::scan::Before::default()).boxed(),
         meter: ledger.map(|_| Arc::new(Disks(cluster.clone())) as Arc<dyn Meter>),
         directories: None,
     };
@@ -451,7 +451,8 @@ pub(crate) fn dbs_there(
 
 /// The id of a db target.
 pub(crate) fn db_id(node: &str, file: &str) -> String {
-    recliner::target::TargetId::Db { node: node.to_owned(), shard: file.to_owned() }.to_string()
+    recliner::model::target::TargetId::Db { node: node.to_owned(), shard: file.to_owned() }
+        .to_string()
 }
 
 /// A view target.

@@ -5,8 +5,8 @@ use crate::support::{A, B, NODES, START, nodes};
 use couchdb_client::{Address, Client, Login, Metrics, Settings, Transport};
 use couchdb_sim::Cluster;
 use recliner::{
-    snapshot::{Draft, Snapshot},
-    takeover::{self, Fleeting, Hands, Ledger, Takeovers, restore},
+    act::takeover::{self, Fleeting, Hands, Ledger, Takeovers, restore},
+    table::{Draft, Snapshot},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet, time};

@@ -6,8 +6,8 @@ mod search;
 use crate::support::{A, B, NODES, Rig, START, nodes, small};
 use couchdb_sim::{Config, Database, Design, Effect, Fault};
 use recliner::{
-    channel::Mode,
-    warmer::{Builds, Class, Ending, Line, Reason, Standing},
+    act::warmer::{Builds, Class, Ending, Line, Reason, Standing},
+    model::channel::Mode,
 };
 use std::{
     io,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     plan::RefusalReason,
-    report::{self, MissLine},
+    serve::report::{self, MissLine},
 };
 use serde::Deserialize as _;
 use serde_json::Value;

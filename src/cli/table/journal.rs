@@ -5,8 +5,8 @@ use super::{
     layout::{Grid, bytes, short_among, short_range},
 };
 use crate::{
-    duration,
-    target::{TargetId, database},
+    model::target::{TargetId, database},
+    text::duration,
 };
 use couchdb_names::ShardName;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! inside a word.
 
 use super::super::printable;
-use crate::size;
+use crate::text::size;
 use comfy_table::{
     CellAlignment, ColumnConstraint::LowerBoundary, ContentArrangement, Table, Width, presets,
 };

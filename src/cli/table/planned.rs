@@ -5,7 +5,7 @@ use super::{
     journal::short,
     layout::{Grid, WIDE, bytes, paragraph, short_among, short_range, shortened, wrap},
 };
-use crate::{duration, plan::RefusalReason, warmer};
+use crate::{act::warmer, plan::RefusalReason, text::duration};
 use serde_json::Value;
 use std::{collections::BTreeSet, time::Duration};
 

@@ -5,12 +5,14 @@ use super::{
     layout::{Grid, bytes, short_among, short_range, shortened, sum},
 };
 use crate::{
-    facts::Fact,
+    model::{
+        facts::Fact,
+        target::{Kind, State},
+    },
     plan::Plan,
-    report::{self, MissLine, VolumeLine},
-    size,
-    snapshot::{NodeIx, Sums, TargetRef},
-    target::{Kind, State},
+    serve::report::{self, MissLine, VolumeLine},
+    table::{NodeIx, Sums, TargetRef},
+    text::size,
 };
 use wall_clock::Moment;
 
@@ -167,8 +169,8 @@ pub(in crate::cli) fn queues(plan: &Plan, width: u16) -> String {
     table.wrapped(width)
 }
 
-fn priority(kind: crate::channel::Priority, value: f64) -> String {
-    use crate::channel::Priority;
+fn priority(kind: crate::model::channel::Priority, value: f64) -> String {
+    use crate::model::channel::Priority;
     match kind {
         Priority::Ratio => format!("{value:.1} times"),
         Priority::Slack => format!("{} slack", sum(Some(value))),

@@ -2,16 +2,18 @@
 
 use super::set;
 use crate::{
-    channel::{Channel, Mode, Priority},
     config::{
         problem::FindingKind,
         section::{Report, Section, Spanned},
         tree::{At, Node},
         value,
     },
-    pattern::{Names, Patterns},
-    target::Kind,
-    window::{Days, Edge, Window, shown_time, time, zone},
+    model::{
+        channel::{Channel, Mode, Priority},
+        target::Kind,
+        window::{Days, Edge, Window, shown_time, time, zone},
+    },
+    text::pattern::{Names, Patterns},
 };
 use jiff::{civil::Time, tz::TimeZone};
 use std::collections::BTreeMap;

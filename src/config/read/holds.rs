@@ -7,8 +7,8 @@ use crate::{
         tree::Node,
         value,
     },
-    duration,
-    settings::limits::{Failure, Free, Headroom, Limits, Marks, Pressure, Volume},
+    model::settings::limits::{Failure, Free, Headroom, Limits, Marks, Pressure, Volume},
+    text::duration,
 };
 use std::time::Duration;
 

@@ -3,7 +3,9 @@
 use super::{SECOND, channels, set};
 use crate::{
     config::{section::Section, value},
-    settings::work::{EnforceViews, Follow, Journal, Keep, Smoosh, SmooshMode, Views, Warmer},
+    model::settings::work::{
+        EnforceViews, Follow, Journal, Keep, Smoosh, SmooshMode, Views, Warmer,
+    },
 };
 use std::time::Duration;
 

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::{
-    channel::Mode,
     log::{Format, Level},
-    settings::{
-        Nodes,
-        service::{Log, Web},
+    model::{
+        channel::Mode,
+        settings::{
+            Nodes,
+            service::{Log, Web},
+        },
     },
 };
 use couchdb_client::Login;

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::{
-    channel::{Channel, Channels, Mode, Priority},
-    pattern::{Names, Patterns},
-    settings::{Files, Scan, limits, work},
-    target::Kind,
-    window::{DAY_NAMES, Days, Edge, Window, time, zone},
+    model::{
+        channel::{Channel, Channels, Mode, Priority},
+        settings::{Files, Scan, limits, work},
+        target::Kind,
+        window::{DAY_NAMES, Days, Edge, Window, time, zone},
+    },
+    text::pattern::{Names, Patterns},
 };
 use proptest::prelude::*;
 use std::time::Duration;

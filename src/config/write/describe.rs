@@ -2,11 +2,13 @@
 
 use super::emit::{Out, map, text};
 use crate::{
-    channel::{Channel, Priority},
     config::read::has_effect,
-    pattern::Names,
-    settings::{Files, Nodes, Scan, Settings, limits, work},
-    window::{Days, Edge, Window, shown_time, zone_name},
+    model::{
+        channel::{Channel, Priority},
+        settings::{Files, Nodes, Scan, Settings, limits, work},
+        window::{Days, Edge, Window, shown_time, zone_name},
+    },
+    text::pattern::Names,
 };
 use couchdb_client::{self, Login, Tls};
 

@@ -1,6 +1,6 @@
 //! A document to be written, and its two forms.
 
-use crate::{config::value, duration};
+use crate::{config::value, text::duration};
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 /// A node that is to be written.

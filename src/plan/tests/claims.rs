@@ -5,11 +5,13 @@ use super::{
     *,
 };
 use crate::{
-    channel::Mode,
-    job::{History, Job, JobKey, Jobs, Phase, Work},
-    memory::Owner,
-    settings::{limits::Limits, work::EnforceViews},
-    snapshot::{DbMap, View},
+    jobs::{History, Job, JobKey, Jobs, Phase, Work},
+    model::{
+        channel::Mode,
+        memory::Owner,
+        settings::{limits::Limits, work::EnforceViews},
+    },
+    table::{DbMap, View},
 };
 use couchdb_names::{Range, Signature};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,11 +2,13 @@
 
 use super::{claims::Kept, world::World, *};
 use crate::{
-    channel::Mode,
-    job::Work,
-    memory::{Rest, Scope},
-    settings::work::EnforceViews,
-    window,
+    jobs::Work,
+    model::{
+        channel::Mode,
+        memory::{Rest, Scope},
+        settings::work::EnforceViews,
+        window,
+    },
 };
 use std::collections::BTreeSet;
 
@@ -349,7 +351,7 @@ impl Naive<'_> {
     }
 
     /// Bytes that a volume has left for starts.
-    pub(super) fn left(&self, volume: &crate::disk::Volume, starts: bool) -> Option<i128> {
+    pub(super) fn left(&self, volume: &disk::Volume, starts: bool) -> Option<i128> {
         let space = volume.space?;
         let percent = self.world.rules.headroom.keep_free_percent;
         let kept = space.size.map_or(0.0, |size| (size as f64 * percent / 100.0).ceil());
@@ -369,7 +371,7 @@ impl Naive<'_> {
         Some(i128::from(space.available) - kept - i128::from(reserved) - starts)
     }
 
-    fn volumes(&self, node: NodeIx) -> Vec<&crate::disk::Volume> {
+    fn volumes(&self, node: NodeIx) -> Vec<&disk::Volume> {
         let name = &self.world.snapshot.node(node).unwrap().name;
         self.world.conditions.disks.of_node(name).collect()
     }

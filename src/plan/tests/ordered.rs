@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::{
-    channel::Mode,
-    job::History,
-    memory::{Ordered, Rest},
-    settings::limits::Limits,
+    jobs::History,
+    model::{
+        channel::Mode,
+        memory::{Ordered, Rest},
+        settings::limits::Limits,
+    },
 };
 use world::{World, any_spec};
 
@@ -107,7 +109,7 @@ fn only_force_starts_what_no_channel_takes_or_what_rests() {
         plan.candidate_of(target).map(|channel| channel.name.to_string())
     };
     assert_eq!(channel(&plan).as_deref(), Some("ratio_dbs"), "the first that takes its names");
-    let elsewhere = crate::pattern::Names::new(&["other"], &[]).unwrap();
+    let elsewhere = crate::text::pattern::Names::new(&["other"], &[]).unwrap();
     let plan = of(&mut draft, ordered(ids[2], true), enforcing(), |channels| {
         for channel in &mut channels.list {
             channel.databases = elsewhere.clone();

@@ -5,7 +5,7 @@ use super::{
     world::{World, any_calm_spec, any_spec},
     *,
 };
-use crate::memory::{Scope, Suspension};
+use crate::model::memory::{Scope, Suspension};
 use proptest::{strategy::ValueTree as _, test_runner::TestRunner};
 use std::collections::BTreeSet;
 

@@ -2,14 +2,18 @@
 
 use super::*;
 use crate::{
-    channel::Mode,
-    disk::{Disks, Space, Volume},
-    job::{History, Job, JobKey, Jobs, Phase, Work},
-    memory::{Ordered, Owner, Rest, Scope, Suspension, Suspensions},
-    pressure::{Held, NodePressure, Pressures, Signal},
-    settings::{limits::Limits, work::EnforceViews},
-    snapshot::{DbMap, View},
-    window::{Days, Window},
+    jobs::{History, Job, JobKey, Jobs, Phase, Work},
+    model::{
+        channel::Mode,
+        memory::{Ordered, Owner, Rest, Scope, Suspension, Suspensions},
+        settings::{limits::Limits, work::EnforceViews},
+        window::{Days, Window},
+    },
+    plan::{
+        disk::{Disks, Space, Volume},
+        pressure::{Held, NodePressure, Pressures, Signal},
+    },
+    table::{DbMap, View},
 };
 use couchdb_names::{Range, Signature};
 
@@ -269,13 +273,14 @@ impl Spec {
             channel.windows = window
                 .map(|open| Window {
                     days: Days::ALL,
-                    from: crate::window::time("00:00", crate::window::Edge::From).unwrap(),
-                    to: crate::window::time(
+                    from: crate::model::window::time("00:00", crate::model::window::Edge::From)
+                        .unwrap(),
+                    to: crate::model::window::time(
                         if open { "01:00" } else { "00:30" },
-                        crate::window::Edge::To,
+                        crate::model::window::Edge::To,
                     )
                     .unwrap(),
-                    zone: crate::window::zone("UTC").unwrap(),
+                    zone: crate::model::window::zone("UTC").unwrap(),
                 })
                 .into_iter()
                 .collect();

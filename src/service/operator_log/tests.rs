@@ -1,5 +1,5 @@
 use super::*;
-use crate::{pressure::NodePressure, snapshot::Draft};
+use crate::{plan::pressure::NodePressure, table::Draft};
 use wall_clock::Moment;
 
 const A: &str = "http://a:5984";

@@ -2,15 +2,13 @@
 
 use super::*;
 use crate::{
-    facts::Fact,
-    inventory::{
+    model::{facts::Fact, settings::Nodes, target::Kind},
+    scan,
+    sources::inventory::{
         CopyAt, IndexSeen, MapEntry, MapRead, Members, NodeSeen, Observation, PeersSource, Source,
         Sources, Stage, ViewSeen,
     },
-    scanner,
-    settings::Nodes,
-    snapshot::SmooshSeen,
-    target::Kind,
+    table::SmooshSeen,
 };
 use couchdb_names::Range;
 use futures::{
@@ -95,7 +93,7 @@ impl Source for Owner {
                     built_by: None,
                     index: Ok(IndexSeen {
                         signature: signature().parse().unwrap(),
-                        facts: crate::facts::Facts::default(),
+                        facts: crate::model::facts::Facts::default(),
                         collators: vec![],
                         copy: None,
                     }),
@@ -155,7 +153,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     let sources = Sources { elsewhere: vec![Arc::new(peers)], ..Sources::default() };
     let owner: Arc<dyn Source> = Arc::new(Owner(sources));
     let (_source, source) = latest::channel(owner);
-    let settings = scanner::Settings {
+    let settings = scan::Settings {
         interval: Duration::from_millis(1),
         interval_followed: Duration::from_millis(1),
         reread_after: Duration::from_millis(1),
@@ -166,12 +164,12 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
         top: 10,
     };
     let (_scan, scan) = latest::channel(Arc::new(settings));
-    let (task, mut handle) = scanner::Task::new(Clock::System, source, scan);
+    let (task, mut handle) = scan::Task::new(Clock::System, source, scan);
     let owner_stop = CancellationToken::new();
     let mut owners = JoinSet::new();
     owners.spawn(task.run(owner_stop.clone()));
     let exact = |bytes: Option<u64>| {
-        move |snapshot: &Arc<crate::snapshot::Snapshot>| {
+        move |snapshot: &Arc<crate::table::Snapshot>| {
             let mut views =
                 snapshot.targets().filter(|it| it.kind() == Kind::View && !it.is_part());
             views.any(|view| view.on_disk(Fact::File) == bytes)

@@ -47,7 +47,8 @@ struct Said {
 async fn said(directories: bool) -> Said {
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let cluster = Cluster::new(world(), 1, Clock::System).unwrap();
-    let read: Arc<dyn crate::inventory::Directories> = Arc::new(Directories(cluster.clone()));
+    let read: Arc<dyn crate::sources::inventory::Directories> =
+        Arc::new(Directories(cluster.clone()));
     let machine = Machine {
         meter: Arc::new(Disks(cluster.clone())),
         directories: directories.then_some(read),
@@ -110,7 +111,8 @@ async fn the_clusters_views_mean_all_copies_everywhere_whether_directories_are_r
                 assert_eq!(kinds[&vec!["db".to_owned()]], dbs, "{name} {family}");
             }
             if family == "file_bytes" {
-                let shown = format!("all their copies: {} on disk", crate::size::shown(of_json));
+                let shown =
+                    format!("all their copies: {} on disk", crate::text::size::shown(of_json));
                 assert!(page.contains(&shown), "{shown}: {page}");
                 sums.push(of_json);
             }

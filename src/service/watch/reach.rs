@@ -2,12 +2,11 @@
 
 use super::source_of;
 use crate::{
-    changes,
-    enforcer::Hands,
-    inventory::{Directories, Source},
-    pressure,
-    settings::Settings,
-    takeover, warmer,
+    act::{enforcer::Hands, takeover, warmer},
+    feeds::changes,
+    model::settings::Settings,
+    plan::pressure,
+    sources::inventory::{Directories, Source},
 };
 use couchdb_client::Client;
 use std::sync::Arc;

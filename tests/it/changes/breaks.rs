@@ -5,9 +5,9 @@ use super::{C, MINUTE, NODES, SELDOM, heard, newest, world, written};
 use crate::support::{Rig, small};
 use couchdb_sim::{Effect, Fault};
 use recliner::{
-    changes::{Handle, Status},
-    journal::Journal,
-    snapshot::Snapshot,
+    feeds::changes::{Handle, Status},
+    store::journal::Journal,
+    table::Snapshot,
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::{Instant, sleep};

@@ -5,9 +5,9 @@ use super::{NODES, PASSWORD, PATIENCE, Site};
 use crate::luck::luck;
 use couchdb_sim::{By, Config, Database, Role, User};
 use recliner::{
-    journal::{Directory, EventsQuery, HistoryQuery, Settings, Task, What},
-    memory::{Ending, Outcome, Owner},
-    takeover::SECTION,
+    act::takeover::SECTION,
+    model::memory::{Ending, Outcome, Owner},
+    store::journal::{Directory, EventsQuery, HistoryQuery, Settings, Task, What},
 };
 use serde_json::Value;
 use std::{
@@ -197,7 +197,7 @@ impl Site {
                     panic!("{} was sent", order.path);
                 };
                 let id = format!("db:{node}/{shard}");
-                let id: recliner::target::TargetId = id.parse().expect("it is a shard's");
+                let id: recliner::model::target::TargetId = id.parse().expect("it is a shard's");
                 let at = start + order.at.as_secs() + 1;
                 let node = percent_encoding::percent_decode_str(node).decode_utf8_lossy();
                 ((id.to_string(), node.into_owned()), Moment::from_unix(at))

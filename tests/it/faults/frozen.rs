@@ -7,8 +7,8 @@ use couchdb_names::ShardName;
 use couchdb_sim::{Config, Database, Design};
 use recliner::{
     config::Flags,
+    model::target::{Kind, State},
     plan::Plan,
-    target::{Kind, State},
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -8,7 +8,7 @@ use crate::support::{
 use couchdb_sim::{Config, Database, Design, Role, User};
 use recliner::{
     config::Flags,
-    target::{Kind, State},
+    model::target::{Kind, State},
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::sleep;

@@ -6,9 +6,9 @@ use couchdb_names::ShardName;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use recliner::{
     config::{self, Flags},
+    model::target::{Kind, State},
     plan::Plan,
     service::{Surroundings, Tasks, Watch},
-    target::{Kind, State},
 };
 use reqwest::Method;
 use serde_json::Value;
@@ -170,7 +170,7 @@ impl Couch {
     }
 
     /// Reads the cluster once, with all of recliner's own.
-    pub(super) async fn sweep(&self, yaml: &str) -> (Arc<Plan>, Arc<recliner::scanner::Status>) {
+    pub(super) async fn sweep(&self, yaml: &str) -> (Arc<Plan>, Arc<recliner::scan::Status>) {
         let flags = Flags {
             couchdb_urls: self.urls.clone(),
             couchdb_username: Some(self.user.clone()),
@@ -220,7 +220,7 @@ impl Couch {
         &self,
         yaml: &str,
         look: impl AsyncFn() -> T,
-    ) -> (Arc<Plan>, Arc<recliner::scanner::Status>, T) {
+    ) -> (Arc<Plan>, Arc<recliner::scan::Status>, T) {
         let still = async {
             loop {
                 let before = look().await;

@@ -7,7 +7,7 @@ use super::{
     tools::{self, PROMTOOL},
 };
 use metrics_text::{Description, MetricType, duplicate_series};
-use recliner::http::families;
+use recliner::serve::http::families;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels that scraping gives to every series.

@@ -8,8 +8,7 @@ use super::{
 };
 use metrics_text::MetricType;
 use recliner::{
-    channel::Mode,
-    memory::Ending,
+    model::{channel::Mode, memory::Ending},
     plan::{Gate, RefusalReason},
 };
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 
 use super::*;
 use couchdb_sim::Compaction;
-use recliner::{
+use recliner::model::{
     facts::Facts,
     memory::{Ending, Owner, Scope},
 };

@@ -13,10 +13,9 @@ use crate::support::notebook::Entry;
 use couchdb_sim::{Compaction, Exchange};
 use percent_encoding::percent_decode_str;
 use recliner::{
-    facts::Fact,
+    model::{facts::Fact, settings::Settings},
     plan::Plan,
-    report::{Planned, RefusedLine, Wanted},
-    settings::Settings,
+    serve::report::{Planned, RefusedLine, Wanted},
 };
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
@@ -176,7 +175,8 @@ fn unasked_for(record: &Record) -> Vec<String> {
 fn is_build(record: &Record, order: &Exchange) -> bool {
     let life = record.lives.iter().rfind(|life| life.from <= order.at);
     let enabled = life.is_some_and(|life| {
-        life.settings.warmer.enabled && life.settings.mode == recliner::channel::Mode::Enforce
+        life.settings.warmer.enabled
+            && life.settings.mode == recliner::model::channel::Mode::Enforce
     });
     let lazy = order.path.ends_with("?limit=0&update=lazy") && order.path.contains("/_view/");
     let search = ["/_nouveau/", "/_search/"].iter().any(|query| order.path.contains(query))

@@ -3,7 +3,7 @@
 
 use couchdb_sim::Cluster;
 use futures::{FutureExt as _, future::BoxFuture};
-use recliner::memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble};
+use recliner::model::memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 use wall_clock::Moment;

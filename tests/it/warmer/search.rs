@@ -5,8 +5,8 @@ use crate::support::{NODES, Rig, START, nodes, small};
 use couchdb_names::Engine;
 use couchdb_sim::{Config, Database, Design, Effect, Fault, Search};
 use recliner::{
-    channel::Mode,
-    warmer::{Ending, Reason, Standing},
+    act::warmer::{Ending, Reason, Standing},
+    model::channel::Mode,
 };
 use std::time::Duration;
 

@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::{
-    channel::Channels,
-    facts::{Facts, Known},
+    model::{
+        channel::Channels,
+        facts::{Facts, Known},
+    },
     plan::{Conditions, Queues},
-    snapshot::{DbMap, DbName, Draft, OnDisk, PartSums, View},
+    table::{DbMap, DbName, Draft, OnDisk, PartSums, View},
 };
 use couchdb_names::{Range, Signature};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::{
     },
     Board, Query, boards, expand, text,
 };
-use recliner::http::families;
+use recliner::serve::http::families;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -3,7 +3,7 @@
 use super::{Asked, Record};
 use crate::support::notebook::Entry;
 use couchdb_names::ShardName;
-use recliner::{
+use recliner::model::{
     memory::{Change, Ending, Intent, IntentKey, Outcome},
     target::{Kind, TargetId},
 };

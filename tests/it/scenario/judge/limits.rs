@@ -2,7 +2,7 @@
 
 use super::{Asked, Record, journal};
 use couchdb_sim::{Amiss, Compaction, Exchange};
-use recliner::window;
+use recliner::model::window;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3_600);

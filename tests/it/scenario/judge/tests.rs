@@ -7,10 +7,12 @@ use crate::{
 };
 use couchdb_sim::{Amiss, By, Database, End};
 use recliner::{
-    channel::Mode,
     config::{self, Flags},
-    memory::{Change, Ending, Intent, Outcome, Owner},
-    target::{Kind, TargetId},
+    model::{
+        channel::Mode,
+        memory::{Change, Ending, Intent, Outcome, Owner},
+        target::{Kind, TargetId},
+    },
 };
 use std::path::Path;
 

@@ -1,0 +1,41 @@
+//! What is being split, read once for all starts of one moment.
+
+use crate::sources::inventory::{Observation, Reshard, Source, Stage, Unread};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    future::{BoxFuture, Shared},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// What is being split, or why that is not known; many may wait for it.
+pub(super) type Read = Shared<BoxFuture<'static, Result<Arc<Reshard>, Unread>>>;
+
+/// The reading that was begun last.
+#[derive(Debug, Default)]
+pub(super) struct Splits(Option<(Instant, Read)>);
+
+impl Splits {
+    /// What is being split: as it was read less than `every` ago, else read anew.
+    pub(super) fn read(&mut self, source: &Arc<dyn Source>, every: Duration) -> Read {
+        if let Some((begun, read)) = &self.0
+            && begun.elapsed() < every
+        {
+            return read.clone();
+        }
+        let read = reading(Arc::clone(source)).boxed().shared();
+        self.0 = Some((Instant::now(), read.clone()));
+        read
+    }
+}
+
+async fn reading(source: Arc<dyn Source>) -> Result<Arc<Reshard>, Unread> {
+    let mut seen = source.read(Stage::Splits);
+    let mut splits = None;
+    while let Some(seen) = seen.next().await {
+        if let Observation::Reshard(reshard) = seen {
+            splits = Some(reshard?);
+        }
+    }
+    Ok(Arc::new(splits.unwrap_or_default()))
+}

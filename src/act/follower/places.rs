@@ -1,0 +1,100 @@
+//! Where in the tables the targets are that something is remembered of.
+
+use crate::{
+    model::target::TargetId,
+    table::{Ix, Snapshot},
+};
+use couchdb_names::ShardName;
+use hashbrown::{HashMap, HashSet};
+
+/// Targets by id, as far as the tables have them.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    found: HashMap<TargetId, Option<Ix>>,
+    version: u64,
+    missing: usize,
+}
+
+impl Places {
+    /// Follows a target from now on.
+    pub(super) fn add(&mut self, id: &TargetId) {
+        if !self.found.contains_key(id) {
+            self.found.insert(id.clone(), None);
+            self.missing += 1;
+            // The next look is at the whole table.
+            self.version = 0;
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &TargetId) {
+        if self.found.remove(id) == Some(None) {
+            self.missing = self.missing.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn of(&self, id: &TargetId) -> Option<Ix> {
+        self.found.get(id).copied().flatten()
+    }
+
+    /// Follows the tables to a snapshot: what changed, where that is the next one; else all.
+    pub(super) fn follow(&mut self, tables: &Snapshot) {
+        let next = self.version != 0 && tables.version() == self.version + 1;
+        let same = self.version != 0 && tables.version() == self.version;
+        self.version = tables.version();
+        if same || self.found.is_empty() {
+            return;
+        }
+        let changed: HashSet<Ix> = tables.changed().iter().copied().collect();
+        for (id, place) in &mut self.found {
+            if let Some(ix) = place
+                && (!next || changed.contains(ix))
+                && tables.target(*ix).is_none_or(|target| target.id() != *id)
+            {
+                *place = None;
+                self.missing += 1;
+            }
+        }
+        if self.missing == 0 {
+            return;
+        }
+        let lost: HashSet<String> = self
+            .found
+            .iter()
+            .filter(|(_, place)| place.is_none())
+            .map(|(id, _)| db_of(id))
+            .collect();
+        let mut found = Vec::new();
+        let mut look = |ix: Ix| {
+            let Some(target) = tables.target(ix) else { return };
+            // Ids are text, made anew each time: only of those whose database fits.
+            if lost.contains(target.db_name().db) {
+                found.push((target.id(), ix));
+            }
+        };
+        if next {
+            changed.into_iter().for_each(&mut look);
+        } else {
+            tables.targets().map(|target| target.ix()).for_each(&mut look);
+        }
+        for (id, ix) in found {
+            if let Some(place @ None) = self.found.get_mut(&id) {
+                *place = Some(ix);
+                self.missing -= 1;
+            }
+        }
+    }
+}
+
+/// The clustered database's name in an id.
+fn db_of(id: &TargetId) -> String {
+    match id {
+        TargetId::Db { shard, .. } => {
+            ShardName::split(shard).map_or_else(|| shard.clone(), |name| name.db.to_owned())
+        }
+        // With its instance suffix, which a database's name cannot hold: a dot and digits.
+        TargetId::View { db, .. } => {
+            db.rsplit_once('.').map_or(db.as_str(), |(db, _)| db).to_owned()
+        }
+        TargetId::Cleanup { db } | TargetId::Search { db, .. } => db.clone(),
+    }
+}

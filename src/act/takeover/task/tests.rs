@@ -1,0 +1,432 @@
+//! The task on paused time, over nodes and a ledger in this process.
+
+use super::*;
+use crate::{
+    act::takeover::{Fleeting, Restored, SECTION, restore},
+    table::Draft,
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio::{task::JoinSet, time::Instant};
+use wall_clock::Moment;
+
+type Sections = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What a node's files say, and what is in force.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Node {
+    files: Sections,
+    ram: Sections,
+    down: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    nodes: BTreeMap<String, Node>,
+    /// How many more changes succeed; after that this client is dead.
+    lives: Option<u32>,
+    changes: u32,
+}
+
+/// The cluster's configurations, with CouchDB's rules for them.
+#[derive(Clone, Debug, Default)]
+struct Cluster(Arc<watch::Sender<State>>);
+
+const A: &str = "couchdb@a";
+const B: &str = "couchdb@b";
+
+impl Cluster {
+    /// Two nodes; on a `ratio_dbs` has a concurrency of its own in the files, and
+    /// `slack_dbs` one that somebody set until the restart.
+    fn new() -> Self {
+        let cluster = Self::default();
+        cluster.change(|state| {
+            state.nodes.insert(B.to_owned(), Node::default());
+            let node = state.nodes.entry(A.to_owned()).or_default();
+            put(&mut node.files, "smoosh.ratio_dbs", "concurrency", "2");
+            node.ram.clone_from(&node.files);
+            put(&mut node.ram, "smoosh.slack_dbs", "concurrency", "7");
+        });
+        cluster
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        self.0.send_modify(change);
+    }
+
+    fn node(&self, name: &str) -> Node {
+        self.0.borrow().nodes[name].clone()
+    }
+
+    fn value(&self, node: &str, channel: &str) -> Option<String> {
+        self.node(node).ram.get(&format!("smoosh.{channel}"))?.get("concurrency").cloned()
+    }
+
+    fn restart(&self, node: &str) {
+        self.change(|state| {
+            let node = state.nodes.get_mut(node).unwrap();
+            node.ram.clone_from(&node.files);
+        });
+    }
+
+    fn written(&self, node: &str, change: impl FnOnce(&mut Node)) -> Result<(), String> {
+        let mut result = Ok(());
+        self.change(|state| {
+            if state.lives == Some(0) {
+                result = Err("killed".to_owned());
+                return;
+            }
+            state.lives = state.lives.map(|lives| lives - 1);
+            match state.nodes.get_mut(node) {
+                Some(node) if !node.down => change(node),
+                Some(_) | None => result = Err(format!("{node} is down")),
+            }
+            state.changes += 1;
+        });
+        result
+    }
+}
+
+fn put(sections: &mut Sections, section: &str, key: &str, value: &str) {
+    sections.entry(section.to_owned()).or_default().insert(key.to_owned(), value.to_owned());
+}
+
+impl Hands for Cluster {
+    fn section<'a>(
+        &'a self,
+        node: &'a str,
+        section: &'a str,
+    ) -> BoxFuture<'a, Result<BTreeMap<String, String>, String>> {
+        async move {
+            time::sleep(Duration::from_millis(5)).await;
+            match self.0.borrow().nodes.get(node) {
+                Some(node) if !node.down => Ok(node.ram.get(section).cloned().unwrap_or_default()),
+                Some(_) | None => Err(format!("{node} is down")),
+            }
+        }
+        .boxed()
+    }
+
+    fn set<'a>(
+        &'a self,
+        node: &'a str,
+        section: &'a str,
+        key: &'a str,
+        value: &'a str,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        async move { self.written(node, |node| put(&mut node.ram, section, key, value)) }.boxed()
+    }
+
+    fn reset<'a>(
+        &'a self,
+        node: &'a str,
+        section: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        async move {
+            self.written(node, |node| {
+                let keys = node.ram.entry(section.to_owned()).or_default();
+                keys.remove(key);
+                if let Some(value) = node.files.get(section).and_then(|keys| keys.get(key)) {
+                    keys.insert(key.to_owned(), value.clone());
+                }
+                node.ram.retain(|_, keys| !keys.is_empty());
+            })
+        }
+        .boxed()
+    }
+}
+
+fn words(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn takeover() -> Settings {
+    let channels = words(&["ratio_dbs", "slack_dbs", "upgrade_dbs"]);
+    Settings { enforce: true, acting: channels.clone(), takeover: channels }
+}
+
+fn coexist() -> Settings {
+    Settings { takeover: BTreeSet::new(), ..takeover() }
+}
+
+struct Running {
+    handle: Handle,
+    settings: watch::Sender<Arc<Settings>>,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    _held: (watch::Sender<Arc<dyn Hands>>, watch::Sender<Arc<Snapshot>>),
+}
+
+impl Running {
+    fn start(cluster: &Cluster, ledger: impl Ledger + 'static, settings: Settings) -> Self {
+        let clock = Clock::anchored(Moment::from_unix(1_000_000));
+        let mut draft = Draft::new(5);
+        for name in [A, B] {
+            let ix = draft.node(name);
+            draft.change_node(ix, |node| {
+                (node.up, node.member, node.served) = (Some(true), true, true);
+            });
+        }
+        let hands: Arc<dyn Hands> = Arc::new(cluster.clone());
+        let (hands, hands_rx) = watch::channel(hands);
+        let (settings, settings_rx) = watch::channel(Arc::new(settings));
+        let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
+        let (task, handle) =
+            Task::new(clock, hands_rx, Arc::new(ledger), settings_rx, snapshots_rx);
+        let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+        tasks.spawn(task.run(stop.clone()));
+        Self { handle, settings, stop, tasks, _held: (hands, snapshots) }
+    }
+
+    async fn after(&self, seconds: u64) -> Arc<Takeovers> {
+        time::sleep(Duration::from_secs(seconds)).await;
+        Arc::clone(&self.handle.takeovers.borrow())
+    }
+
+    async fn stop(mut self) {
+        self.stop.cancel();
+        let ended = time::timeout(Duration::from_secs(60), self.tasks.join_next()).await;
+        ended.expect("it ends").expect("there is one").unwrap();
+    }
+}
+
+fn zeros(cluster: &Cluster) -> usize {
+    let all = [A, B].into_iter().flat_map(|node| {
+        ["ratio_dbs", "slack_dbs", "upgrade_dbs"].map(|channel| cluster.value(node, channel))
+    });
+    all.filter(|value| value.as_deref() == Some("0")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn channels_are_stopped_and_given_back_as_they_were() {
+    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    let before = [cluster.node(A), cluster.node(B)];
+    let running = Running::start(&cluster, ledger.clone(), takeover());
+    let state = running.after(5).await;
+    assert_eq!(zeros(&cluster), 6);
+    assert_eq!(state.nodes[A].taken, takeover().takeover);
+    assert_eq!((state.nodes[A].findings.len(), &state.nodes[A].problem), (0, &None));
+    assert_eq!(ledger.taken().await.unwrap().len(), 6);
+    assert_eq!(cluster.node(A).files, before[0].files, "nothing goes to the files");
+    assert_eq!(cluster.node(A).ram[SECTION].len(), 3);
+    let changes = cluster.0.borrow().changes;
+    running.after(3_600).await;
+    assert_eq!(cluster.0.borrow().changes, changes, "what is as it should be is left alone");
+    running.stop().await;
+    assert_eq!([cluster.node(A), cluster.node(B)], before);
+    assert_eq!(ledger.taken().await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_node_is_taken_again_and_given_back_as_its_files_say() {
+    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    let running = Running::start(&cluster, ledger.clone(), takeover());
+    running.after(5).await;
+    cluster.change(|state| {
+        put(&mut state.nodes.get_mut(A).unwrap().files, "smoosh.ratio_dbs", "concurrency", "4");
+    });
+    cluster.restart(A);
+    assert_eq!(zeros(&cluster), 3);
+    running.after(31).await;
+    assert_eq!(zeros(&cluster), 6);
+    running.stop().await;
+    assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("4"));
+    assert_eq!(cluster.value(A, "slack_dbs"), None, "what somebody set went with the restart");
+    assert_eq!(ledger.taken().await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_sets_meanwhile_is_theirs() {
+    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    let running = Running::start(&cluster, ledger.clone(), takeover());
+    running.after(5).await;
+    cluster.change(|state| {
+        put(&mut state.nodes.get_mut(A).unwrap().ram, "smoosh.ratio_dbs", "concurrency", "3");
+    });
+    let state = running.after(120).await;
+    assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
+    assert_eq!(state.nodes[A].taken, words(&["slack_dbs", "upgrade_dbs"]));
+    let why = &state.nodes[A].not_taken["ratio_dbs"];
+    assert!(why.contains("somebody set") && why.contains("\"3\""), "{why}");
+    running.stop().await;
+    assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
+    assert_eq!(cluster.node(A).ram.get(SECTION), None);
+    assert_eq!(ledger.taken().await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_somebody_stopped_is_not_given_back() {
+    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    cluster.change(|state| {
+        put(&mut state.nodes.get_mut(B).unwrap().ram, "smoosh.ratio_dbs", "concurrency", "0");
+    });
+    let before = cluster.node(B);
+    let running = Running::start(&cluster, ledger, takeover());
+    let state = running.after(5).await;
+    assert_eq!(state.nodes[B].taken, words(&["slack_dbs", "upgrade_dbs"]));
+    assert!(state.nodes[B].findings.is_empty() && state.nodes[B].not_taken.is_empty());
+    running.stop().await;
+    assert_eq!(cluster.node(B), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_gives_back_what_is_listed_no_more_and_says_where_both_act() {
+    let cluster = Cluster::new();
+    let before = [cluster.node(A), cluster.node(B)];
+    let running = Running::start(&cluster, Fleeting::default(), takeover());
+    running.after(5).await;
+    let fewer = Settings { takeover: words(&["ratio_dbs"]), ..takeover() };
+    running.settings.send_replace(Arc::new(fewer));
+    let state = running.after(1).await;
+    assert_eq!(zeros(&cluster), 2);
+    assert_eq!(
+        state.nodes[A].findings.len(),
+        0,
+        "those that were given back are seen with the next look"
+    );
+    let state = running.after(31).await;
+    let [slack, upgrade] = state.nodes[B].findings.as_slice() else { panic!("{state:?}") };
+    assert!(slack.contains("channel slack_dbs on couchdb@b"), "{slack}");
+    assert!(upgrade.contains("smoosh.mode takeover"), "{upgrade}");
+    // The process only advises from now on, and still gives back what it took.
+    running.settings.send_replace(Arc::default());
+    let state = running.after(1).await;
+    assert_eq!([cluster.node(A), cluster.node(B)], before);
+    assert!(state.nodes.values().all(|node| *node == NodeState::default()), "{state:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adviser_changes_nothing_that_another_process_left() {
+    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    let mut killed = Running::start(&cluster, ledger.clone(), takeover());
+    killed.after(5).await;
+    killed.tasks.abort_all();
+    let left = (cluster.node(A), cluster.0.borrow().changes);
+    let running = Running::start(&cluster, ledger.clone(), Settings::default());
+    let state = running.after(3_600).await;
+    assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
+    assert_eq!(state.nodes[A].findings.len(), 3);
+    assert!(state.nodes[A].findings[0].contains("`recliner restore-smoosh`"));
+    running.stop().await;
+    assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
+    // One that may act gives back what its own ledger has, and nobody else's.
+    let other = Running::start(&cluster, Fleeting::default(), coexist());
+    other.after(5).await;
+    assert_eq!(zeros(&cluster), 6);
+    let own = Running::start(&cluster, ledger, coexist());
+    own.after(5).await;
+    assert_eq!(zeros(&cluster), 0);
+}
+
+/// Killed after each possible number of changes: whoever comes next ends with everything
+/// as it was before, with the ledger or, on another machine, without it.
+#[tokio::test(start_paused = true)]
+async fn a_process_killed_at_any_moment_leaves_what_the_next_one_gives_back() {
+    for lives in 0..=26 {
+        for (ledger_survives, by_hand) in [(true, false), (false, false), (true, true)] {
+            let cluster = Cluster::new();
+            let before = [cluster.node(A), cluster.node(B)];
+            cluster.change(|state| state.lives = Some(lives));
+            let ledger = Fleeting::default();
+            let first = Running::start(&cluster, ledger.clone(), takeover());
+            first.after(5).await;
+            // From twelve changes on it dies while it gives back.
+            first.stop().await;
+            cluster.change(|state| state.lives = None);
+            if by_hand {
+                for node in [A, B] {
+                    restore(&cluster, node).await.unwrap();
+                }
+            } else {
+                let ledger = if ledger_survives { ledger } else { Fleeting::default() };
+                let next = Running::start(&cluster, ledger.clone(), takeover());
+                next.after(5).await;
+                assert_eq!(zeros(&cluster), 6, "after {lives}");
+                next.stop().await;
+                assert_eq!(ledger.taken().await.unwrap(), [], "after {lives}");
+            }
+            let mut after = [cluster.node(A), cluster.node(B)];
+            // Cut off between the two steps of giving back, a value that somebody had set
+            // until the restart is what the files say.
+            let slack = || "smoosh.slack_dbs".to_owned();
+            if !after[0].ram.contains_key(&slack()) {
+                after[0].ram.insert(slack(), before[0].ram[&slack()].clone());
+                assert!(lives > 12, "after {lives}");
+            }
+            assert_eq!(after, before, "after {lives}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_down_holds_up_nobody() {
+    let (cluster, ledger) = (Cluster::new(), Fleeting::default());
+    let running = Running::start(&cluster, ledger.clone(), takeover());
+    running.after(5).await;
+    cluster.change(|state| state.nodes.get_mut(B).unwrap().down = true);
+    let state = running.after(40).await;
+    assert_eq!(state.nodes[B].problem.as_deref(), Some("couchdb@b is down"));
+    assert_eq!(state.nodes[A].taken.len(), 3);
+    let start = Instant::now();
+    running.stop().await;
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("2"));
+    let left = ledger.taken().await.unwrap();
+    assert!(left.len() == 3 && left.iter().all(|it| it.node == B), "{left:?}");
+}
+
+/// A ledger that cannot be written.
+#[derive(Clone, Debug)]
+struct Full;
+
+impl Ledger for Full {
+    fn taken(&self) -> BoxFuture<'_, Result<Vec<TakenOver>, String>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+    fn take(&self, _taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
+        std::future::ready(Err("the disk is full".to_owned())).boxed()
+    }
+    fn give_back(&self, _taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
+        std::future::ready(Err("the disk is full".to_owned())).boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_that_cannot_be_noted() {
+    let cluster = Cluster::new();
+    let running = Running::start(&cluster, Full, takeover());
+    let state = running.after(5).await;
+    assert_eq!((zeros(&cluster), cluster.0.borrow().changes), (0, 0));
+    assert_eq!(state.nodes[A].not_taken.len(), 3);
+    assert_eq!(state.nodes[A].problem.as_deref(), Some("the disk is full"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_command_gives_back_by_the_marks_alone() {
+    let cluster = Cluster::new();
+    let before = cluster.node(A);
+    let mut killed = Running::start(&cluster, Fleeting::default(), takeover());
+    killed.after(5).await;
+    killed.tasks.abort_all();
+    cluster.change(|state| {
+        put(&mut state.nodes.get_mut(A).unwrap().ram, "smoosh.upgrade_dbs", "concurrency", "9");
+    });
+    let restored = |channel: &str, value: Option<&str>, was_stopped| Restored {
+        node: A.to_owned(),
+        channel: channel.to_owned(),
+        value: value.map(str::to_owned),
+        was_stopped,
+    };
+    assert_eq!(
+        restore(&cluster, A).await.unwrap(),
+        [
+            restored("ratio_dbs", Some("2"), true),
+            restored("slack_dbs", Some("7"), true),
+            restored("upgrade_dbs", Some("9"), false),
+        ]
+    );
+    assert_eq!(restore(&cluster, A).await.unwrap(), []);
+    let mut after = cluster.node(A);
+    after.ram.remove("smoosh.upgrade_dbs");
+    assert_eq!(after, before);
+}

@@ -1,0 +1,356 @@
+//! What is built now, and why the rest is not. Pure.
+
+use super::{
+    class::{Channels, Class},
+    look::{Looked, Seen},
+    memory::{self, Memory, STALLS},
+};
+use crate::{
+    model::{settings::work::Warmer, target::TargetId},
+    plan::{Gate, Plan},
+    table::{Ix, NodeIx, Query, Search, TargetRef},
+};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    sync::Arc,
+    time::Duration,
+};
+use wall_clock::Moment;
+
+/// What was measured longer ago is measured anew before it is built.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// Builds that are looked at again, or started, at one time.
+const AT_ONCE: usize = 8;
+
+/// A disk counts as near its threshold so many percent before.
+const NEAR: f64 = 5.0;
+
+/// Why an index that lags is not built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// `warmer.ignore` names its database, or its documents say that only queries build it.
+    Excluded,
+    /// Indexers work on it.
+    Running,
+    /// It lags behind no document, or as far as can be told behind nothing since it was last
+    /// built.
+    Phantom,
+    /// The cluster does not have the engine of this search index, or no node could say so.
+    NotOffered,
+    /// A build of it came to nothing not long ago.
+    CoolDown,
+    /// CouchDB's own ken, or a reader, may be about to build it.
+    Grace,
+    /// An operator suspended starts.
+    Suspended,
+    /// The journal cannot be written.
+    Journal,
+    /// A node with a copy is in maintenance.
+    Maintenance,
+    /// A node with a copy is under pressure.
+    Pressure,
+    /// A shard of its database is being split or moved.
+    Resharding,
+    /// A disk is near the threshold of CouchDB's disk monitor, or below `headroom.keep_free`.
+    Headroom,
+    /// No channel is free on some node, or its delay is not over.
+    NodeLimit,
+    /// It is being measured anew.
+    Stale,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 14] = [
+        Self::Excluded,
+        Self::Running,
+        Self::Phantom,
+        Self::NotOffered,
+        Self::CoolDown,
+        Self::Grace,
+        Self::Suspended,
+        Self::Journal,
+        Self::Maintenance,
+        Self::Pressure,
+        Self::Resharding,
+        Self::Headroom,
+        Self::NodeLimit,
+        Self::Stale,
+    ];
+
+    /// The reason with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.label() == label)
+    }
+
+    /// What the word means, for whoever reads it for the first time.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Excluded => "warmer.ignore names the database, or its design documents say no",
+            Self::Running => "an indexer works on it",
+            Self::Phantom => "no document is missing in it, and only a query would move it on",
+            Self::NotOffered => "the cluster does not have its search engine",
+            Self::CoolDown => "its last build came to nothing, and it rests",
+            Self::Grace => "CouchDB may be about to build it by itself (warmer.grace)",
+            Self::Suspended => "an operator suspended starts",
+            Self::Journal => "recliner's journal cannot be written",
+            Self::Maintenance => "a node with a copy is in maintenance",
+            Self::Pressure => "a node with a copy is busy",
+            Self::Resharding => "a shard of its database is being split or moved",
+            Self::Headroom => "a disk with a copy is too full",
+            Self::NodeLimit => "as many indexers run on a node as may, or warmer.delay is not over",
+            Self::Stale => "it is being measured again first",
+        }
+    }
+
+    /// The word in JSON; where the plan of compactions has the same reason, the same.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Excluded => "excluded",
+            Self::Running => "running",
+            Self::Phantom => "phantom",
+            Self::NotOffered => "not_offered",
+            Self::CoolDown => "cool_down",
+            Self::Grace => "grace",
+            Self::Suspended => "suspended",
+            Self::Journal => "journal",
+            Self::Maintenance => "maintenance",
+            Self::Pressure => "pressure",
+            Self::Resharding => "resharding",
+            Self::Headroom => "headroom",
+            Self::NodeLimit => "node_limit",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// Where an index that lags stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is built now, or would be.
+    Starts,
+    /// This process had it built, and indexers work on it or are about to.
+    Builds,
+    /// It waits.
+    Waits(Reason),
+}
+
+/// One index that lags.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// The index.
+    pub ix: Ix,
+    /// Its identity.
+    pub id: TargetId,
+    /// Its database.
+    pub db: String,
+    /// The first of its design documents, by id.
+    pub design: Arc<str>,
+    /// What only a search index has.
+    pub search: Option<Search>,
+    /// What is queried so that CouchDB builds it; none where only readers' queries shall.
+    pub query: Option<Query>,
+    /// Its class.
+    pub class: Class,
+    /// Where it stands.
+    pub standing: Standing,
+    /// Sequences it has not seen, over one copy of each range where they are known; of a search
+    /// index at least so many. None where it may lag and may not.
+    pub pending: Option<u64>,
+    /// Since when it lags without anybody working on it.
+    pub since: Option<Moment>,
+    /// Since when nothing moves though it lags: its indexers, or what was tried about it.
+    pub stalled_since: Option<Moment>,
+}
+
+/// Everything a decision is made by, beside what is remembered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Present<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) settings: &'a Warmer,
+    /// Percent of a disk from which CouchDB's disk monitor stops builds, by node; absent where
+    /// it is off.
+    pub(super) thresholds: &'a BTreeMap<NodeIx, f64>,
+    /// Whether what is chosen is built, rather than named: then it is measured anew first.
+    pub(super) acting: bool,
+    /// Decides the order, as random as it is.
+    pub(super) luck: u64,
+    pub(super) now: Moment,
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// Every index that lags.
+    pub(super) lines: Vec<Line>,
+    /// Places among what was seen, of what starts.
+    pub(super) starts: Vec<(usize, Class)>,
+    /// What is measured anew before it is decided on.
+    pub(super) reread: Vec<Ix>,
+}
+
+/// Decides about every index that lags.
+pub(super) fn choose(looked: &Looked, memory: &Memory, present: Present<'_>) -> Chosen {
+    let all = looked.all.as_slice();
+    let work = memory::at_work(&present.plan.conditions.jobs);
+    let mut channels = Channels::default();
+    for job in present.plan.conditions.jobs.list.iter().filter(|job| !job.compacts()) {
+        channels.take(job.key.node, 1);
+    }
+    let out = |seen: &Seen| memory.get(seen.ix).and_then(|entry| entry.out);
+    for seen in all.iter().filter(|seen| out(seen).is_some() && !work.contains_key(&seen.ix)) {
+        channels.take_all(seen);
+    }
+    let mut order: Vec<usize> = (0..all.len())
+        .filter(|at| all.get(*at).is_some_and(|seen| seen.pending > 0 || out(seen).is_some()))
+        .collect();
+    order.sort_by_cached_key(|at| shuffled(present.luck, *at));
+    let mut chosen = Chosen::default();
+    for at in order {
+        let Some(seen) = all.get(at) else { continue };
+        let Some(target) = present.plan.snapshot.target(seen.ix) else { continue };
+        let Some(view) = target.view() else { continue };
+        let entry = memory.get(seen.ix);
+        let mut class = Class::of(seen, present.settings);
+        let standing = match out(seen) {
+            Some(out) => {
+                class = out.class;
+                Standing::Builds
+            }
+            None => match refusal(seen, target, view.built_by.is_some(), memory, present) {
+                _ if work.contains_key(&seen.ix) => Standing::Waits(Reason::Running),
+                Some(reason) => Standing::Waits(reason),
+                None => {
+                    let last = entry.and_then(|entry| entry.last);
+                    match channels.class(seen, last, present.settings, present.now) {
+                        None => Standing::Waits(Reason::NodeLimit),
+                        Some(_) if chosen.starts.len() + chosen.reread.len() >= AT_ONCE => {
+                            Standing::Waits(Reason::NodeLimit)
+                        }
+                        Some(free) => {
+                            channels.take_all(seen);
+                            if present.acting && seen.measured_at.age(present.now) > FRESH {
+                                let asked = entry
+                                    .is_some_and(|it| it.is_asked(seen.measured_at, present.now));
+                                if !asked {
+                                    chosen.reread.push(seen.ix);
+                                }
+                                Standing::Waits(Reason::Stale)
+                            } else {
+                                class = free;
+                                chosen.starts.push((at, free));
+                                Standing::Starts
+                            }
+                        }
+                    }
+                }
+            },
+        };
+        let silent = work.get(&seen.ix).map(|work| work.last_progress);
+        let silent = silent.filter(|last| last.age(present.now) > STALLS);
+        chosen.lines.push(Line {
+            class,
+            standing,
+            pending: (!seen.unsure).then_some(seen.pending),
+            since: entry.and_then(|entry| entry.lag).map(|lag| lag.since),
+            stalled_since: silent.or_else(|| {
+                entry.filter(|_| standing != Standing::Waits(Reason::Phantom))?.stalled_since
+            }),
+            ..Line::of(target)
+        });
+    }
+    let absent = looked.absent.iter().filter_map(|ix| present.plan.snapshot.target(*ix));
+    chosen.lines.extend(absent.map(Line::of));
+    chosen
+}
+
+impl Line {
+    /// An index of which nothing is known but what it is, as one whose engine is not there.
+    fn of(target: TargetRef<'_>) -> Self {
+        let view = target.view();
+        Self {
+            ix: target.ix(),
+            id: target.id(),
+            db: target.db_name().db.to_owned(),
+            design: view
+                .and_then(|view| view.designs.first())
+                .map_or_else(Arc::default, Arc::clone),
+            search: target.search().cloned(),
+            query: view.and_then(|view| view.built_by.clone()),
+            class: Class::Batch,
+            standing: Standing::Waits(Reason::NotOffered),
+            pending: None,
+            since: None,
+            stalled_since: None,
+        }
+    }
+}
+
+/// What keeps an index from being built, channels aside.
+fn refusal(
+    seen: &Seen,
+    target: TargetRef<'_>,
+    addressable: bool,
+    memory: &Memory,
+    present: Present<'_>,
+) -> Option<Reason> {
+    let Present { plan, settings, now, .. } = present;
+    let entry = memory.get(seen.ix);
+    if !addressable || settings.ignore.matches(target.db_name().db) {
+        return Some(Reason::Excluded);
+    }
+    if memory.is_phantom(seen) {
+        return Some(Reason::Phantom);
+    }
+    if entry.and_then(|entry| entry.rests_until).is_some_and(|until| until > now) {
+        return Some(Reason::CoolDown);
+    }
+    let since = entry.and_then(|entry| entry.lag).map_or(seen.measured_at, |lag| lag.since);
+    if since.age(now) < settings.grace {
+        return Some(Reason::Grace);
+    }
+    let gates = [
+        (Gate::Suspended, Reason::Suspended),
+        (Gate::Journal, Reason::Journal),
+        (Gate::Maintenance, Reason::Maintenance),
+        (Gate::Pressure, Reason::Pressure),
+    ];
+    let sites = || seen.database.sites.keys().copied();
+    let places = || std::iter::once(NodeIx::CLUSTER).chain(sites());
+    for (gate, reason) in gates {
+        if places().any(|node| plan.gate(gate, node).is_some()) {
+            return Some(reason);
+        }
+    }
+    if seen.database.resharding {
+        return Some(Reason::Resharding);
+    }
+    sites().any(|node| is_nearly_full(node, seen.search, present)).then_some(Reason::Headroom)
+}
+
+/// Whether a disk of a node is near the point at which CouchDB builds no view by itself, or at
+/// which nothing may be started. CouchDB's monitor holds no search index back.
+fn is_nearly_full(node: NodeIx, search: bool, present: Present<'_>) -> bool {
+    let Some(name) = present.plan.snapshot.node(node).map(|node| &node.name) else { return false };
+    let mut volumes = present.plan.conditions.disks.of_node(name);
+    let threshold = present.thresholds.get(&node).filter(|_| !search);
+    let threshold = threshold.map_or(100.0, |threshold| threshold - NEAR);
+    let free = present.plan.rules.headroom.keep_free_percent.max(100.0 - threshold);
+    volumes.any(|volume| {
+        let space = volume.space.and_then(|space| Some((space.available, space.size?)));
+        space.is_some_and(|(available, size)| available as f64 * 100.0 < size as f64 * free)
+    })
+}
+
+/// The same order for the same luck, and another for another.
+fn shuffled(luck: u64, at: usize) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::new().hash_one((luck, at))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Classes of builds, and whether one of them has a channel free. Pure.
+
+use super::look::Seen;
+use crate::{model::settings::work::Warmer, table::NodeIx};
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// Whether a build is of any size, or of few updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Of any size.
+    Batch,
+    /// Of fewer updates than `max_incremental_updates`.
+    Incremental,
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Self; 2] = [Self::Batch, Self::Incremental];
+
+    /// The word in JSON and metric labels.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Batch => "batch",
+            Self::Incremental => "incremental",
+        }
+    }
+
+    /// The class of what lags this far: what waits for a channel of its own, or can do with
+    /// one for few updates.
+    pub(super) const fn of(seen: &Seen, settings: &Warmer) -> Self {
+        if seen.pending_of_a_shard() < settings.max_incremental_updates {
+            Self::Incremental
+        } else {
+            Self::Batch
+        }
+    }
+}
+
+/// The last build of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Last {
+    /// When it ended.
+    pub(super) at: Moment,
+    /// The sequence it was to reach.
+    pub(super) goal: u64,
+}
+
+/// Indexers that run on each node, those of starts that do not show yet among them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Channels(BTreeMap<NodeIx, usize>);
+
+impl Channels {
+    pub(super) fn take(&mut self, node: NodeIx, indexers: usize) {
+        *self.0.entry(node).or_default() += indexers;
+    }
+
+    /// Takes what a build of all copies needs.
+    pub(super) fn take_all(&mut self, seen: &Seen) {
+        for (node, copies) in &seen.database.sites {
+            self.take(*node, *copies);
+        }
+    }
+
+    /// Whether every node has room for its copies. What is more than a node has channels
+    /// goes where nothing else runs: CouchDB builds all copies or none.
+    fn hold(&self, seen: &Seen, limit: usize) -> bool {
+        seen.database.sites.iter().all(|(node, copies)| {
+            let active = self.0.get(node).copied().unwrap_or_default();
+            limit > 0 && (active == 0 || active.saturating_add(*copies) <= limit)
+        })
+    }
+
+    /// The class in which a build may start now, as `ken_server:should_start_job/2` decides;
+    /// none where it has to wait for a channel, or for its delay.
+    pub(super) fn class(
+        &self,
+        seen: &Seen,
+        last: Option<Last>,
+        settings: &Warmer,
+        now: Moment,
+    ) -> Option<Class> {
+        let batch = self.hold(seen, settings.batch_channels);
+        let all = settings.batch_channels.saturating_add(settings.incremental_channels);
+        let any = self.hold(seen, all);
+        let rested = last.is_none_or(|last| last.at.age(now) > settings.delay);
+        let news = last.map_or(u64::MAX, |last| seen.goal().saturating_sub(last.goal));
+        if batch && (rested || news >= settings.batch_size) {
+            return Some(Class::Batch);
+        }
+        let few = match last {
+            None => Class::of(seen, settings) == Class::Incremental,
+            Some(_) => news / seen.ranges.max(1) < settings.max_incremental_updates,
+        };
+        (any && few && rested).then_some(Class::Incremental)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{act::warmer::look::Database, table::Ix};
+    use couchdb_names::Signature;
+    use std::time::Duration;
+
+    const NOW: Moment = Moment::from_unix(1_000);
+
+    fn node(at: usize) -> NodeIx {
+        NodeIx::from_usize(at).unwrap()
+    }
+
+    fn seen(pending: u64) -> Seen {
+        let sites = [(node(1), 2), (node(2), 2)].into();
+        Seen {
+            ix: Ix::from_usize(0).unwrap(),
+            signature: Signature([1; 16]),
+            measured_at: NOW,
+            pending,
+            indexed: 10_000,
+            unsure: false,
+            search: false,
+            ranges: 2,
+            database: Database { sites, ..Database::default() },
+        }
+    }
+
+    /// Two batch channels a node and two more, by ken's table.
+    #[test]
+    fn a_build_starts_by_kens_rule() {
+        let settings = Warmer {
+            batch_channels: 2,
+            incremental_channels: 2,
+            delay: Duration::from_secs(5),
+            batch_size: 100,
+            ..Warmer::default()
+        };
+        let (long_ago, just_now) = (Moment::from_unix(900), Moment::from_unix(998));
+        let last = |at, goal| Some(Last { at, goal });
+        let (batch, incremental) = (Some(Class::Batch), Some(Class::Incremental));
+        for (active, pending, last, expected) in [
+            (0, 50_000, None, batch),
+            (0, 1, None, batch),
+            // Two indexers run on one of the nodes: this one needs two more.
+            (2, 1, None, incremental),
+            (2, 50_000, None, None),
+            (3, 1, None, None),
+            // Built a moment ago: only many news are worth another build at once.
+            (0, 1, last(just_now, 10_000), None),
+            (0, 100, last(just_now, 10_000), batch),
+            (0, 1, last(long_ago, 10_000), batch),
+            (2, 1_999, last(long_ago, 10_000), incremental),
+            (2, 2_000, last(long_ago, 10_000), None),
+            (2, 100, last(just_now, 10_000), None),
+        ] {
+            let mut channels = Channels::default();
+            channels.take(node(2), active);
+            let found = channels.class(&seen(pending), last, &settings, NOW);
+            assert_eq!(found, expected, "{active} run, {pending} pending, {last:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_more_than_a_node_holds_goes_alone() {
+        let settings = Warmer { batch_channels: 1, incremental_channels: 0, ..Warmer::default() };
+        let mut channels = Channels::default();
+        assert_eq!(channels.class(&seen(9), None, &settings, NOW), Some(Class::Batch));
+        channels.take_all(&seen(9));
+        assert_eq!(channels.class(&seen(9), None, &settings, NOW), None);
+        let none = Warmer { batch_channels: 0, incremental_channels: 0, ..settings };
+        assert_eq!(Channels::default().class(&seen(9), None, &none, NOW), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! The hands: what has CouchDB build an index, and what tells whether it would.
+
+use crate::table::Query;
+use couchdb_client::{Client, Written};
+use couchdb_names::Engine;
+use futures::{FutureExt as _, future::BoxFuture};
+use std::fmt::Debug;
+
+/// Percent of a disk from which CouchDB's disk monitor stops builds, where nothing else is
+/// set (`couch_disk_monitor`, 3.4 and later).
+const THRESHOLD: f64 = 80.0;
+
+/// Asks CouchDB for builds.
+pub trait Hands: Debug + Send + Sync {
+    /// Has CouchDB build every copy of an index, a view's or this engine's; does not wait for
+    /// its end. Why not, where it refuses.
+    fn build(
+        &self,
+        db: &str,
+        query: &Query,
+        engine: Option<Engine>,
+    ) -> BoxFuture<'static, Result<(), String>>;
+
+    /// Percent of a disk from which a node's disk monitor stops builds; `None` where it is
+    /// off, or does not say.
+    fn threshold(&self, node: &str) -> BoxFuture<'static, Option<f64>>;
+}
+
+impl Hands for Client {
+    fn build(
+        &self,
+        db: &str,
+        query: &Query,
+        engine: Option<Engine>,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let (client, db, query) = (self.clone(), db.to_owned(), query.clone());
+        let asking = async move {
+            let (design, name) = (&*query.design, &*query.view);
+            let written = match engine {
+                None => client.build_view(&db, design, name).await,
+                Some(engine) => client.build_search(engine, &db, design, name).await,
+            };
+            match written {
+                Written::Accepted => Ok(()),
+                Written::Refused(error) | Written::NotSent(error) | Written::Unknown(error) => {
+                    Err(error.to_string())
+                }
+            }
+        };
+        asking.boxed()
+    }
+
+    fn threshold(&self, node: &str) -> BoxFuture<'static, Option<f64>> {
+        let (client, node) = (self.clone(), node.to_owned());
+        let asking = async move {
+            let section = client.config_section(&node, "disk_monitor").await.ok()?;
+            let enabled = section.get("enable").is_some_and(|word| word == "true");
+            let set = section.get("background_view_indexing_threshold");
+            let threshold = set.and_then(|text| text.trim().parse().ok()).unwrap_or(THRESHOLD);
+            enabled.then_some(threshold)
+        };
+        asking.boxed()
+    }
+}

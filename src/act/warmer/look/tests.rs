@@ -1,0 +1,82 @@
+use super::*;
+use crate::{
+    model::facts::{Facts, Measured, Source},
+    table::{DbMap, DbName, Draft, Search, View},
+};
+use couchdb_names::Engine;
+
+const NOW: Moment = Moment::from_unix(1_795_222_440);
+
+fn measured(update_seq: Option<u64>) -> Facts {
+    Facts {
+        update_seq: update_seq.into(),
+        measured_at: Some(Measured { at: NOW, by: Source::Http }),
+        ..Facts::default()
+    }
+}
+
+/// A search index of a database of two ranges, each with a copy on each of two nodes, which
+/// are so far: what a look makes of it.
+fn looked(copies: [[Option<u64>; 2]; 2], indexed: Option<u64>, offered: Option<bool>) -> Looked {
+    let mut draft = Draft::new(1);
+    let nodes = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
+    let db = draft.db(DbName { db: "orders", suffix: ".1" });
+    draft.set_map(db, DbMap { copies: 4, ranges: 2 }, &[]);
+    let half = 1 << 31;
+    let ranges = [Range { from: 0, to: half - 1 }, Range { from: half, to: u32::MAX }];
+    for (range, seqs) in ranges.into_iter().zip(copies) {
+        for (node, seq) in nodes.into_iter().zip(seqs) {
+            let ix = draft.db_target(node, db, Some(range));
+            draft.set_facts(ix, measured(seq));
+        }
+    }
+    let search = Search { engine: Engine::Nouveau, index: "text".into(), offered };
+    let view =
+        View { designs: ["_design/x".into()].into(), search: Some(search), ..View::default() };
+    let ix = draft.add_view(db, view);
+    draft.set_facts(ix, measured(indexed));
+    look(&draft.publish(NOW))
+}
+
+#[test]
+fn lag_is_known_within_the_bounds_of_the_copies() {
+    let seqs = |a, b, c, d| [[Some(a), Some(b)], [Some(c), Some(d)]];
+    for (copies, indexed, pending, unsure) in [
+        // Copies of a range that are equally far: the lag is what is missing to them.
+        (seqs(100, 100, 80, 80), 150, 30, false),
+        (seqs(100, 100, 80, 80), 180, 0, false),
+        (seqs(100, 100, 80, 80), 0, 180, false),
+        // One copy is 40 ahead: behind both, behind one of them perhaps, and behind none.
+        (seqs(100, 140, 80, 80), 150, 30, false),
+        (seqs(100, 140, 80, 80), 180, 40, true),
+        (seqs(100, 140, 80, 80), 200, 20, true),
+        (seqs(100, 140, 80, 80), 220, 0, false),
+        // The index was measured after its database.
+        (seqs(100, 140, 80, 80), 300, 0, false),
+    ] {
+        let looked = looked(copies, Some(indexed), Some(true));
+        let [seen] = &looked.all[..] else { panic!("{looked:?}") };
+        let found = (seen.pending, seen.unsure);
+        assert_eq!(found, (pending, unsure), "{copies:?}, {indexed} indexed");
+        assert!(seen.search && looked.absent.is_empty());
+        assert_eq!(seen.database.sites.values().sum::<usize>(), 4);
+    }
+}
+
+#[test]
+fn without_a_measurement_nothing_is_said_of_lag() {
+    let all = [[Some(100), Some(100)], [Some(80), Some(80)]];
+    let one_unknown = [[Some(100), None], [Some(80), Some(80)]];
+    for (copies, indexed) in [(all, None), (one_unknown, Some(10))] {
+        assert_eq!(looked(copies, indexed, Some(true)), Looked::default());
+    }
+}
+
+#[test]
+fn what_has_no_engine_is_absent_whatever_was_measured_of_it() {
+    let copies = [[Some(100), Some(100)], [Some(80), Some(80)]];
+    for offered in [None, Some(false)] {
+        let looked = looked(copies, Some(10), offered);
+        assert_eq!((looked.all.len(), looked.absent.len()), (0, 1), "{offered:?}");
+    }
+}

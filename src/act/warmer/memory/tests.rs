@@ -1,0 +1,268 @@
+use super::*;
+use crate::{
+    jobs::{JobKey, Phase, Work},
+    model::{memory::Owner, target::Kind},
+};
+use std::sync::Arc;
+
+const GRACE: u64 = 120;
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_unix(1_000_000 + seconds)
+}
+
+fn view() -> Ix {
+    Ix::from_usize(7).unwrap()
+}
+
+fn node(at: usize) -> NodeIx {
+    NodeIx::from_usize(at).unwrap()
+}
+
+/// A view of a database with a copy on each of two nodes.
+fn seen(measured: u64, indexed: u64, pending: u64) -> Seen {
+    Seen {
+        ix: view(),
+        signature: Signature([1; 16]),
+        measured_at: at(measured),
+        pending,
+        indexed,
+        unsure: false,
+        search: false,
+        ranges: 1,
+        database: Database {
+            sites: [(node(1), 1), (node(2), 1)].into(),
+            content: 1,
+            oldest: Some(at(measured)),
+            newest: Some(at(measured)),
+            ..Database::default()
+        },
+    }
+}
+
+/// Both nodes said what they run; an indexer of the view is on the first of them, or none.
+fn jobs(asked: u64, last_progress: Option<u64>) -> Jobs {
+    let polled = vec![(node(1), at(asked)), (node(2), at(asked))];
+    let job = |progress: u64| Job {
+        key: JobKey {
+            node: node(1),
+            shard: Arc::from("shards/00000000-ffffffff/a.1"),
+            work: Work::Build(Arc::from("_design/x")),
+        },
+        target: Some(view()),
+        kind: Kind::View,
+        owner: Owner::Other,
+        channel: None,
+        since: at(0),
+        phase: Phase::Running,
+        progress: None,
+        last_progress: at(progress),
+        reserved: 0,
+        file_bytes: None,
+        predicted_bytes: None,
+    };
+    Jobs { list: last_progress.map(job).into_iter().collect(), polled, taken: 0 }
+}
+
+#[derive(Default)]
+struct Told(Memory);
+
+impl Told {
+    fn see(&mut self, now: u64, seen: &Seen, jobs: &Jobs) -> Step {
+        self.0.see(std::slice::from_ref(seen), jobs, &Warmer::default(), at(now))
+    }
+
+    fn since(&self) -> Option<Moment> {
+        self.0.get(view())?.lag.map(|lag| lag.since)
+    }
+}
+
+fn ended(class: Class, ending: Ending) -> Step {
+    Step { ended: vec![(view(), class, ending)], reread: vec![] }
+}
+
+fn asks() -> Step {
+    Step { ended: vec![], reread: vec![view()] }
+}
+
+#[test]
+fn lag_is_counted_from_when_nobody_works_on_it() {
+    let mut told = Told::default();
+    let idle = jobs(0, None);
+    told.see(10, &seen(10, 500, 0), &idle);
+    assert_eq!(told.since(), None);
+    told.see(20, &seen(20, 500, 30), &idle);
+    assert_eq!(told.since(), Some(at(20)));
+    told.see(30, &seen(20, 500, 30), &idle);
+    assert_eq!(told.since(), Some(at(20)));
+    // An indexer is seen, and then one was there between two looks.
+    told.see(40, &seen(20, 500, 30), &jobs(40, Some(40)));
+    assert_eq!(told.since(), Some(at(40)));
+    told.see(60, &seen(60, 520, 10), &idle);
+    assert_eq!(told.since(), Some(at(60)));
+    told.see(70, &seen(70, 530, 0), &idle);
+    assert_eq!(told.since(), None);
+}
+
+#[test]
+fn a_build_ends_when_its_index_has_seen_what_it_was_to_see() {
+    let mut told = Told::default();
+    let lags = seen(10, 500, 30);
+    told.see(10, &lags, &jobs(10, None));
+    told.0.start(&lags, Class::Incremental, at(200));
+    // Its nodes were not asked since; then they show it; then they do not.
+    assert_eq!(told.see(201, &lags, &jobs(199, None)), Step::default());
+    assert_eq!(told.see(206, &lags, &jobs(206, Some(206))), Step::default());
+    assert_eq!(told.see(300, &lags, &jobs(300, None)), asks());
+    assert_eq!(told.see(305, &lags, &jobs(305, None)), Step::default());
+    // Meanwhile more was written: the build was for what was there.
+    let done = seen(306, 530, 4);
+    assert_eq!(told.see(310, &done, &jobs(310, None)), ended(Class::Incremental, Ending::Built));
+    let entry = told.0.get(view()).unwrap();
+    assert_eq!((entry.failures, entry.rests_until, entry.stalled_since), (0, None, None));
+    assert_eq!(entry.last, Some(Last { at: at(310), goal: 530 }));
+}
+
+#[test]
+fn an_answer_within_the_second_counts() {
+    let mut told = Told::default();
+    told.0.start(&seen(10, 500, 30), Class::Batch, at(100));
+    assert_eq!(told.see(110, &seen(10, 500, 30), &jobs(110, None)), asks());
+    let done = seen(110, 530, 0);
+    assert_eq!(told.see(115, &done, &jobs(115, None)), ended(Class::Batch, Ending::Built));
+}
+
+#[test]
+fn what_could_not_be_measured_is_asked_for_again() {
+    let mut told = Told::default();
+    let lags = seen(10, 500, 30);
+    told.0.start(&lags, Class::Batch, at(100));
+    assert_eq!(told.see(110, &lags, &jobs(110, None)), asks());
+    assert_eq!(told.see(120, &lags, &jobs(120, None)), Step::default());
+    assert_eq!(told.see(141, &lags, &jobs(141, None)), asks());
+}
+
+#[test]
+fn lag_that_outlives_builds_is_stalled_and_rests_longer_each_time() {
+    let mut told = Told::default();
+    let mut now = 1_000;
+    for rest in [5, 10, 20] {
+        let lags = seen(now, 500, 3_000);
+        told.see(now, &lags, &jobs(now, None));
+        told.0.start(&lags, Class::Batch, at(now));
+        let mut last = Step::default();
+        // An indexer comes and goes, and the index is where it was.
+        told.see(now + 6, &lags, &jobs(now + 6, Some(now + 6)));
+        for step in 2..60 {
+            now += 6;
+            let measured = seen(now - 1, 500, 3_000);
+            last = told.see(now + step, &measured, &jobs(now + step, None));
+            if !last.ended.is_empty() {
+                now += step;
+                break;
+            }
+        }
+        assert_eq!(last, ended(Class::Batch, Ending::Failed));
+        let entry = told.0.get(view()).unwrap();
+        assert_eq!(entry.rests_until, Some(at(now + rest)), "after {}", entry.failures);
+        assert!(entry.stalled_since.is_some());
+    }
+    told.see(now + 9, &seen(now + 9, 3_500, 0), &jobs(now + 9, None));
+    let entry = told.0.get(view()).unwrap();
+    assert_eq!((entry.failures, entry.rests_until, entry.stalled_since), (0, None, None));
+}
+
+#[test]
+fn a_refusal_is_a_failure_at_once() {
+    let mut told = Told::default();
+    let lags = seen(10, 500, 30);
+    told.0.start(&lags, Class::Batch, at(100));
+    assert_eq!(told.0.refused(view(), &Warmer::default(), at(101)), Some(Class::Batch));
+    assert_eq!(told.0.refused(view(), &Warmer::default(), at(102)), None);
+    assert_eq!(told.0.get(view()).unwrap().rests_until, Some(at(106)));
+}
+
+#[test]
+fn sequences_without_documents_are_phantom_lag() {
+    let mut told = Told::default();
+    let idle = jobs(0, None);
+    told.see(10, &seen(10, 500, 0), &idle);
+    // What was measured of the database before the lag says nothing of it.
+    let mut lags = seen(20, 500, 1);
+    lags.database.oldest = Some(at(10));
+    told.see(20, &lags, &idle);
+    assert!(!told.0.is_phantom(&lags));
+    lags.database.oldest = Some(at(25));
+    told.see(25, &lags, &idle);
+    assert!(told.0.is_phantom(&lags));
+    // A document was written, whether or not the copies were measured since.
+    let mut more = seen(30, 500, 2);
+    more.database.oldest = Some(at(25));
+    told.see(30, &more, &idle);
+    assert!(!told.0.is_phantom(&more));
+    (more.database.oldest, more.database.content) = (Some(at(40)), 2);
+    told.see(40, &more, &idle);
+    assert!(!told.0.is_phantom(&more));
+}
+
+#[test]
+fn a_build_that_finds_nothing_to_do_shows_phantom_lag() {
+    let mut told = Told::default();
+    told.0.start(&seen(10, 500, 1), Class::Incremental, at(100));
+    let mut now = 110;
+    let last = loop {
+        let measured = seen(now - 1, 500, 1);
+        let step = told.see(now, &measured, &jobs(now, None));
+        if !step.ended.is_empty() || now > 110 + 2 * GRACE {
+            break step;
+        }
+        now += 6;
+    };
+    assert_eq!(last, ended(Class::Incremental, Ending::Failed));
+    assert!(told.0.is_phantom(&seen(now, 500, 1)));
+    assert!(!told.0.is_phantom(&seen(now, 500, 2)));
+}
+
+#[test]
+fn what_is_gone_is_forgotten_and_its_build_with_it() {
+    let mut told = Told::default();
+    let lags = seen(10, 500, 30);
+    told.0.start(&lags, Class::Batch, at(100));
+    let another = Seen { signature: Signature([2; 16]), ..seen(10, 0, 0) };
+    assert_eq!(told.see(110, &another, &jobs(110, None)), ended(Class::Batch, Ending::Failed));
+    assert!(told.0.get(view()).is_none());
+}
+
+#[test]
+fn what_is_done_is_forgotten_after_a_while() {
+    let mut told = Told::default();
+    let lags = seen(10, 500, 30);
+    told.0.start(&lags, Class::Batch, at(100));
+    let done = seen(112, 530, 0);
+    told.see(111, &done, &jobs(110, None));
+    told.see(112, &seen(113, 530, 0), &jobs(112, None));
+    assert!(told.0.get(view()).unwrap().last.is_some());
+    told.see(112 + 61, &seen(113, 530, 0), &jobs(112, None));
+    assert!(told.0.get(view()).is_none());
+}
+
+#[test]
+fn what_may_lag_and_may_not_is_built_once_a_movement_of_its_database() {
+    let mut told = Told::default();
+    let perhaps = |measured, most: u64| Seen {
+        search: true,
+        unsure: true,
+        ..seen(measured, 500, most - 500)
+    };
+    let lags = perhaps(10, 540);
+    told.see(10, &lags, &jobs(10, None));
+    assert!(!told.0.is_phantom(&lags), "nothing is known of what was before");
+    told.0.start(&lags, Class::Batch, at(100));
+    assert_eq!(told.see(110, &lags, &jobs(110, None)), asks());
+    // The query found nothing to do, and nothing says that there was.
+    let same = perhaps(112, 540);
+    assert_eq!(told.see(115, &same, &jobs(115, None)), ended(Class::Batch, Ending::Built));
+    assert_eq!(told.0.get(view()).unwrap().failures, 0);
+    assert!(told.0.is_phantom(&perhaps(500, 540)));
+    assert!(!told.0.is_phantom(&perhaps(500, 541)), "a copy has moved");
+}

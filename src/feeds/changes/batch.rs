@@ -1,0 +1,87 @@
+//! What waits to be sent on together.
+
+use super::heard::Event;
+use crate::scan::{Named, Stale};
+use couchdb_client::wire::DbChange;
+use hashbrown::HashMap;
+
+/// Events that wait to be written: at most one of each kind a database, the latest.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    order: Vec<Option<Event>>,
+    places: HashMap<(Box<str>, DbChange), usize>,
+}
+
+impl Events {
+    /// Adds one in the place of the one like it.
+    pub(super) fn add(&mut self, event: Event) {
+        let key = (event.db.clone(), event.change);
+        if let Some(before) = self.places.insert(key, self.order.len())
+            && let Some(place) = self.order.get_mut(before)
+        {
+            *place = None;
+        }
+        self.order.push(Some(event));
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// All of them, in the order of their latest; none wait any more.
+    pub(super) fn take(&mut self) -> Vec<Event> {
+        self.places.clear();
+        std::mem::take(&mut self.order).into_iter().flatten().collect()
+    }
+}
+
+/// Databases that wait to be named to the scanner, each once.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    all: HashMap<Box<str>, Stale>,
+}
+
+impl Names {
+    /// Adds one; the entry in the map comes with the shards.
+    pub(super) fn add(&mut self, db: Box<str>, what: Stale) {
+        let known = self.all.entry(db).or_insert(what);
+        if what == Stale::Entry {
+            *known = what;
+        }
+    }
+
+    /// All of them; none wait any more.
+    pub(super) fn take(&mut self) -> Vec<Named> {
+        self.all.drain().map(|(db, what)| Named { db, what }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_kind_the_latest_of_a_database_stays() {
+        let event = |db: &str, change| Event { db: db.into(), change };
+        let mut events = Events::default();
+        let created = event("a", DbChange::Created);
+        let (a, b) = (event("a", DbChange::Updated), event("b", DbChange::Updated));
+        for it in [&a, &created, &b, &a] {
+            events.add(it.clone());
+        }
+        assert_eq!(events.len(), 3);
+        assert_eq!(events.take(), [created, b, a]);
+        assert_eq!((events.len(), events.take()), (0, vec![]));
+    }
+
+    #[test]
+    fn a_database_is_named_once_and_the_entry_counts() {
+        let mut names = Names::default();
+        names.add("a".into(), Stale::Shards);
+        names.add("a".into(), Stale::Entry);
+        names.add("a".into(), Stale::Shards);
+        assert_eq!(names.take(), [Named { db: "a".into(), what: Stale::Entry }]);
+        assert_eq!(names.take(), []);
+    }
+}

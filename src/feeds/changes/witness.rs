@@ -1,0 +1,294 @@
+//! What the scanner notices of databases, and when that is told: where `_db_updates` tells
+//! nothing, and for the time around its coming and going.
+//!
+//! Pure. While the feed is there it tells everything, and what is noticed beside it is dropped.
+//! While it is not known whether it comes back, that is held, and dropped if it goes on where
+//! it was. Where it begins from now, what the scanner finds until a whole sweep has ended may be
+//! of the time before, and is told unless the feed named it. So nothing is lost; at such a
+//! change something may be told twice.
+
+use super::{
+    batch::Events,
+    heard::{Event, Standing},
+};
+use crate::{scan::Noticed, table::Mark};
+use hashbrown::HashSet;
+use wall_clock::Moment;
+
+/// Events that are held, and databases that are remembered as named, at most.
+const MOST: usize = 1_000_000;
+
+/// What becomes of what is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// It is held: the feed may yet tell it.
+    #[default]
+    Holds,
+    /// It is told: there is no feed.
+    Tells,
+    /// It is told unless the feed named it, until a sweep has ended that began then or later.
+    HandsOver(Moment),
+    /// It is dropped: the feed tells it.
+    Drops,
+}
+
+/// What is to be told now.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) events: Vec<Event>,
+    /// How the databases stood of which that is, or of which it was told already.
+    pub(super) marks: Vec<Mark>,
+}
+
+/// What is noticed and not told yet.
+#[derive(Debug, Default)]
+pub(super) struct Witness {
+    mode: Mode,
+    /// How often the feed had begun from now when it was last there.
+    begun: u64,
+    held: Events,
+    held_marks: Vec<Mark>,
+    /// What the feed told while something is held or handed over.
+    named: HashSet<Event>,
+}
+
+impl Witness {
+    /// The feed told this.
+    pub(super) fn told(&mut self, event: &Event) {
+        let remembers = matches!(self.mode, Mode::Holds | Mode::HandsOver(_));
+        if remembers && self.named.len() < MOST {
+            self.named.insert(event.clone());
+        }
+    }
+
+    /// Whether something is held.
+    pub(super) fn holds(&self) -> bool {
+        self.held.len() > 0
+    }
+
+    /// The feed stands like this, all it told being known; answers with what is to be told now.
+    pub(super) fn feed(&mut self, standing: &Standing, now: Moment) -> Told {
+        let has_none = standing.absent || (standing.refused && standing.seq.is_none());
+        match (has_none, standing.connected, self.mode) {
+            (true, _, Mode::Tells) | (false, true, Mode::HandsOver(_) | Mode::Drops) => {
+                Told::default()
+            }
+            (true, _, _) => {
+                self.mode = Mode::Tells;
+                self.named.clear();
+                let marks = std::mem::take(&mut self.held_marks);
+                Told { events: self.held.take(), marks }
+            }
+            (false, true, Mode::Holds | Mode::Tells) if standing.begun == self.begun => {
+                *self = Self { mode: Mode::Drops, begun: self.begun, ..Self::default() };
+                Told::default()
+            }
+            (false, true, Mode::Holds | Mode::Tells) => {
+                self.begun = standing.begun;
+                self.mode = Mode::HandsOver(now);
+                let mut events = self.held.take();
+                events.retain(|event| !self.named.contains(event));
+                Told { events, marks: std::mem::take(&mut self.held_marks) }
+            }
+            (false, false, _) => {
+                self.mode = Mode::Holds;
+                Told::default()
+            }
+        }
+    }
+
+    /// The scanner noticed this; answers with what of it is to be told now.
+    pub(super) fn noticed(&mut self, noticed: &Noticed) -> Told {
+        let events = noticed.events.iter();
+        let events = events.map(|it| Event { db: it.db.clone(), change: it.change });
+        let marks = || noticed.marks.to_vec();
+        match self.mode {
+            Mode::Drops => Told::default(),
+            Mode::Tells => Told { events: events.collect(), marks: marks() },
+            Mode::Holds => {
+                for event in events {
+                    if self.held.len() < MOST {
+                        self.held.add(event);
+                    }
+                }
+                if self.held_marks.len() < MOST {
+                    self.held_marks.extend(marks());
+                }
+                Told::default()
+            }
+            Mode::HandsOver(since) => {
+                let events = events.filter(|event| !self.named.contains(event)).collect();
+                if noticed.swept.is_some_and(|began| began >= since) || self.named.len() >= MOST {
+                    self.mode = Mode::Drops;
+                    self.named = HashSet::new();
+                }
+                Told { events, marks: marks() }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::Became;
+    use couchdb_client::wire::DbChange;
+
+    fn event(db: &str) -> Event {
+        Event { db: db.into(), change: DbChange::Updated }
+    }
+
+    fn noticed(dbs: &[&str], swept: Option<u64>) -> Noticed {
+        let became = |db: &&str| Became { db: (*db).into(), change: DbChange::Updated };
+        let events = dbs.iter().map(became).collect();
+        Noticed { events, swept: swept.map(Moment::from_unix), ..Noticed::default() }
+    }
+
+    fn at(connected: bool, begun: u64, absent: bool) -> Standing {
+        Standing { connected, begun, absent, ..Standing::default() }
+    }
+
+    /// What happens, one after the other.
+    enum Step {
+        Notices(&'static [&'static str], Option<u64>),
+        Tells(&'static str),
+        /// From then on.
+        Connected(u64),
+        /// Where it was.
+        Resumed,
+        Broken,
+        Absent,
+    }
+
+    #[test]
+    fn each_event_is_told_by_one_of_the_two() {
+        use Step::{Absent, Broken, Connected, Notices, Resumed, Tells};
+        let cases: &[(&str, &[Step], &[&str])] = &[
+            (
+                "no feed",
+                &[Absent, Notices(&["a"], None), Notices(&["a", "b"], Some(9))],
+                &["a", "a", "b"],
+            ),
+            ("held until there is none", &[Notices(&["a"], None), Broken, Absent], &["a"]),
+            (
+                "the feed tells all",
+                &[Connected(5), Notices(&[], Some(6)), Tells("a"), Notices(&["a", "b"], None)],
+                &[],
+            ),
+            // A sweep that began before the feed did may not have seen what was before.
+            (
+                "before the feed came",
+                &[
+                    Absent,
+                    Connected(5),
+                    Notices(&["a"], Some(4)),
+                    Notices(&["b"], Some(6)),
+                    Notices(&["c"], None),
+                ],
+                &["a", "b"],
+            ),
+            (
+                "both see it",
+                &[
+                    Notices(&["a", "b"], None),
+                    Tells("a"),
+                    Connected(5),
+                    Tells("c"),
+                    Notices(&["c", "d"], Some(6)),
+                ],
+                &["b", "d"],
+            ),
+            (
+                "it breaks, and tells what was missed",
+                &[
+                    Connected(5),
+                    Notices(&[], Some(6)),
+                    Broken,
+                    Notices(&["a", "b"], None),
+                    Tells("a"),
+                    Resumed,
+                    Notices(&["c"], None),
+                ],
+                &[],
+            ),
+            (
+                "a process that goes on where an earlier one was",
+                &[Notices(&["a"], Some(1)), Tells("b"), Resumed, Notices(&["c"], Some(2))],
+                &[],
+            ),
+            (
+                "it breaks, and begins anew",
+                &[
+                    Connected(5),
+                    Notices(&[], Some(6)),
+                    Broken,
+                    Notices(&["a"], None),
+                    Connected(8),
+                    Notices(&["b"], Some(9)),
+                    Notices(&["c"], None),
+                ],
+                &["a", "b"],
+            ),
+            (
+                "it breaks for good",
+                &[
+                    Connected(5),
+                    Notices(&[], Some(6)),
+                    Broken,
+                    Notices(&["a"], None),
+                    Absent,
+                    Notices(&["b"], None),
+                ],
+                &["a", "b"],
+            ),
+        ];
+        for (name, steps, expected) in cases {
+            let mut witness = Witness::default();
+            let (mut found, mut begun): (Vec<Event>, u64) = (Vec::new(), 0);
+            for step in *steps {
+                match step {
+                    Notices(dbs, swept) => {
+                        found.extend(witness.noticed(&noticed(dbs, *swept)).events);
+                    }
+                    Tells(db) => witness.told(&event(db)),
+                    Connected(now) => {
+                        begun += 1;
+                        let standing = at(true, begun, false);
+                        found.extend(witness.feed(&standing, Moment::from_unix(*now)).events);
+                    }
+                    Resumed => {
+                        found.extend(
+                            witness.feed(&at(true, begun, false), Moment::default()).events,
+                        );
+                    }
+                    Broken => {
+                        found.extend(
+                            witness.feed(&at(false, begun, false), Moment::default()).events,
+                        );
+                    }
+                    Absent => {
+                        found.extend(
+                            witness.feed(&at(false, begun, true), Moment::default()).events,
+                        );
+                    }
+                }
+            }
+            let found: Vec<&str> = found.iter().map(|event| &*event.db).collect();
+            assert_eq!(found, *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_feed_that_is_refused_is_none_unless_it_was_followed() {
+        let refused = |seq: Option<&str>| Standing {
+            refused: true,
+            seq: seq.map(ToOwned::to_owned),
+            ..Standing::default()
+        };
+        for (standing, tells) in [(refused(None), 1), (refused(Some("5-x")), 0)] {
+            let mut witness = Witness::default();
+            witness.feed(&standing, Moment::default());
+            assert_eq!(witness.noticed(&noticed(&["a"], None)).events.len(), tells);
+        }
+    }
+}

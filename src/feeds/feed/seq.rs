@@ -1,0 +1,133 @@
+//! Sequences as readers of the feed see them. Pure.
+//!
+//! `<number>-<era>` with the journal's number and sixteen hexadecimal digits that say which
+//! life of which file gave it; for a reader that began without what had been removed,
+//! `.<number>` behind says up to where, as long as it has not read that far.
+
+use crate::store::journal::Since;
+use base64::Engine as _;
+use std::fmt;
+
+/// Characters of an era's name.
+const ERA: usize = 16;
+
+/// The first byte of Erlang's external terms, which CouchDB's sequences are.
+const ERLANG: u8 = 131;
+
+/// A sequence that is given out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seq<'a> {
+    pub(super) number: u64,
+    pub(super) era: &'a str,
+    /// Up to where its reader began without what had been removed before.
+    pub(super) floor: u64,
+}
+
+impl fmt::Display for Seq<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, era, floor } = self;
+        if floor > number {
+            write!(out, "{number}-{era}.{floor}")
+        } else {
+            write!(out, "{number}-{era}")
+        }
+    }
+}
+
+/// What a reader wants to go on from; `None` for what nobody ever gave out. Quotes around a
+/// sequence are taken, as CouchDB does: identifiers of its events have them.
+pub(super) fn since(text: &str) -> Option<Since> {
+    match text {
+        "0" => return Some(Since::Start),
+        "now" => return Some(Since::Now),
+        _ => {}
+    }
+    let bare = text.strip_prefix('"').unwrap_or(text);
+    let bare = bare.strip_suffix('"').unwrap_or(bare);
+    own(bare).or_else(|| foreign(bare).then_some(Since::Foreign))
+}
+
+fn own(text: &str) -> Option<Since> {
+    let (seq, opaque) = text.split_once('-')?;
+    let (era, floor) = match opaque.split_once('.') {
+        Some((era, floor)) => (era, digits(floor)?),
+        None => (opaque, 0),
+    };
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (era.len() == ERA && era.bytes().all(hex)).then_some(Since::Behind {
+        number: digits(seq)?,
+        era: era.to_owned(),
+        floor,
+    })
+}
+
+fn digits(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// Whether CouchDB may have given it out: packed terms, with or without a number before them.
+fn foreign(text: &str) -> bool {
+    let packed = match text.split_once('-') {
+        Some((seq, packed)) if !seq.is_empty() && digits(seq).is_some() => packed,
+        _ => text,
+    };
+    let decoded = base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(packed.trim_end_matches('='));
+    decoded.is_ok_and(|bytes| bytes.first() == Some(&ERLANG))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COUCHDBS: &str = "30-g1AAAACTeJzLYWBgYMpgTmHgz8tPSTVxMDQy1zMAQsMckEQiQ1L9____szKYE_lzgQLsZmaplikWFpjKcRqRxwIkGRqA1H8UkwySTRJTTEwxdWUBAFkGJHc";
+
+    fn behind(number: u64, floor: u64) -> Since {
+        Since::Behind { number, era: "0123456789abcdef".into(), floor }
+    }
+
+    #[test]
+    fn sequences_are_taken_apart_told_from_couchdbs_and_from_garbage() {
+        for (text, read) in [
+            ("0", Some(Since::Start)),
+            ("now", Some(Since::Now)),
+            ("17-0123456789abcdef", Some(behind(17, 0))),
+            ("\"17-0123456789abcdef\"", Some(behind(17, 0))),
+            ("17-0123456789abcdef.40", Some(behind(17, 40))),
+            ("0-0123456789abcdef", Some(behind(0, 0))),
+            (COUCHDBS, Some(Since::Foreign)),
+            (&format!("\"{COUCHDBS}\""), Some(Since::Foreign)),
+            (COUCHDBS.split_once('-').unwrap().1, Some(Since::Foreign)),
+            (&COUCHDBS[..40], None),
+            ("", None),
+            ("5", None),
+            ("-1", None),
+            ("0-", None),
+            ("5-abc", None),
+            ("Now", None),
+            ("garbage", None),
+            ("17-0123456789ABCDEF", None),
+            ("17-0123456789abcde", None),
+            ("17-0123456789abcdef.", None),
+            ("17-0123456789abcdef.x", None),
+            ("+17-0123456789abcdef", None),
+            ("99999999999999999999-0123456789abcdef", None),
+        ] {
+            assert_eq!(since(text), read, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_given_out_is_taken_back(number in 1_u64.., floor: u64, era in "[0-9a-f]{16}") {
+            let text = Seq { number, era: &era, floor }.to_string();
+            let floor = if floor > number { floor } else { 0 };
+            prop_assert_eq!(since(&text), Some(Since::Behind { number, era, floor }));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text: String) {
+            let _any = since(&text);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The feed over a journal in memory, on paused time.
+
+mod resumed;
+mod timeline;
+
+use super::*;
+use crate::{
+    model::settings::work,
+    store::journal::{self, Anew, Identity, InMemory, Journal, What},
+};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::BoxStream};
+use serde_json::Value;
+use std::{convert::Infallible, time::Duration};
+use tokio::{sync::watch, task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
+
+/// Longer than anything here may take on its own clock.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A journal, its feed, and their tasks.
+struct Told {
+    journal: Journal,
+    feed: Feed,
+    stop: CancellationToken,
+    _tasks: JoinSet<()>,
+}
+
+impl Told {
+    async fn new(settings: work::Journal, room: usize) -> Self {
+        let clock = Clock::anchored(Moment::from_unix(1_800_000_000));
+        let settings = watch::channel(settings).1;
+        let (task, journal) = journal::Task::open(InMemory, clock, settings).unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(CancellationToken::new()));
+        journal.claim(Identity::default()).await.unwrap();
+        let stop = CancellationToken::new();
+        let (task, feed) = Task::new(journal.clone(), room, stop.clone());
+        tasks.spawn(task.run());
+        Self { journal, feed, stop, _tasks: tasks }
+    }
+
+    async fn usual() -> Self {
+        Self::new(work::Journal::default(), 10).await
+    }
+
+    /// Writes events down, and waits until they are.
+    async fn happens(&self, events: Vec<What>) {
+        self.journal.publish(events);
+        // Whoever asks sees what was kept before.
+        self.journal.taken().await.unwrap();
+    }
+
+    /// Writes something of recliner's own down.
+    async fn goes_on(&self) {
+        self.happens(vec![What::Released { target: "cleanup:x".parse().unwrap() }]).await;
+    }
+
+    async fn open(&self, query: &str) -> Reading {
+        self.try_open(query).await.unwrap()
+    }
+
+    async fn try_open(&self, query: &str) -> Result<Reading, Refused> {
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let begun = self.feed.open(Ask::read(pairs, None).unwrap()).await?;
+        Ok(Reading { anew: begun.anew, pieces: begun.body.pieces() })
+    }
+}
+
+/// An answer that comes piece by piece.
+struct Reading {
+    anew: Option<Anew>,
+    pieces: BoxStream<'static, Result<Bytes, Infallible>>,
+}
+
+impl Reading {
+    async fn piece(&mut self) -> Option<String> {
+        let piece = time::timeout(PATIENCE, self.pieces.next()).await.expect("it goes on");
+        piece.map(|piece| String::from_utf8(piece.unwrap().to_vec()).unwrap())
+    }
+
+    async fn rest(&mut self) -> String {
+        let mut all = String::new();
+        while let Some(piece) = self.piece().await {
+            all.push_str(&piece);
+        }
+        all
+    }
+
+    /// The whole of an answer that is one object.
+    async fn object(&mut self) -> Value {
+        serde_json::from_str(&self.rest().await).unwrap()
+    }
+}
+
+fn updated(db: &str) -> What {
+    What::Updated { db: db.into() }
+}
+
+/// Rows without their eras.
+fn rows(list: &Value) -> Vec<(u64, String, String)> {
+    let row = |row: &Value| {
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        (number(&row["seq"]), text("type"), text("db_name"))
+    };
+    list.as_array().unwrap().iter().map(row).collect()
+}
+
+fn number(seq: &Value) -> u64 {
+    seq.as_str().unwrap().split_once('-').unwrap().0.parse().unwrap()
+}

@@ -1,0 +1,246 @@
+//! A reader may stop and go on anywhere, and in the end knows the latest of everything.
+
+use super::*;
+use crate::{model::settings::work::Keep, store::journal::EventsQuery};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Events of some databases, in one commit.
+    Events(Vec<(u8, u8)>),
+    /// Something of recliner's own, which has a number too.
+    Own,
+    /// Time passes.
+    Hours(u8),
+    /// A reader reads so many rows at most, in one answer.
+    Reads(usize, u8),
+    /// A reader waits for events, and these come.
+    Polls(usize, Vec<(u8, u8)>),
+    /// A reader opens a feed, takes some pieces, with waits between, and goes away.
+    Listens(usize, u8),
+    /// A reader's open feed is asked for one more piece, while others go on.
+    Takes(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let events = || proptest::collection::vec((0..6_u8, 0..3_u8), 1..20);
+    proptest::collection::vec(
+        prop_oneof![
+            4 => events().prop_map(Step::Events),
+            2 => (0..3_usize, events()).prop_map(|(who, events)| Step::Polls(who, events)),
+            1 => Just(Step::Own),
+            1 => (1..12_u8).prop_map(Step::Hours),
+            2 => (0..3_usize, 0..9_u8).prop_map(|(who, limit)| Step::Reads(who, limit)),
+            2 => (0..3_usize, 0..9_u8).prop_map(|(who, pieces)| Step::Listens(who, pieces)),
+            2 => (0..3_usize).prop_map(Step::Takes),
+        ],
+        1..60,
+    )
+}
+
+/// The latest number of each type of each database.
+type Known = BTreeMap<(String, String), u64>;
+
+fn whats(events: Vec<(u8, u8)>) -> Vec<What> {
+    let what = |(db, kind): (u8, u8)| {
+        let db = format!("d{db}");
+        match kind {
+            0 => What::Created { db },
+            1 => What::Updated { db },
+            _ => What::Deleted { db },
+        }
+    };
+    events.into_iter().map(what).collect()
+}
+
+#[derive(Default)]
+struct Reader {
+    since: Option<String>,
+    known: Known,
+    open: Option<Reading>,
+}
+
+impl Reader {
+    fn query(&self) -> String {
+        self.since.as_ref().map_or_else(String::new, |since| format!("since={since}"))
+    }
+
+    fn begins(&mut self, anew: Option<Anew>) {
+        if anew.is_some() {
+            self.known.clear();
+        }
+    }
+
+    fn sees(&mut self, row: &Value) {
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        let before = self.known.insert((text("db_name"), text("type")), number(&row["seq"]));
+        assert!(before < Some(number(&row["seq"])), "{before:?} {row}");
+        self.since = Some(text("seq"));
+    }
+
+    fn sees_piece(&mut self, piece: &str) {
+        for line in piece.lines().filter(|line| !line.is_empty()) {
+            let line: Value = line.parse().unwrap();
+            match line["last_seq"].as_str() {
+                Some(last) => self.since = Some(last.to_owned()),
+                None => self.sees(&line),
+            }
+        }
+    }
+
+    async fn reads(&mut self, told: &Told, limit: u64) -> bool {
+        self.open = None;
+        let mut reading = told.open(&format!("{}&limit={limit}", self.query())).await;
+        self.begins(reading.anew);
+        self.sees_object(&reading.rest().await)
+    }
+
+    /// Whether there was anything in it.
+    fn sees_object(&mut self, text: &str) -> bool {
+        let whole: Value = text.parse().unwrap();
+        whole["results"].as_array().unwrap().iter().for_each(|row| self.sees(row));
+        self.since = Some(whole["last_seq"].as_str().unwrap().to_owned());
+        !whole["results"].as_array().unwrap().is_empty()
+    }
+
+    async fn polls(&mut self, told: &Told, events: Vec<(u8, u8)>) {
+        self.open = None;
+        let mut reading = told.open(&format!("{}&feed=longpoll&timeout=900", self.query())).await;
+        self.begins(reading.anew);
+        let first = reading.piece().await.unwrap();
+        told.happens(whats(events)).await;
+        assert!(self.sees_object(&(first + &reading.rest().await)), "events came in time");
+    }
+
+    async fn listens(&mut self, told: &Told) {
+        let reading = told.open(&format!("{}&feed=continuous", self.query())).await;
+        self.begins(reading.anew);
+        self.open = Some(reading);
+    }
+
+    async fn takes(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let piece = time::timeout(millis(300), open.pieces.next()).await;
+        match piece {
+            Err(_) => {}
+            Ok(None) => self.open = None,
+            Ok(Some(piece)) => {
+                let piece = String::from_utf8(piece.unwrap().to_vec()).unwrap();
+                self.sees_piece(&piece);
+            }
+        }
+    }
+}
+
+/// The latest event of a type of a database.
+#[derive(Clone, Copy)]
+struct Latest {
+    seq: u64,
+    at: u64,
+    /// The database was gone for long since: nobody needs to know it any more.
+    optional: bool,
+}
+
+/// What is so.
+#[derive(Default)]
+struct Truth {
+    upto: u64,
+    all: BTreeMap<(String, String), Latest>,
+}
+
+impl Truth {
+    /// Takes in what was written since.
+    async fn goes_on(&mut self, told: &Told, keep: Duration) {
+        let query =
+            EventsQuery { since: Some(self.upto), limit: usize::MAX, ..EventsQuery::default() };
+        for (seq, event) in told.journal.events(query).await.unwrap().entries {
+            self.upto = seq;
+            let Some((change, db)) = event.what.database() else { continue };
+            let at = event.at.unix();
+            let long = |deleted: u64| at.saturating_sub(deleted) > keep.as_secs();
+            if self.gone_since(db).is_some_and(long) {
+                for ((of, _), latest) in &mut self.all {
+                    latest.optional |= of == db;
+                }
+            }
+            let key = (db.to_owned(), change.label().to_owned());
+            self.all.insert(key, Latest { seq, at, optional: false });
+        }
+    }
+
+    /// When the database was deleted, if it was not seen to live since.
+    fn gone_since(&self, db: &str) -> Option<u64> {
+        let of = |kind: &str| self.all.get(&(db.to_owned(), kind.to_owned()));
+        let deleted = of("deleted")?;
+        (of("created").is_none_or(|created| created.seq < deleted.seq)
+            && of("updated").is_none_or(|updated| updated.at <= deleted.at + 600))
+        .then_some(deleted.at)
+    }
+}
+
+async fn ends_knowing_everything(steps: Vec<Step>, keep: Duration) {
+    let budget = Keep { keep, max_size: 1 << 30 };
+    let told = Told::new(work::Journal { events: budget, outcomes: budget }, 10).await;
+    let mut truth = Truth::default();
+    let mut readers: [Reader; 3] = Default::default();
+    for step in steps {
+        match step {
+            Step::Events(events) => {
+                told.happens(whats(events)).await;
+                truth.goes_on(&told, keep).await;
+            }
+            Step::Polls(who, events) => {
+                readers[who].polls(&told, events).await;
+                truth.goes_on(&told, keep).await;
+            }
+            Step::Own => told.goes_on().await,
+            Step::Hours(hours) => time::sleep(Duration::from_secs(3600) * hours.into()).await,
+            Step::Reads(who, limit) => {
+                readers[who].reads(&told, limit.into()).await;
+            }
+            Step::Listens(who, pieces) => {
+                readers[who].open = None;
+                readers[who].listens(&told).await;
+                for _ in 0..pieces {
+                    readers[who].takes().await;
+                }
+            }
+            Step::Takes(who) => readers[who].takes().await,
+        }
+    }
+    for reader in &mut readers {
+        while reader.reads(&told, 3).await {}
+        for ((db, kind), latest) in &truth.all {
+            let known = reader.known.get(&(db.clone(), kind.clone())).copied();
+            let of = |kind: &&str| reader.known.contains_key(&(db.clone(), (*kind).to_owned()));
+            let nothing = !["created", "updated", "deleted"].iter().any(of);
+            let gone = truth.gone_since(db).is_some();
+            assert!(
+                known == Some(latest.seq)
+                    || (latest.optional && known.is_none())
+                    || (gone && nothing),
+                "{db} {kind}: {}, but {known:?} is known; gone: {gone}",
+                latest.seq
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whoever_goes_on_from_anywhere_ends_with_the_latest_of_everything(
+        steps in steps(),
+        days in 0..3_u64,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let keep = Duration::from_secs(days * 40_000);
+        runtime.block_on(ends_knowing_everything(steps, keep));
+    }
+}

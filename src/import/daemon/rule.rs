@@ -1,0 +1,91 @@
+//! One rule of `[compactions]`, as `couch_compaction_daemon:config_record/2` reads it:
+//! a list of pairs, of which one that is unknown or malformed spoils the whole.
+
+use crate::import::{
+    clock_time::{HourMinute, hour_minute},
+    number::integer,
+    term::{self, Term},
+};
+
+/// A rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// Waste of a database that is compacted, in per cent; none means any.
+    pub(super) db: Option<i128>,
+    /// Waste of a view that is compacted, in per cent; none means any.
+    pub(super) view: Option<i128>,
+    /// From and to, in the server's local time.
+    pub(super) period: Option<(HourMinute, HourMinute)>,
+    /// Whether a job still running at the period's end is cancelled.
+    pub(super) cancels: bool,
+    /// Whether views are compacted beside their database.
+    pub(super) parallel: bool,
+}
+
+/// Reads a rule, or says why nobody can.
+pub(super) fn parse(text: &str) -> Result<Rule, String> {
+    let pairs = match term::parse(text).map_err(|error| error.to_string())? {
+        Term::List(pairs) => pairs,
+        // To Erlang an empty string is an empty list.
+        Term::Text(text) if text.is_empty() => Vec::new(),
+        Term::Atom(_) | Term::Text(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) => {
+            return Err("it is no list".to_owned());
+        }
+    };
+    let mut rule = Rule::default();
+    let (mut from, mut to) = (None, None);
+    for pair in pairs {
+        let Term::Tuple(parts) = pair else {
+            return Err("it holds something else than pairs".to_owned());
+        };
+        let [Term::Atom(key), value] = parts.as_slice() else {
+            return Err("it holds something else than pairs of a name and a value".to_owned());
+        };
+        match key.as_str() {
+            "db_fragmentation" => rule.db = Some(percent(key, value)?),
+            "view_fragmentation" => rule.view = Some(percent(key, value)?),
+            "from" => from = Some(time(key, value)?),
+            "to" => to = Some(time(key, value)?),
+            "strict_window" => rule.cancels = truth(key, value)?,
+            "parallel_view_compaction" => rule.parallel = truth(key, value)?,
+            _ => return Err(format!("{key} is no parameter of it")),
+        }
+    }
+    rule.period = match (from, to) {
+        (Some(from), Some(to)) => Some((from, to)),
+        (None, None) => None,
+        _ => return Err("from and to come together or not at all".to_owned()),
+    };
+    Ok(rule)
+}
+
+/// `"70%"` or `"70"`, whole per cents.
+fn percent(key: &str, value: &Term) -> Result<i128, String> {
+    let read = match value {
+        Term::Text(text) => {
+            let mut parts = text.split('%').filter(|part| !part.is_empty());
+            match (parts.next(), parts.next()) {
+                (Some(part), None) => integer(part),
+                _ => None,
+            }
+        }
+        Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) | Term::List(_) => None,
+    };
+    read.ok_or_else(|| format!("{key} is written as in \"70%\", with whole per cents"))
+}
+
+fn time(key: &str, value: &Term) -> Result<HourMinute, String> {
+    let read = match value {
+        Term::Text(text) => hour_minute(text),
+        Term::Atom(_) | Term::Integer(_) | Term::Float(_) | Term::Tuple(_) | Term::List(_) => None,
+    };
+    read.ok_or_else(|| format!("{key} is written as in \"20:00\""))
+}
+
+fn truth(key: &str, value: &Term) -> Result<bool, String> {
+    let word = |word: &str| *value == Term::Atom(word.to_owned());
+    if word("true") || word("false") {
+        return Ok(word("true"));
+    }
+    Err(format!("{key} is true or false without quotes"))
+}

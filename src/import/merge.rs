@@ -1,0 +1,150 @@
+//! The nodes side by side: one `recliner.yml` serves all of them, so what differs in
+//! effect is named.
+
+mod differences;
+
+use super::{
+    Finding, ImportError, Severity,
+    effective::{Effective, Reading},
+    finding,
+    ignored::{self, Merged, escaped},
+};
+use crate::{
+    model::{
+        channel::{Channel, Channels},
+        target::Kind,
+    },
+    text::pattern::{Names, Patterns},
+};
+use std::collections::BTreeSet;
+
+/// Channels equal in effect to what CouchDB's own settings say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// The channels, those of the largest group where nodes differ.
+    pub channels: Channels,
+    /// How many jobs these settings let one node run at once: what `limits.per_node` has
+    /// to be at least.
+    pub per_node: usize,
+    /// The nodes by equal channels, the largest group first; one group when all agree.
+    pub groups: Vec<Group>,
+    /// What there is to say, the gravest first.
+    pub findings: Vec<Finding>,
+}
+
+/// Nodes whose settings are equal in effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Their names and CouchDB versions, in the order they were given.
+    pub nodes: Vec<(String, String)>,
+    /// Their channels.
+    pub channels: Channels,
+    /// Their jobs at once on one node.
+    pub per_node: usize,
+}
+
+impl Imported {
+    /// Whether the channels are equal in effect on every node: nothing was impossible.
+    #[must_use]
+    pub fn is_equal(&self) -> bool {
+        self.count(Severity::Impossible) == 0
+    }
+
+    /// How many findings have this severity.
+    #[must_use]
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    /// The outcome in a few lines, without the findings themselves.
+    #[must_use]
+    pub fn summary(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self
+            .groups
+            .iter()
+            .map(|group| {
+                let nodes: Vec<_> = group
+                    .nodes
+                    .iter()
+                    .map(|(node, version)| match version.as_str() {
+                        "" => node.clone(),
+                        version => format!("{node} (CouchDB {version})"),
+                    })
+                    .collect();
+                let names: Vec<_> =
+                    group.channels.list.iter().map(|channel| &*channel.name).collect();
+                format!("{}: {} channels: {}", nodes.join(", "), names.len(), names.join(", "))
+            })
+            .collect();
+        lines.push(format!(
+            "jobs at once on a node: at most {}; a lower limits.per_node is stricter than CouchDB",
+            self.per_node
+        ));
+        lines.push(format!(
+            "{} impossible, {} warnings, {} notes",
+            self.count(Severity::Impossible),
+            self.count(Severity::Warning),
+            self.count(Severity::Note)
+        ));
+        lines
+    }
+}
+
+/// Brings the readings of all nodes together.
+pub(super) fn merge(readings: Vec<Reading>) -> Result<Imported, ImportError> {
+    let merged = together(&readings);
+    let mut groups: Vec<Group> = Vec::new();
+    for reading in readings.iter().filter(|reading| reading.runs_smoosh) {
+        let channels = channels(reading, &merged)
+            .map_err(|source| ImportError::Pattern { node: reading.node.clone(), source })?;
+        let node = (reading.node.clone(), reading.version.clone());
+        match groups.iter_mut().find(|group| group.channels == channels) {
+            Some(group) => group.nodes.push(node),
+            None => groups.push(Group { nodes: vec![node], channels, per_node: reading.per_node }),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.nodes.len()));
+    let mut findings = differences::between(&groups, &readings);
+    findings.extend(merged.findings);
+    let remarks = readings.into_iter().map(|reading| (reading.node, reading.remarks));
+    findings.extend(finding::gather(remarks));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let (channels, per_node) = match groups.first() {
+        Some(group) => (group.channels.clone(), group.per_node),
+        None => (Channels { list: Vec::new(), ignore: Patterns::default() }, 0),
+    };
+    Ok(Imported { channels, per_node, groups, findings })
+}
+
+/// What the nodes ignore together.
+pub(super) fn together(readings: &[Reading]) -> Merged {
+    ignored::merge(readings.iter().map(|reading| (reading.node.as_str(), &reading.ignored)))
+}
+
+/// One node's channels with their name patterns.
+fn channels(
+    reading: &Reading,
+    merged: &Merged,
+) -> Result<Channels, crate::text::pattern::PatternError> {
+    let list: Result<_, _> = reading.channels.iter().map(|one| channel(one, merged)).collect();
+    let files: Vec<_> = merged.ignored.files.iter().map(|name| escaped(name)).collect();
+    Ok(Channels { list: list?, ignore: Patterns::new(&files)? })
+}
+
+fn channel(
+    one: &Effective,
+    merged: &Merged,
+) -> Result<Channel, crate::text::pattern::PatternError> {
+    let none = BTreeSet::new();
+    let left_out = match one.channel.kind {
+        Kind::Db | Kind::Search => &none,
+        Kind::View => &merged.views_of,
+        Kind::Cleanup => &merged.ignored.cleanups_of,
+    };
+    let patterns = |names: &mut dyn Iterator<Item = &String>| -> Vec<_> {
+        names.map(|name| escaped(name)).collect()
+    };
+    let include = patterns(&mut one.include.iter());
+    let exclude = patterns(&mut one.exclude.union(left_out));
+    Ok(Channel { databases: Names::new(&include, &exclude)?, ..one.channel.clone() })
+}

@@ -1,0 +1,210 @@
+//! The older daemon's rules.
+
+use super::*;
+use crate::{
+    model::{
+        target::Kind,
+        window::{Days, Window},
+    },
+    text::pattern::Names,
+};
+use jiff::civil;
+
+fn berlin() -> TimeZone {
+    TimeZone::get("Europe/Berlin").unwrap()
+}
+
+fn import_rules(ini: &str) -> Imported {
+    import_daemon(&[node("n", "2.3.1", ini)], &berlin()).unwrap()
+}
+
+fn ratio(name: &str, kind: Kind, min_priority: f64, min_size: u64) -> Channel {
+    let channel = Channel::with_defaults(name, kind, Priority::Ratio);
+    Channel { min_priority, min_size, ..channel }
+}
+
+/// The general remarks, which every import with a channel makes.
+const ALWAYS: [&str; 3] = [
+    "the daemon never compacts",
+    "the daemon wants twice the live bytes",
+    "the daemon works on one database",
+];
+
+fn said_of(imported: &Imported) -> Vec<String> {
+    let own = imported
+        .findings
+        .iter()
+        .filter(|finding| !ALWAYS.iter().any(|always| finding.message.starts_with(always)));
+    shown(&own.cloned().collect::<Vec<_>>())
+}
+
+#[test]
+fn the_rules_of_the_migration_guide_become_ratio_channels() {
+    let imported = import_rules(
+        "[compaction_daemon]\nmin_file_size = 1000\n[compactions]\n\
+         _default = [{db_fragmentation, \"70%\"}, {view_fragmentation, \"60%\"}]\n",
+    );
+    assert_eq!(
+        imported.channels.list,
+        [
+            ratio("default_dbs", Kind::Db, 1.0 / (1.0 - 0.7), 999),
+            ratio("default_views", Kind::View, 2.5, 999),
+        ]
+    );
+    assert!(imported.is_equal());
+    assert_eq!(imported.per_node, 1);
+    assert_eq!(
+        shown(&imported.findings),
+        [
+            "warning: [compactions]: the daemon never compacts a file without live bytes and always one whose live bytes are unknown; recliner takes the first at the lowest priority and the second never",
+            "note: [compaction_daemon] min_file_size: files of exactly this size count for the daemon, so min_size, which wants more, is one byte less",
+            "note: [compactions]: the daemon wants twice the live bytes free on the volume; recliner's headroom does the same with its own factor",
+            "note: [compactions]: the daemon works on one database of a node at a time, its views after it: set limits.per_node to 1 for that",
+            "note: [compactions] _default: db_fragmentation 70% becomes min_priority 3.3333: more than that, where the daemon also took what was equal, and rounded up from 69.5%, a ratio of 3.2787",
+            "note: [compactions] _default: view_fragmentation 60% becomes min_priority 2.5000: more than that, where the daemon also took what was equal, and rounded up from 59.5%, a ratio of 2.4691",
+        ]
+    );
+}
+
+#[test]
+fn a_database_with_a_rule_never_falls_back_to_the_default() {
+    let imported = import_rules(
+        "[compactions]\n\
+         _default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}, \
+         {from, \"20:00\"}, {to, \"06:00\"}, {strict_window, true}]\n\
+         my/db = [{db_fragmentation, \"150%\"}, {view_fragmentation, \"50%\"}, {parallel_view_compaction, true}]\n\
+         my_db = [{db_fragmentation, \"75%\"}, {view_fragmentation, \"50%\"}]\n",
+    );
+    let night = vec![Window {
+        days: Days::ALL,
+        from: civil::time(20, 0, 0, 0),
+        to: civil::time(6, 0, 0, 0),
+        zone: berlin(),
+    }];
+    let only = |name: &str| Names::new(&[name], &[]).unwrap();
+    let rest = Names::new(&[], &["my/db", "my_db"]).unwrap();
+    let default = |channel: Channel| Channel {
+        databases: rest.clone(),
+        windows: night.clone(),
+        strict_window: true,
+        ..channel
+    };
+    assert_eq!(
+        imported.channels.list,
+        [
+            Channel { databases: only("my_db"), ..ratio("my_db_dbs", Kind::Db, 4.0, 131_071) },
+            default(ratio("default_dbs", Kind::Db, 2.0, 131_071)),
+            Channel { databases: only("my/db"), ..ratio("my_db_views", Kind::View, 2.0, 131_071) },
+            Channel {
+                databases: only("my_db"),
+                ..ratio("my_db_2_views", Kind::View, 2.0, 131_071)
+            },
+            default(ratio("default_views", Kind::View, 2.0, 131_071)),
+        ]
+    );
+    assert_eq!(imported.per_node, 2);
+    assert_eq!(
+        said_of(&imported),
+        [
+            "warning: [compactions] _default: strict_window made the daemon cancel what still ran when the window closed; nobody can over HTTP, so recliner holds back before the start what would not end inside the window",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] my/db: db_fragmentation 150% is never reached, so no channel takes these dbs",
+            "note: [compactions] my/db: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] my_db: db_fragmentation 75% becomes min_priority 4.0000: more than that, where the daemon also took what was equal, and rounded up from 74.5%, a ratio of 3.9216",
+            "note: [compactions] my_db: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+        ]
+    );
+}
+
+#[test]
+fn rules_the_daemon_cannot_read_are_named_and_left_out() {
+    let imported = import_rules(
+        "[compactions]\n_default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}]\n\
+         a = [{from, \"20:00\"}]\nb = {db}\nc = [{db_fragmentation, 50}]\n\
+         d = [{db_fragmentation, \"50.5%\"}]\ne = [{strict_window, \"true\"}]\n\
+         f = [{db_fragmentation, \"50%\"}\ng = [{colour, \"red\"}]\n\
+         h = [db_fragmentation]\ni = [{to, \"6\"}]\n",
+    );
+    let names: Vec<_> =
+        imported.channels.list.iter().map(|channel| channel.databases.clone()).collect();
+    assert_eq!(names, [Names::default(), Names::default()]);
+    assert_eq!(
+        said_of(&imported),
+        [
+            "warning: [compactions] a: cannot be read by the daemon either, which goes on as if it were not there: from and to come together or not at all",
+            "warning: [compactions] b: cannot be read by the daemon either, which goes on as if it were not there: it is no list",
+            "warning: [compactions] c: cannot be read by the daemon either, which goes on as if it were not there: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] d: cannot be read by the daemon either, which goes on as if it were not there: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] e: cannot be read by the daemon either, which goes on as if it were not there: strict_window is true or false without quotes",
+            "warning: [compactions] f: cannot be read by the daemon either, which goes on as if it were not there: letter 27: a comma or ] is missing",
+            "warning: [compactions] g: cannot be read by the daemon either, which goes on as if it were not there: colour is no parameter of it",
+            "warning: [compactions] h: cannot be read by the daemon either, which goes on as if it were not there: it holds something else than pairs",
+            "warning: [compactions] i: cannot be read by the daemon either, which goes on as if it were not there: to is written as in \"20:00\"",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+        ]
+    );
+}
+
+#[test]
+fn what_no_channel_can_say_is_impossible() {
+    let imported = import_rules(
+        "[compaction_daemon]\nmin_file_size = x\n[compactions]\n\
+         a = [{view_fragmentation, \"100%\"}]\n\
+         shards/00000000-7fffffff/x.1 = [{db_fragmentation, \"50%\"}]\n",
+    );
+    assert_eq!(
+        imported.channels.list,
+        [Channel {
+            databases: Names::new(&["a"], &[]).unwrap(),
+            ..ratio("a_dbs", Kind::Db, 1.0, 0)
+        }]
+    );
+    assert!(!imported.is_equal());
+    assert_eq!(
+        said_of(&imported),
+        [
+            "impossible: [compaction_daemon] min_file_size: is no integer, on which the daemon crashes at every file: 131072 is written instead",
+            "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db every time, however small or full; the channel written takes those with any waste: set a db_fragmentation",
+            "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; rounded to whole per cents the daemon takes ratios from 200 on: set min_priority: 199.99 for that",
+            "impossible: [compactions] shards/00000000-7fffffff/x.1: is a rule for one shard; a channel takes whole databases, so this one is left out",
+            "warning: [compactions] _default: is not there, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+        ]
+    );
+}
+
+#[test]
+fn keys_of_the_daemon_itself_are_named() {
+    let imported = import_rules(
+        "[compaction_daemon]\ncheck_interval = 1\nsnooze_period_ms = 1\nfoo = 1\n[compactions]\n\
+         _default = [{db_fragmentation, \"50%\"}, {view_fragmentation, \"50%\"}, {from, \"24:00\"}, {to, \"24:01\"}]\n",
+    );
+    assert_eq!(imported.per_node, 1);
+    let jobs: Vec<_> = imported.channels.list.iter().map(|channel| channel.concurrency).collect();
+    assert_eq!(jobs, [0, 0]);
+    assert_eq!(
+        said_of(&imported),
+        [
+            "warning: [compaction_daemon] foo: does nothing: the daemon reads no such key",
+            "warning: [compactions] _default: its period never opens: the channel is written with concurrency 0",
+            "note: [compaction_daemon] check_interval: has no counterpart in a channel: recliner looks at every scan.interval",
+            "note: [compaction_daemon] snooze_period_ms: has no counterpart: recliner paces itself by couchdb.cold_reads_per_second",
+            "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+            "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
+        ]
+    );
+}
+
+#[test]
+fn nothing_configured_makes_no_channel() {
+    let imported = import_rules("");
+    assert_eq!(imported.channels.list, []);
+    assert_eq!(
+        said_of(&imported),
+        [
+            "warning: [compactions] _default: is not there, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+        ]
+    );
+    assert!(matches!(import_daemon(&[], &berlin()), Err(ImportError::NoNodes)));
+}

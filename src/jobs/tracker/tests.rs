@@ -1,0 +1,486 @@
+//! Jobs on a line of time: what nodes show, what files say, and what is concluded.
+
+mod doubt;
+mod others;
+
+use super::*;
+use crate::{
+    model::{
+        facts::{Facts, Flags, Known, Measured, Source},
+        memory::{Ending, Intent},
+    },
+    sources::inventory::{Doing, TaskSeen},
+    table::{DbMap, DbName, Draft, View},
+};
+use couchdb_names::{Range, Signature};
+
+const SHARD: &str = "shards/00000000-ffffffff/orders.1";
+const DESIGN: &str = "_design/x";
+const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
+
+fn at(seconds: u64) -> Moment {
+    Moment::from_unix(1_000 + seconds)
+}
+
+/// Two nodes, each with a copy of one database of one view.
+struct Line {
+    draft: Draft,
+    tracker: Tracker,
+    nodes: [NodeIx; 2],
+    dbs: [Ix; 2],
+    view: Ix,
+    running: Running,
+}
+
+fn facts(seconds: u64, file: u64, active: u64, seq: u64, compacted: u64) -> Facts {
+    Facts {
+        file: Known::new(file),
+        active: Known::new(active),
+        update_seq: Known::new(seq),
+        compacted_seq: Known::new(compacted),
+        measured_at: Some(Measured { at: at(seconds), by: Source::Http }),
+        ..Facts::default()
+    }
+}
+
+fn shown(done: u64, total: u64) -> TaskSeen {
+    TaskSeen {
+        phase: Some("document_copy".into()),
+        changes_done: Some(done),
+        total_changes: Some(total),
+        pid: Some("<0.1.0>".into()),
+        ..TaskSeen::bare(Doing::Compacts, SHARD.into())
+    }
+}
+
+fn view_shown(done: u64) -> TaskSeen {
+    TaskSeen {
+        changes_done: Some(done),
+        total_changes: Some(100),
+        pid: Some("<0.2.0>".into()),
+        ..TaskSeen::bare(Doing::CompactsView(DESIGN.into()), SHARD.into())
+    }
+}
+
+impl Line {
+    fn new() -> Self {
+        let mut draft = Draft::new(5);
+        let nodes = NODES.map(|name| draft.node(name));
+        for node in nodes {
+            draft.change_node(node, |node| (node.up, node.member) = (Some(true), true));
+        }
+        let db = draft.db(DbName { db: "orders", suffix: ".1" });
+        draft.set_map(db, DbMap { copies: 2, ranges: 1 }, &[]);
+        let range = Range { from: 0, to: u32::MAX };
+        let dbs = nodes.map(|node| draft.db_target(node, db, Some(range)));
+        for ix in dbs {
+            draft.set_facts(ix, facts(0, 900, 100, 50, 10));
+        }
+        let view = draft.add_view(
+            db,
+            View {
+                signature: Signature([1; 16]),
+                designs: [Arc::from(DESIGN)].into(),
+                language: "javascript".into(),
+                collators: [].into(),
+                exact_range: true,
+                ..View::default()
+            },
+        );
+        draft.set_facts(view, facts(0, 600, 60, 50, 0));
+        Self { draft, tracker: Tracker::default(), nodes, dbs, view, running: Running::default() }
+    }
+
+    /// The nodes are asked; each shows these tasks, or does not answer.
+    fn poll(&mut self, seconds: u64, shown: [Option<&[TaskSeen]>; 2]) -> Step {
+        for (at_node, tasks) in self.nodes.into_iter().zip(shown) {
+            let tasks = tasks.map(|tasks| {
+                let target = |task: &TaskSeen| match (&task.doing, at_node == self.nodes[0]) {
+                    (Doing::Compacts, true) => self.dbs[0],
+                    (Doing::Compacts, false) => self.dbs[1],
+                    _ => self.view,
+                };
+                tasks
+                    .iter()
+                    .map(|task| Task::new(at_node, Some(target(task)), task.clone()))
+                    .collect()
+            });
+            self.running.nodes.insert(at_node, Polled { asked_at: at(seconds), tasks });
+        }
+        let rules = Rules { headroom_factor: 2.0, channel_of: &|_| Some("ratio_dbs".into()) };
+        self.tracker.polled(&self.running, self.draft.now(), &rules, at(seconds))
+    }
+
+    fn read(&mut self, ix: Ix, read: Facts) -> Step {
+        let now = read.measured_at.unwrap().at;
+        self.draft.set_facts(ix, read);
+        self.tracker.measured(self.draft.now(), now)
+    }
+
+    fn intent(&self, seconds: u64) -> Intent {
+        let target = self.draft.now().target(self.dbs[0]).unwrap();
+        Intent {
+            target: target.id(),
+            node: NODES[0].into(),
+            shard: Some(SHARD.into()),
+            design: None,
+            channel: "ratio_dbs".into(),
+            ordered_by: None,
+            at: at(seconds),
+            file_bytes: Some(900),
+            active_bytes: Some(100),
+            update_seq: Some(50),
+            compacted_seq: Some(10),
+            predicted_bytes: Some(110),
+            peak_bytes: 200,
+        }
+    }
+
+    fn view_intent(&self, seconds: u64, node: &str, shard: Option<&str>) -> Intent {
+        Intent {
+            target: self.draft.now().target(self.view).unwrap().id(),
+            node: node.into(),
+            shard: shard.map(Into::into),
+            design: Some(DESIGN.into()),
+            file_bytes: Some(600),
+            active_bytes: Some(60),
+            predicted_bytes: Some(62),
+            update_seq: None,
+            compacted_seq: None,
+            ..self.intent(seconds)
+        }
+    }
+
+    fn start(&mut self, intent: Intent) -> Result<(), StartRefused> {
+        let now = intent.at;
+        self.tracker.start(intent, self.draft.now(), now)
+    }
+
+    fn sent(&mut self, seconds: u64, intent: &Intent, sent: Sent) -> Step {
+        self.tracker.sent(&intent.key(), sent, self.draft.now(), at(seconds))
+    }
+
+    /// Phase, owner, progress in percent and bytes reserved of each job.
+    fn jobs(&self) -> Vec<(Phase, Owner, Option<u64>, u64)> {
+        let percent = |share: f64| scaled(100, share + 0.005);
+        let jobs = self.tracker.jobs();
+        jobs.list
+            .iter()
+            .map(|job| (job.phase, job.owner, job.progress.map(percent), job.reserved))
+            .collect()
+    }
+}
+
+/// Ending, owner, sizes before and after, and seconds it took.
+type End = (Ending, Owner, Option<u64>, Option<u64>, u64);
+
+/// How jobs ended.
+fn ends(step: &Step) -> Vec<End> {
+    let of = |ended: &Ended| {
+        let it = &ended.outcome;
+        let took = it.started_at.age(it.ended_at).as_secs();
+        (it.ending, it.owner, it.before_bytes, it.after_bytes, took)
+    };
+    step.ended.iter().map(of).collect()
+}
+
+const IDLE: [Option<&[TaskSeen]>; 2] = [Some(&[]), Some(&[])];
+
+#[test]
+fn a_start_is_followed_to_its_end() {
+    let mut line = Line::new();
+    let intent = line.intent(10);
+    line.start(intent.clone()).unwrap();
+    assert_eq!(line.start(intent.clone()), Err(StartRefused::Open), "never twice");
+    assert_eq!(line.jobs(), [(Phase::Starting, Owner::Recliner, None, 200)]);
+    assert_eq!(line.poll(10, IDLE), Step::default(), "the request is not answered");
+    line.sent(10, &intent, Sent::Accepted);
+    assert_eq!(line.poll(11, IDLE), Step::default(), "CouchDB takes a moment");
+    line.poll(15, [Some(&[shown(100, 200)]), Some(&[])]);
+    assert_eq!(line.jobs(), [(Phase::Running, Owner::Recliner, Some(33), 135)]);
+    let step = line.poll(20, IDLE);
+    assert_eq!((ends(&step), step.reread.len()), (vec![], 1));
+    assert_eq!(line.jobs()[0].0, Phase::Ending);
+    let step = line.read(line.dbs[0], facts(20, 110, 100, 50, 50));
+    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(900), Some(110), 10)]);
+    assert_eq!(step.ended[0].closes, Some(intent.key()));
+    assert_eq!(line.jobs(), []);
+    line.start(intent).unwrap();
+}
+
+#[test]
+fn what_was_written_meanwhile_is_part_of_what_a_job_copied() {
+    for (active, copied) in [(240, 240), (90, 100)] {
+        let mut line = Line::new();
+        let intent = line.intent(10);
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, Sent::Accepted);
+        line.poll(15, IDLE);
+        let step = line.read(line.dbs[0], facts(15, 300, active, 80, 80));
+        assert_eq!(step.ended[0].active_bytes, Some(copied));
+    }
+}
+
+#[test]
+fn what_ends_between_two_looks_is_done_and_what_swaps_nothing_failed() {
+    for (after, ending) in [
+        (facts(15, 110, 100, 50, 50), Ending::Freed),
+        (facts(16, 900, 100, 55, 10), Ending::Failed),
+        (facts(15, 950, 100, 50, 50), Ending::Grew),
+    ] {
+        let mut line = Line::new();
+        let intent = line.intent(10);
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, Sent::Accepted);
+        let step = line.poll(15, IDLE);
+        assert!(step.reread.contains(&line.dbs[0]), "nobody else knows that it is to be read");
+        assert_eq!(ends(&line.read(line.dbs[0], after))[0].0, ending);
+        assert_eq!(line.jobs(), []);
+    }
+}
+
+#[test]
+fn a_further_pass_is_the_same_job() {
+    let mut line = Line::new();
+    line.poll(5, [Some(&[shown(200, 200)]), Some(&[])]);
+    let pass =
+        |done| TaskSeen { pid: Some("<0.9.0>".into()), started_on: Some(9), ..shown(done, 10) };
+    line.poll(10, [Some(&[pass(1)]), Some(&[])]);
+    assert_eq!(line.jobs(), [(Phase::Running, Owner::Other, Some(65), 70)]);
+    // Between two passes no process shows, but the file knows better.
+    line.poll(15, IDLE);
+    let flags = Flags { compact_running: true, ..Flags::default() };
+    let step = line.read(line.dbs[0], Facts { flags, ..facts(16, 900, 100, 50, 10) });
+    assert_eq!(ends(&step), []);
+    line.poll(20, [Some(&[pass(9)]), Some(&[])]);
+    assert_eq!(line.jobs()[0].0, Phase::Running);
+    line.poll(25, IDLE);
+    let step = line.read(line.dbs[0], facts(25, 120, 110, 60, 60));
+    assert_eq!(ends(&step), [(Ending::Freed, Owner::Other, Some(900), Some(120), 20)]);
+}
+
+#[test]
+fn a_node_that_does_not_answer_ends_nothing_until_an_hour_is_over() {
+    let mut line = Line::new();
+    line.poll(5, [Some(&[shown(1, 200)]), Some(&[])]);
+    assert_eq!(line.poll(3_600, [None, Some(&[])]), Step::default());
+    assert_eq!(line.tracker.jobs().polled, [(line.nodes[1], at(3_600))]);
+    assert_eq!(line.jobs()[0].0, Phase::Running);
+    let step = line.poll(3_606, [None, Some(&[])]);
+    assert_eq!(ends(&step)[0].0, Ending::Lost);
+}
+
+#[test]
+fn a_database_that_is_deleted_takes_its_job_along() {
+    let mut line = Line::new();
+    line.poll(5, [Some(&[shown(1, 200)]), Some(&[])]);
+    line.poll(10, IDLE);
+    line.draft.remove(line.dbs[0]);
+    let step = line.tracker.measured(line.draft.now(), at(12));
+    assert_eq!(ends(&step)[0].0, Ending::Lost);
+    assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no more"));
+}
+
+#[test]
+fn a_refusal_is_a_failure_and_what_never_went_out_is_nothing() {
+    let mut line = Line::new();
+    let intent = line.intent(10);
+    line.start(intent.clone()).unwrap();
+    let step = line.sent(11, &intent, Sent::Refused("HTTP 500, no".into()));
+    assert_eq!(ends(&step)[0].0, Ending::Failed);
+    line.start(intent.clone()).unwrap();
+    let step = line.sent(12, &intent, Sent::NotSent("no connection".into()));
+    assert_eq!((ends(&step), step.withdrawn), (vec![], vec![intent.key()]));
+    assert_eq!(line.jobs(), []);
+}
+
+#[test]
+fn after_a_restart_what_runs_is_adopted_and_what_does_not_is_judged() {
+    // (what the first poll shows, what the file says, how it ends)
+    for (running, after, ending) in [
+        (true, facts(50, 110, 100, 50, 50), Ending::Freed),
+        (false, facts(50, 110, 100, 50, 50), Ending::Freed),
+        (false, facts(50, 900, 100, 50, 10), Ending::Lost),
+    ] {
+        let mut line = Line::new();
+        let intent = line.intent(0);
+        line.tracker.adopt([intent.clone()], at(10));
+        let tasks = [shown(5, 200)];
+        line.poll(15, [Some(if running { &tasks } else { &[] }), Some(&[])]);
+        assert_eq!(line.start(intent.clone()), Err(StartRefused::Open), "none is started twice");
+        let (phase, owner, ..) = line.jobs()[0];
+        let expected = if running { Phase::Running } else { Phase::Starting };
+        assert_eq!((phase, owner), (expected, Owner::Recliner));
+        line.poll(45, IDLE);
+        let step = line.read(line.dbs[0], after);
+        assert_eq!((ends(&step)[0].0, &step.ended[0].closes), (ending, &Some(intent.key())));
+    }
+}
+
+#[test]
+fn what_was_asked_for_long_before_the_restart_shows_at_once_or_never() {
+    for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
+        let mut line = Line::new();
+        line.tracker.adopt([line.intent(since)], at(99));
+        line.poll(100, IDLE);
+        line.poll(settled - 1, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Starting, "asked for at {since}");
+        line.poll(settled, IDLE);
+        assert_eq!(line.jobs()[0].0, Phase::Ending, "asked for at {since}");
+    }
+}
+
+#[test]
+fn after_a_restart_a_file_that_was_swapped_meanwhile_is_proof_enough() {
+    let mut line = Line::new();
+    let intent = line.intent(0);
+    line.tracker.adopt([intent.clone()], at(10));
+    line.poll(12, IDLE);
+    assert_eq!(ends(&line.read(line.dbs[0], facts(11, 110, 100, 50, 50))), [], "read before");
+    assert_eq!(ends(&line.read(line.dbs[0], facts(13, 900, 100, 50, 10))), [], "it may come yet");
+    let step = line.read(line.dbs[0], facts(14, 110, 100, 50, 50));
+    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(900), Some(110), 14)]);
+    assert_eq!(line.jobs(), []);
+}
+
+#[test]
+fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_catch_up() {
+    const DAY: u64 = 86_400;
+    for (before, after) in [(2 * DAY, DAY), (DAY, 2 * DAY)] {
+        // One that runs is not lost for its node's silence.
+        let mut line = Line::new();
+        let intent = line.intent(before);
+        line.start(intent.clone()).unwrap();
+        line.sent(before, &intent, Sent::Accepted);
+        line.poll(before + 5, [Some(&[shown(100, 200)]), Some(&[])]);
+        line.tracker.clock_set(at(after));
+        assert_eq!(line.tracker.measured(line.draft.now(), at(after)), Step::default());
+        // What was read before the clock was set back proves nothing.
+        line.draft.set_facts(line.dbs[0], facts(before + 6, 900, 100, 50, 10));
+        line.poll(after + 5, IDLE);
+        let step = line.poll(after + 10, IDLE);
+        assert_eq!(ends(&step), []);
+        let step = line.read(line.dbs[0], facts(after + 11, 110, 100, 50, 50));
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Freed]);
+
+        // One that was missed just before is judged as soon as its file is read.
+        line.draft.set_facts(line.dbs[0], facts(0, 900, 100, 50, 10));
+        let intent = line.intent(before);
+        line.start(intent.clone()).unwrap();
+        line.sent(before, &intent, Sent::Accepted);
+        line.poll(before + 5, IDLE);
+        line.tracker.clock_set(at(after));
+        let step = line.read(line.dbs[0], facts(after + 1, 900, 100, 50, 10));
+        assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Failed]);
+    }
+}
+
+#[test]
+fn what_was_shown_before_its_file_was_known_is_judged_like_the_rest() {
+    for target in [true, false] {
+        let mut line = Line::new();
+        line.tracker.adopt([line.intent(0)], at(10));
+        let target = target.then_some(line.dbs[0]);
+        let tasks = Some(vec![Task::new(line.nodes[0], target, shown(5, 200))]);
+        line.running.nodes.insert(line.nodes[0], Polled { asked_at: at(15), tasks });
+        let rules = Rules { headroom_factor: 2.0, channel_of: &|_| None };
+        line.tracker.polled(&line.running, &Snapshot::default(), &rules, at(15));
+        assert_eq!(line.poll(20, IDLE).reread, BTreeSet::from([line.dbs[0]]));
+        let step = line.read(line.dbs[0], facts(20, 110, 100, 50, 50));
+        assert_eq!(ends(&step)[0].0, Ending::Freed);
+        assert_eq!(line.jobs(), []);
+    }
+}
+
+#[test]
+fn an_intent_whose_target_never_comes_back_is_lost() {
+    let mut line = Line::new();
+    let intent = Intent { shard: Some("shards/x/gone.1".into()), ..line.intent(0) };
+    let intent =
+        Intent { target: TargetId::Db { node: NODES[0].into(), shard: "gone".into() }, ..intent };
+    line.tracker.adopt([intent], at(10));
+    assert_eq!(ends(&line.poll(900, IDLE)), []);
+    assert_eq!(ends(&line.poll(911, IDLE))[0].0, Ending::Lost);
+}
+
+#[test]
+fn of_a_view_one_copy_shows_its_size() {
+    for (node, sizes) in [(0, (Some(600), Some(61))), (1, (None, None))] {
+        let mut line = Line::new();
+        let intent = line.view_intent(10, NODES[node], Some(SHARD));
+        line.start(intent.clone()).unwrap();
+        line.sent(10, &intent, Sent::Accepted);
+        let tasks = [view_shown(50)];
+        let mut polled = IDLE;
+        polled[node] = Some(&tasks);
+        line.poll(15, polled);
+        line.poll(20, IDLE);
+        let step = line.read(line.view, facts(20, 61, 60, 50, 0));
+        let mut over = line.poll(25, IDLE);
+        over.ended.extend(step.ended);
+        // The other copy's end needs no reading.
+        if let Some(ended) = over.ended.first() {
+            assert_eq!((ended.outcome.before_bytes, ended.outcome.after_bytes), sizes);
+            assert_eq!(ended.copies, 2);
+        } else {
+            assert_eq!(node, 1, "it ended with the poll before");
+        }
+    }
+}
+
+#[test]
+fn a_whole_design_document_counts_on_every_node_until_its_last_copy_ends() {
+    let mut line = Line::new();
+    let intent = Intent { peak_bytes: 120, ..line.view_intent(10, "_cluster", None) };
+    let intent = Intent { file_bytes: Some(1_200), predicted_bytes: Some(124), ..intent };
+    line.start(intent.clone()).unwrap();
+    line.sent(10, &intent, Sent::Accepted);
+    assert_eq!(line.jobs(), [(Phase::Starting, Owner::Recliner, None, 60); 2]);
+    let tasks = [view_shown(50)];
+    line.poll(15, [Some(&tasks), Some(&tasks)]);
+    assert_eq!(line.jobs(), [(Phase::Running, Owner::Recliner, Some(50), 30); 2]);
+    assert_eq!(ends(&line.poll(20, [Some(&[]), Some(&tasks)])), []);
+    assert_eq!(ends(&line.read(line.view, facts(21, 61, 60, 50, 0))), []);
+    let step = line.poll(30, IDLE);
+    assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(1_200), Some(122), 20)]);
+}
+
+#[test]
+fn the_indexer_of_a_compaction_that_builds_anew_is_no_job_of_its_own() {
+    let mut line = Line::new();
+    let indexer = |pid: &str, done| TaskSeen {
+        indexer_pid: Some(pid.into()),
+        changes_done: Some(done),
+        ..TaskSeen::bare(Doing::Builds(DESIGN.into()), SHARD.into())
+    };
+    line.poll(5, [Some(&[view_shown(50), indexer("<0.2.0>", 1)]), Some(&[])]);
+    line.poll(65, [Some(&[view_shown(50), indexer("<0.2.0>", 2)]), Some(&[])]);
+    assert_eq!(line.jobs().len(), 1);
+    assert_eq!(line.tracker.jobs().list[0].last_progress, at(65), "it moves all the same");
+    line.poll(70, [Some(&[view_shown(50), indexer("<0.7.0>", 2)]), Some(&[])]);
+    assert_eq!(line.tracker.jobs().builds_on(line.nodes[0]), 1);
+    line.poll(75, [Some(&[view_shown(50)]), Some(&[])]);
+    assert_eq!(line.tracker.jobs().builds_on(line.nodes[0]), 0, "a build ends without a word");
+}
+
+#[test]
+fn cleanups_are_over_with_the_answer() {
+    let mut line = Line::new();
+    let intent = Intent {
+        target: TargetId::Cleanup { db: "orders".into() },
+        node: "_cluster".into(),
+        shard: None,
+        ..line.intent(10)
+    };
+    line.start(intent.clone()).unwrap();
+    let step = line.sent(11, &intent, Sent::Accepted);
+    assert_eq!((ends(&step)[0].0, line.jobs()), (Ending::Unmeasured, vec![]));
+}
+
+#[test]
+fn a_suspended_job_says_so() {
+    let mut line = Line::new();
+    let status = Some("suspended".to_owned());
+    line.poll(5, [Some(&[TaskSeen { process_status: status, ..shown(1, 2) }]), Some(&[])]);
+    assert_eq!(line.jobs()[0].0, Phase::Suspended);
+}

@@ -1,0 +1,13 @@
+//! What the program speaks of: targets, their facts, channels, scores, estimates, settings.
+//!
+//! Owns values and the pure rules between them. Does no I/O and reads no clock: every rule takes `now`.
+
+pub mod channel;
+pub mod estimate;
+pub mod facts;
+pub mod memory;
+pub mod queue;
+pub mod score;
+pub mod settings;
+pub mod target;
+pub mod window;

@@ -1,0 +1,190 @@
+use super::*;
+use crate::model::facts::Known;
+use proptest::prelude::*;
+
+mod outcomes;
+
+fn db(file: u64, active: u64, docs: u64, update_seq: u64) -> Facts {
+    Facts {
+        file: Known::new(file),
+        active: Known::new(active),
+        external: Known::new(active / 2),
+        docs: Known::new(docs),
+        deleted_docs: Known::new(0),
+        update_seq: Known::new(update_seq),
+        compacted_seq: Known::new(0),
+        ..Facts::default()
+    }
+}
+
+#[test]
+fn unknown_sizes_predict_nothing() {
+    let whole = db(10_000_000, 1_000_000, 1000, 4000);
+    for kind in [Kind::Db, Kind::View] {
+        let no_file = Facts { file: Known::UNKNOWN, ..whole };
+        let no_active = Facts { active: Known::UNKNOWN, ..whole };
+        for facts in [no_file, no_active, Facts::default()] {
+            assert_eq!(predicted(kind, &facts), None);
+            assert_eq!(reclaimable(kind, &facts), None);
+            assert_eq!(naive_reclaimable(&facts), None);
+        }
+    }
+    assert_eq!(predicted(Kind::Cleanup, &whole), None);
+    assert_eq!(reclaimable(Kind::Cleanup, &whole), None);
+}
+
+#[test]
+fn terms_add_up_as_the_module_says() {
+    let whole = db(10_000_000, 1_000_000, 1000, 4000);
+    // 3000 rewrites of 1000 documents weigh 3000 / 1.3.
+    let by_rewrites = 1_000_000 - 126_923 + DB_HEADERS;
+    assert_eq!(predicted(Kind::Db, &whole), Some(by_rewrites));
+    // 35 % of half of active, times 0.9 of slack.
+    assert_eq!(predicted(Kind::View, &whole), Some(1_000_000 - 157_500 + VIEW_HEADERS));
+    let since_compaction = Facts { compacted_seq: Known::new(3900), ..whole };
+    // 100 rewrites at most since then.
+    assert_eq!(predicted(Kind::Db, &since_compaction), Some(1_000_000 - 5445 + DB_HEADERS));
+    let by_sizes = Some(1_000_000 - 67_500 + DB_HEADERS);
+    for facts in [
+        Facts { docs: Known::UNKNOWN, ..whole },
+        Facts { deleted_docs: Known::UNKNOWN, ..whole },
+        Facts { update_seq: Known::UNKNOWN, ..whole },
+        Facts { compacted_seq: Known::UNKNOWN, ..whole },
+    ] {
+        assert_eq!(predicted(Kind::Db, &facts), by_sizes);
+    }
+    let no_rows = Facts { external: Known::UNKNOWN, ..whole };
+    assert_eq!(predicted(Kind::Db, &no_rows), Some(by_rewrites));
+    assert_eq!(predicted(Kind::View, &no_rows), Some(1_000_000 - 27_900 + VIEW_HEADERS));
+}
+
+#[test]
+fn rows_that_compress_well_leave_active_as_it_is() {
+    let compressed = Facts { external: Known::new(3_000_000), ..db(10_000_000, 1_000_000, 1, 1) };
+    assert_eq!(predicted(Kind::View, &compressed), Some(1_000_000 + VIEW_HEADERS));
+}
+
+#[test]
+fn nearly_all_of_a_file_without_active_bytes_is_reclaimable() {
+    for (kind, headers) in [(Kind::Db, DB_HEADERS), (Kind::View, VIEW_HEADERS)] {
+        for facts in [db(1 << 30, 0, 0, 9000), db(1 << 30, 0, 0, 0), db(1 << 30, 0, 10, 9000)] {
+            assert_eq!(reclaimable(kind, &facts), Some((1 << 30) - headers));
+        }
+        assert_eq!(reclaimable(kind, &db(0, 0, 0, 0)), Some(0));
+    }
+}
+
+#[test]
+fn a_small_fresh_db_is_predicted_to_grow_and_frees_nothing() {
+    let fresh = db(100_000, 96_000, 100, 100);
+    assert_eq!(predicted(Kind::Db, &fresh), Some(96_000 + DB_HEADERS));
+    assert_eq!(reclaimable(Kind::Db, &fresh), Some(0));
+}
+
+#[test]
+fn confidence_follows_the_version_the_kind_and_attachments() {
+    use Confidence::{High, Low};
+    let any = [None, Some(false), Some(true)];
+    for (version, by_attachments) in [
+        (None, [High, High, High]),
+        (Some("3.2.3"), [Low, Low, Low]),
+        (Some("3.3.0"), [Low, High, Low]),
+        (Some("3.4.2"), [Low, High, Low]),
+        (Some("3.4.3"), [High, High, High]),
+        (Some("3.5.0-dev"), [High, High, High]),
+    ] {
+        let parsed = version.map(|text| text.parse().unwrap());
+        let of = |kind| any.map(|attachments| confidence(kind, parsed, attachments));
+        assert_eq!(of(Kind::Db), by_attachments, "{version:?}");
+        assert_eq!(of(Kind::View), [High; 3], "{version:?}");
+        assert_eq!(of(Kind::Cleanup), [High; 3], "{version:?}");
+    }
+}
+
+fn known(largest: u64) -> impl Strategy<Value = Known> {
+    prop_oneof![1 => Just(Known::UNKNOWN), 6 => (0..=largest).prop_map(Known::new)]
+}
+
+/// Facts of a real size, up to a pebibyte, or any numbers at all.
+fn facts(largest: u64) -> impl Strategy<Value = Facts> {
+    let number = move || known(largest);
+    (number(), number(), number(), number(), number(), number(), number()).prop_map(
+        |(file, active, external, docs, deleted_docs, update_seq, compacted_seq)| Facts {
+            file,
+            active,
+            external,
+            docs,
+            deleted_docs,
+            update_seq,
+            compacted_seq,
+            ..Facts::default()
+        },
+    )
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![Just(Kind::Db), Just(Kind::View)]
+}
+
+fn scaled(facts: &Facts, by: u64) -> Facts {
+    let scale = |known: Known| Known::from(known.get().map(|number| number * by));
+    Facts {
+        file: scale(facts.file),
+        active: scale(facts.active),
+        external: scale(facts.external),
+        docs: scale(facts.docs),
+        deleted_docs: scale(facts.deleted_docs),
+        update_seq: scale(facts.update_seq),
+        compacted_seq: scale(facts.compacted_seq),
+        ..*facts
+    }
+}
+
+proptest! {
+    #[test]
+    fn reclaimable_is_known_with_both_sizes_and_within_the_file(
+        kind in kind(),
+        facts in prop_oneof![facts(1 << 50), facts(u64::MAX)],
+    ) {
+        let sizes = facts.file.get().zip(facts.active.get());
+        prop_assert_eq!(predicted(kind, &facts).is_some(), sizes.is_some());
+        prop_assert_eq!(reclaimable(kind, &facts).is_some(), sizes.is_some());
+        if let Some((file, active)) = sizes {
+            prop_assert!(reclaimable(kind, &facts).unwrap() <= file);
+            let least = active - active.div_ceil(2);
+            prop_assert!(predicted(kind, &facts).unwrap() >= least);
+        }
+    }
+
+    #[test]
+    fn more_active_is_never_predicted_smaller(
+        kind in kind(),
+        facts in facts(1 << 50),
+        file in 0..1_u64 << 50,
+        active in 0..1_u64 << 50,
+        more in prop_oneof![1..100_u64, 1..1_u64 << 40],
+    ) {
+        let of = |active| {
+            let (file, active) = (Known::new(file), Known::new(active));
+            predicted(kind, &Facts { file, active, ..facts })
+        };
+        prop_assert!(of(active) <= of(active + more));
+    }
+
+    #[test]
+    fn a_tebibyte_is_predicted_as_a_gibibyte_is(
+        kind in kind(),
+        facts in facts(1 << 30),
+        // Up to a hundred times its active bytes.
+        active in (1_u64 << 30) / 100..1 << 30,
+    ) {
+        let file = Known::new(1 << 30);
+        let small = Facts { file, active: Known::new(active), ..facts };
+        let large = scaled(&small, 1024);
+        let part = |facts: &Facts| {
+            predicted(kind, facts).unwrap() as f64 / facts.file.get().unwrap() as f64
+        };
+        let (small, large) = (part(&small), part(&large));
+        prop_assert!((small / large - 1.0).abs() < 0.01, "{small} {large}");
+    }
+}

@@ -1,0 +1,275 @@
+//! Facts of one target from two sources, one by one.
+//!
+//! Where CouchDB and a file's header legitimately differ, the rule is written here; all other
+//! differences between readings of the same state are disagreement.
+
+use super::{Fact, Facts, Source};
+use std::time::Duration;
+
+/// What two readings of one target say of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are not of the same state, or of one source: nothing follows.
+    None,
+    /// The same state, and the same numbers.
+    Agree,
+    /// The same state, and numbers that no rule explains.
+    Differ,
+}
+
+/// What is known once `seen` came to what was `known`, and whether the two agree.
+///
+/// The reading that came last wins, fact by fact; what it does not know stays, where the other
+/// source said it. Two rules beside that:
+///
+/// * What runs only CouchDB knows: a header leaves it.
+/// * A header that was read before CouchDB was asked says nothing new.
+/// * Of a shard without `_local` documents the header keeps the old compacted sequence until
+///   the next commit, so the larger of the two is the truth, unless the file went back in time.
+#[must_use]
+pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
+    let Some(now) = seen.measured_at else { return (*known, Verdict::None) };
+    if known.measured_at.is_none() {
+        return (*seen, Verdict::None);
+    }
+    let verdict = verdict(known, seen, now.by);
+    if now.by == Source::Files
+        && known.measured_at.is_some_and(|last| last.by == Source::Http && last.at > now.at)
+    {
+        return (*known, verdict);
+    }
+    let mut all = *seen;
+    for fact in Fact::ALL {
+        let other = known.source_of(fact).is_some_and(|source| source != now.by);
+        let unknown = seen.get(fact).get().is_none();
+        if other && (unknown || (fact == Fact::CompactedSeq && ahead(known, seen))) {
+            *all.get_mut(fact) = known.get(fact);
+            all.by_files.set(fact, known.by_files.has(fact));
+        }
+    }
+    if now.by == Source::Files {
+        all.flags.compact_running = known.flags.compact_running;
+        all.flags.updater_running = known.flags.updater_running;
+        all.flags.evidence = known.flags.evidence;
+    }
+    (all, verdict)
+}
+
+/// Whether what was known of the last compaction is newer than what is seen.
+fn ahead(known: &Facts, seen: &Facts) -> bool {
+    known.compacted_seq.get() > seen.compacted_seq.get()
+        && known.update_seq.get() <= seen.update_seq.get()
+}
+
+/// Held against each other are readings of the same state alone: a file only grows at its end,
+/// so one of the same size and the same sequence is the same.
+fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
+    let other = |fact| known.source_of(fact).is_some_and(|source| source != by);
+    let both = |fact| Some((known.get(fact).get()?, seen.get(fact).get()?));
+    let same = |fact| other(fact) && both(fact).is_some_and(|(one, two)| one == two);
+    if went_back(known, seen) && other(Fact::File) && other(Fact::UpdateSeq) {
+        return Verdict::Differ;
+    }
+    if !same(Fact::File) || !same(Fact::UpdateSeq) {
+        return Verdict::None;
+    }
+    let differ = [Fact::Active, Fact::External, Fact::Docs, Fact::DeletedDocs]
+        .into_iter()
+        .any(|fact| other(fact) && both(fact).is_some_and(|(one, two)| one != two));
+    let (header, couchdb) = if by == Source::Files { (seen, known) } else { (known, seen) };
+    let compacted = other(Fact::CompactedSeq)
+        && header
+            .compacted_seq
+            .get()
+            .zip(couchdb.compacted_seq.get())
+            .is_some_and(|(header, said)| header > said);
+    if differ || compacted { Verdict::Differ } else { Verdict::Agree }
+}
+
+/// How far apart two readings have to be for one to be the later: moments are in whole seconds,
+/// and a sidecar's clock is known to a second.
+const APART: Duration = Duration::from_secs(5);
+
+/// Whether what was read later tells of an earlier state: then the two are not of one file.
+/// A sequence that is ahead in a file of the same size is CouchDB's after its limit of purges
+/// was set: it counts that in memory until the next commit.
+fn went_back(known: &Facts, seen: &Facts) -> bool {
+    let (one, two) = (known.measured_at, seen.measured_at);
+    let later = one.zip(two).is_some_and(|(one, two)| one.at.age(two.at) >= APART);
+    let less =
+        known.update_seq.get().zip(seen.update_seq.get()).is_some_and(|(one, two)| two < one);
+    later && less && known.file != seen.file
+}
+
+/// What the header of one view index and CouchDB's answer about the same file say of each
+/// other.
+///
+/// CouchDB commits an index seconds after it changed, so that a header is often of an earlier
+/// state: of the same size and sequence it is the same, unless it is being built or compacted.
+/// What groups without rows have of external bytes no header tells.
+#[must_use]
+pub fn of_index(header: &Facts, couchdb: &Facts) -> Verdict {
+    let both = |fact| Some((header.get(fact).get()?, couchdb.get(fact).get()?));
+    let same = |fact| both(fact).is_some_and(|(one, two)| one == two);
+    let works = couchdb.flags.updater_running || couchdb.flags.compact_running;
+    if works || !same(Fact::File) || !same(Fact::UpdateSeq) {
+        return Verdict::None;
+    }
+    match both(Fact::Active) {
+        None => Verdict::None,
+        Some((one, two)) if one == two => Verdict::Agree,
+        Some(_) => Verdict::Differ,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::{Flags, Known, Measured};
+    use wall_clock::Moment;
+
+    fn facts(by: Source, at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
+        let facts = Facts {
+            file: Known::new(file),
+            active: Known::new(active),
+            external: Known::new(7),
+            update_seq: Known::new(seq),
+            compacted_seq: Known::new(compacted),
+            docs: Known::new(3),
+            deleted_docs: Known::new(1),
+            measured_at: Some(Measured { at: Moment::from_unix(at), by }),
+            ..Facts::default()
+        };
+        if by == Source::Files { facts.all_by_files() } else { facts }
+    }
+
+    fn http(at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
+        facts(Source::Http, at, file, seq, active, compacted)
+    }
+
+    fn files(at: u64, file: u64, seq: u64, active: u64, compacted: u64) -> Facts {
+        facts(Source::Files, at, file, seq, active, compacted)
+    }
+
+    #[test]
+    fn readings_of_one_state_agree_or_differ() {
+        for (case, known, seen, expected) in [
+            ("the same", http(1, 90, 5, 40, 2), files(2, 90, 5, 40, 2), Verdict::Agree),
+            ("the other way round", files(1, 90, 5, 40, 2), http(2, 90, 5, 40, 2), Verdict::Agree),
+            ("it grew", http(1, 90, 5, 40, 2), files(2, 99, 6, 44, 2), Verdict::None),
+            ("a _local document", http(1, 90, 5, 40, 2), files(2, 99, 5, 44, 2), Verdict::None),
+            (
+                "a limit raised in memory",
+                http(1, 90, 6, 40, 2),
+                files(2, 90, 5, 40, 2),
+                Verdict::None,
+            ),
+            ("other live bytes", http(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::Differ),
+            (
+                "compacted, not committed",
+                http(1, 90, 5, 40, 5),
+                files(2, 90, 5, 40, 2),
+                Verdict::Agree,
+            ),
+            (
+                "compacted unknown to CouchDB",
+                http(1, 90, 5, 40, 2),
+                files(2, 90, 5, 40, 5),
+                Verdict::Differ,
+            ),
+            (
+                "another file altogether",
+                http(1, 90, 5, 40, 2),
+                files(6, 80, 4, 40, 2),
+                Verdict::Differ,
+            ),
+            ("seconds apart", http(2, 90, 5, 40, 2), files(6, 80, 4, 40, 2), Verdict::None),
+            (
+                "put back, says CouchDB",
+                files(1, 90, 5, 40, 2),
+                http(6, 80, 4, 40, 2),
+                Verdict::Differ,
+            ),
+            ("one source", files(1, 90, 5, 40, 2), files(2, 90, 5, 41, 2), Verdict::None),
+        ] {
+            assert_eq!(merged(&known, &seen).1, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn an_index_that_rests_is_held_against_its_header() {
+        let header = files(1, 90, 5, 40, 0);
+        let said =
+            |file, seq, active| Facts { external: Known::new(9), ..http(2, file, seq, active, 0) };
+        assert_eq!(of_index(&header, &said(90, 5, 40)), Verdict::Agree);
+        assert_eq!(of_index(&header, &said(90, 5, 41)), Verdict::Differ);
+        assert_eq!(of_index(&header, &said(90, 6, 41)), Verdict::None, "not committed");
+        assert_eq!(of_index(&header, &said(94, 5, 41)), Verdict::None, "a second header");
+        for (builds, compacts) in [(true, false), (false, true)] {
+            let mut works = said(90, 5, 41);
+            works.flags.updater_running = builds;
+            works.flags.compact_running = compacts;
+            assert_eq!(of_index(&header, &works), Verdict::None);
+        }
+        let unknown = Facts { active: Known::UNKNOWN, ..said(90, 5, 0) };
+        assert_eq!(of_index(&header, &unknown), Verdict::None);
+    }
+
+    #[test]
+    fn the_last_reading_wins_fact_by_fact() {
+        let mut known = http(1, 90, 5, 40, 5);
+        known.updates_pending = Known::new(9);
+        known.flags = Flags { compact_running: true, ..Flags::default() };
+        let (now, _) = merged(&known, &files(2, 99, 6, 44, 2));
+        assert_eq!(
+            (now.file.get(), now.active.get(), now.update_seq.get()),
+            (Some(99), Some(44), Some(6))
+        );
+        assert_eq!(now.source_of(Fact::File), Some(Source::Files));
+        assert_eq!(now.compacted_seq.get(), Some(5), "the header lags");
+        assert_eq!(now.source_of(Fact::CompactedSeq), Some(Source::Http));
+        assert_eq!(now.source_of(Fact::UpdatesPending), Some(Source::Http));
+        assert!(now.flags.compact_running);
+        // The next one of the file has caught up, and CouchDB's own takes all again.
+        let (now, _) = merged(&now, &files(3, 99, 6, 44, 6));
+        assert_eq!(
+            (now.compacted_seq.get(), now.source_of(Fact::CompactedSeq)),
+            (Some(6), Some(Source::Files))
+        );
+        let (now, _) = merged(&now, &http(4, 99, 6, 44, 6));
+        assert_eq!(now.by_files, crate::model::facts::FactSet::default());
+        // A file that was put back from an earlier day.
+        let (now, _) = merged(&now, &files(5, 50, 2, 20, 0));
+        assert_eq!(now.compacted_seq.get(), Some(0));
+    }
+
+    #[test]
+    fn what_a_source_says_no_more_is_unknown_unless_the_other_said_it() {
+        let less = Facts { active: Known::UNKNOWN, ..http(2, 95, 6, 0, 5) };
+        assert_eq!(merged(&http(1, 90, 5, 40, 5), &less).0, less);
+        let beside = merged(&files(1, 90, 5, 40, 5), &less).0;
+        assert_eq!(
+            (beside.active.get(), beside.source_of(Fact::Active)),
+            (Some(40), Some(Source::Files))
+        );
+    }
+
+    #[test]
+    fn a_header_from_before_couchdb_was_asked_says_nothing_new() {
+        let known = http(9, 99, 6, 44, 5);
+        assert_eq!(merged(&known, &files(8, 90, 5, 40, 5)), (known, Verdict::None));
+        assert_eq!(merged(&known, &files(8, 99, 6, 45, 5)), (known, Verdict::Differ));
+        let at_once = files(9, 99, 6, 44, 5);
+        assert_eq!(merged(&known, &at_once), (at_once, Verdict::Agree));
+        // A clock that was set back stops no source for ever.
+        let later = http(3, 99, 6, 44, 5);
+        assert_eq!(merged(&known, &later).0, later);
+    }
+
+    #[test]
+    fn what_was_never_measured_leaves_what_is_known() {
+        let known = http(1, 90, 5, 40, 5);
+        assert_eq!(merged(&known, &Facts::default()), (known, Verdict::None));
+        assert_eq!(merged(&Facts::default(), &known), (known, Verdict::None));
+    }
+}

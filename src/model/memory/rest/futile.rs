@@ -1,0 +1,148 @@
+//! Whether another compaction would free anything, by what the last one left.
+//!
+//! Sequences do not tell: a compaction that had to catch up with writes leaves a file several
+//! times what is active in it, and the sequence of the compaction is the last one written all
+//! the same. Sizes do, held against those that the last compaction left.
+
+use super::super::Outcome;
+use crate::model::{estimate, facts::Facts, target::Kind};
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// Freed less than this part of what was promised, a compaction was futile; and so is another
+/// one that is expected to.
+const FUTILE_BELOW: f64 = 0.2;
+
+/// A futile target whose sizes are not all known is tried again when its file or its sequence
+/// grew by this part.
+const CHANGED: f64 = 0.25;
+
+/// A promise of fewer bytes than this, and of a smaller part of the file than [`SMALL_PART`],
+/// says nothing when it is not kept: headers and fragments weigh as much.
+const SMALL: u64 = 1 << 20;
+
+/// See [`SMALL`].
+const SMALL_PART: f64 = 0.05;
+
+/// What had to be caught up with is over once so many times fewer changes come than came then.
+const CALMER: u64 = 4;
+
+/// The last compaction left what another one would leave too; it stays so until enough changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Futile {
+    /// When it ended.
+    pub at: Moment,
+    /// Bytes on disk it left.
+    pub file_bytes: u64,
+    /// Active bytes in them, where known.
+    pub active_bytes: Option<u64>,
+    /// The last sequence written then, where known.
+    pub update_seq: Option<u64>,
+    /// What it had to catch up with, where it had to. Without that, another one frees more.
+    pub caught_up: Option<CaughtUp>,
+}
+
+/// What was written while a compaction ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaughtUp {
+    /// Changes.
+    pub changes: u64,
+    /// For how long it ran.
+    pub seconds: u64,
+}
+
+/// What a compaction left behind, as it was measured afterwards. Bytes are those of one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Bytes of the file.
+    pub file_bytes: Option<u64>,
+    /// Active bytes in it.
+    pub active_bytes: Option<u64>,
+    /// What another compaction would leave, as predicted.
+    pub predicted_bytes: Option<u64>,
+    /// The last sequence written.
+    pub update_seq: Option<u64>,
+    /// Changes while it ran, where that is known; zero where nothing was written.
+    pub changes: Option<u64>,
+    /// Whether it asked for an upgrade before and still does: the upgrade did not take.
+    pub not_upgraded: bool,
+}
+
+impl Futile {
+    /// What an outcome says of another compaction: it would be of no use where this one freed
+    /// far less than promised, and where sizes promise something though nothing was written
+    /// while it ran.
+    pub(super) fn of(outcome: &Outcome, left: Left) -> Option<Self> {
+        let file_bytes = left.file_bytes?;
+        let promises = promised(Some(file_bytes), left.predicted_bytes).is_some();
+        let clean = left.changes == Some(0) && promises;
+        if !(left.not_upgraded || disappoints(outcome) || clean) {
+            return None;
+        }
+        let seconds = outcome.started_at.age(outcome.ended_at).as_secs().max(1);
+        let caught_up = left.changes.filter(|changes| *changes > 0);
+        Some(Self {
+            at: outcome.ended_at,
+            file_bytes,
+            active_bytes: left.active_bytes,
+            update_seq: left.update_seq,
+            caught_up: caught_up.map(|changes| CaughtUp { changes, seconds }),
+        })
+    }
+
+    /// Bytes that another compaction would leave of one file, by what the last one left of as
+    /// much; unknown where active bytes are not known then or now.
+    #[must_use]
+    pub fn would_leave(&self, facts: &Facts) -> Option<u64> {
+        let then = self.active_bytes.filter(|bytes| *bytes > 0)?;
+        let left = u128::from(self.file_bytes) * u128::from(facts.active.get()?) / u128::from(then);
+        Some(u64::try_from(left).unwrap_or(u64::MAX))
+    }
+
+    /// Whether enough changed since, by what was measured now.
+    #[must_use]
+    pub fn is_over(&self, kind: Kind, facts: &Facts) -> bool {
+        if self.is_calmer(facts) {
+            return true;
+        }
+        let file = facts.file.get();
+        if let (Some(file), Some(left)) = (file, self.would_leave(facts)) {
+            let promised = promised(Some(file), estimate::predicted(kind, facts));
+            let frees = file.saturating_sub(left);
+            return promised.is_some_and(|promised| frees as f64 >= promised as f64 * FUTILE_BELOW);
+        }
+        let grew = |now: u64, then: u64| now as f64 >= then as f64 * (1.0 + CHANGED) && now > then;
+        let seq = facts.update_seq.get();
+        file.is_some_and(|file| grew(file, self.file_bytes))
+            || seq.zip(self.update_seq).is_some_and(|(now, then)| grew(now, then))
+    }
+
+    /// Whether far less was written since than while it ran, over at least as long.
+    fn is_calmer(&self, facts: &Facts) -> bool {
+        let Some(CaughtUp { changes, seconds }) = self.caught_up else { return false };
+        let measured = facts.measured_at.map(|measured| measured.at);
+        let age = measured.map_or(0, |at| self.at.age(at).as_secs());
+        let since = facts.update_seq.get().zip(self.update_seq);
+        let Some(since) = since.and_then(|(now, then)| now.checked_sub(then)) else { return false };
+        let slower = u128::from(since) * u128::from(seconds) * u128::from(CALMER)
+            <= u128::from(changes) * u128::from(age);
+        age >= seconds && slower
+    }
+}
+
+/// Whether a compaction freed far less than it promised.
+fn disappoints(outcome: &Outcome) -> bool {
+    let promised = promised(outcome.before_bytes, outcome.predicted_bytes);
+    let freed = outcome.freed_bytes();
+    promised
+        .zip(freed)
+        .is_some_and(|(promised, freed)| (freed as f64) < promised as f64 * FUTILE_BELOW)
+}
+
+/// Bytes that a file is predicted to shrink by, where that is worth speaking of.
+fn promised(file: Option<u64>, predicted: Option<u64>) -> Option<u64> {
+    let promised = file?.saturating_sub(predicted?);
+    let small = promised < SMALL && (promised as f64) < file? as f64 * SMALL_PART;
+    (promised > 0 && !small).then_some(promised)
+}

@@ -1,0 +1,199 @@
+//! The score: whether a channel takes a target, and at what priority.
+//!
+//! Owns smoosh's rule, line by line, as a pure function of (channel, facts); never reads a
+//! clock, never logs. The planner, `explain` and the tests all call this one function.
+
+use crate::model::{
+    channel::{Channel, Priority},
+    facts::Facts,
+    target::Kind,
+};
+
+/// Why one channel does not take a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MissReason {
+    /// The channel is for another kind of target.
+    NotThisKind,
+    /// The file is not larger than the channel's least size.
+    BelowMinSize,
+    /// The file is larger than the channel's largest size.
+    AboveMaxSize,
+    /// The priority is not greater than the channel's least.
+    BelowMinPriority,
+    /// The priority is greater than the channel's largest.
+    AboveMaxPriority,
+    /// Fewer changes than the channel asks for since the last compaction.
+    TooFewChanges,
+    /// Its format and collation are up to date.
+    NoUpgradeNeeded,
+    /// The channel's name patterns leave it out.
+    Excluded,
+    /// The ignore list names it.
+    Ignored,
+    /// Its file or active size is not known.
+    UnknownSize,
+}
+
+impl MissReason {
+    /// Every reason.
+    pub const ALL: [Self; 10] = [
+        Self::NotThisKind,
+        Self::BelowMinSize,
+        Self::AboveMaxSize,
+        Self::BelowMinPriority,
+        Self::AboveMaxPriority,
+        Self::TooFewChanges,
+        Self::NoUpgradeNeeded,
+        Self::Excluded,
+        Self::Ignored,
+        Self::UnknownSize,
+    ];
+
+    /// The reason with this word.
+    #[must_use]
+    pub fn from_label(label: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.label() == label)
+    }
+
+    /// The word in JSON.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NotThisKind => "not_this_kind",
+            Self::BelowMinSize => "below_min_size",
+            Self::AboveMaxSize => "above_max_size",
+            Self::BelowMinPriority => "below_min_priority",
+            Self::AboveMaxPriority => "above_max_priority",
+            Self::TooFewChanges => "too_few_changes",
+            Self::NoUpgradeNeeded => "no_upgrade_needed",
+            Self::Excluded => "excluded",
+            Self::Ignored => "ignored",
+            Self::UnknownSize => "unknown_size",
+        }
+    }
+}
+
+/// Why one channel does not take a target, with the numbers that decided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Miss {
+    /// The reason.
+    pub reason: MissReason,
+    /// What was measured, where the reason compares.
+    pub value: Option<f64>,
+    /// What it was compared with.
+    pub limit: Option<f64>,
+}
+
+impl Miss {
+    /// A miss that compares nothing.
+    #[must_use]
+    pub const fn plain(reason: MissReason) -> Self {
+        Self { reason, value: None, limit: None }
+    }
+
+    const fn compared(reason: MissReason, value: f64, limit: f64) -> Self {
+        Self { reason, value: Some(value), limit: Some(limit) }
+    }
+}
+
+/// The priority at which `channel` takes a target of `kind` with these facts.
+///
+/// `smoosh_server:get_priority/2` and `/4` of CouchDB 3.x, in their order: changes, then
+/// upgrade, then sizes, then the active size that is zero (which passes every channel, at
+/// its least priority), then the bounds of the priority itself. Names are not looked at:
+/// that is [`Channel::databases`], asked once a database and not once a target.
+///
+/// A cleanup is taken on evidence; without it the miss compares nothing and the planner
+/// says `no_evidence`.
+///
+/// A search index is taken by none: it has no compaction.
+///
+/// # Errors
+/// The first condition that failed. A priority of exactly zero is none at all.
+pub fn score(channel: &Channel, kind: Kind, facts: &Facts) -> Result<f64, Miss> {
+    if channel.kind != kind || kind == Kind::Search {
+        return Err(Miss::plain(MissReason::NotThisKind));
+    }
+    if kind == Kind::Cleanup {
+        return if facts.flags.evidence {
+            Ok(1.0)
+        } else {
+            Err(Miss::compared(MissReason::BelowMinPriority, 0.0, channel.min_priority))
+        };
+    }
+    if let Some(changes) = facts.changes()
+        && kind == Kind::Db
+        && i128::from(changes) < i128::from(channel.min_changes)
+    {
+        return Err(Miss::compared(
+            MissReason::TooFewChanges,
+            changes as f64,
+            channel.min_changes as f64,
+        ));
+    }
+    if channel.priority == Priority::Upgrade && facts.flags.needs_upgrade {
+        return Ok(1.0);
+    }
+    let sized = sized(channel, facts);
+    match (channel.priority, sized) {
+        // The size gates of an upgrade channel only matter to what has no live bytes;
+        // everything else is there for one reason alone.
+        (Priority::Upgrade, Ok(Sized::NoneActive)) => floor_priority(channel),
+        (Priority::Upgrade, _) => Err(Miss::plain(MissReason::NoUpgradeNeeded)),
+        (_, Err(miss)) => Err(miss),
+        (_, Ok(Sized::NoneActive)) => floor_priority(channel),
+        (Priority::Ratio, Ok(Sized::Both { file, active })) => {
+            within(channel, file as f64 / active as f64)
+        }
+        (Priority::Slack, Ok(Sized::Both { file, active })) => {
+            within(channel, file as f64 - active as f64)
+        }
+        (Priority::Cleanup, Ok(Sized::Both { .. })) => Err(Miss::plain(MissReason::NotThisKind)),
+    }
+}
+
+/// A file whose size the channel accepts.
+enum Sized {
+    NoneActive,
+    Both { file: u64, active: u64 },
+}
+
+fn sized(channel: &Channel, facts: &Facts) -> Result<Sized, Miss> {
+    let file = facts.file.get().ok_or(Miss::plain(MissReason::UnknownSize))?;
+    if file <= channel.min_size {
+        return Err(Miss::compared(MissReason::BelowMinSize, file as f64, channel.min_size as f64));
+    }
+    if let Some(max_size) = channel.max_size
+        && file > max_size
+    {
+        return Err(Miss::compared(MissReason::AboveMaxSize, file as f64, max_size as f64));
+    }
+    match facts.active.get() {
+        None => Err(Miss::plain(MissReason::UnknownSize)),
+        Some(0) => Ok(Sized::NoneActive),
+        Some(active) => Ok(Sized::Both { file, active }),
+    }
+}
+
+/// smoosh answers `min_priority` itself for a file with no live bytes; where that is zero
+/// the answer means "no", and where it is infinite the enqueueing fails.
+fn floor_priority(channel: &Channel) -> Result<f64, Miss> {
+    let floor = channel.min_priority;
+    if floor == 0.0 || !floor.is_finite() {
+        return Err(Miss::compared(MissReason::BelowMinPriority, floor, floor));
+    }
+    Ok(floor)
+}
+
+fn within(channel: &Channel, priority: f64) -> Result<f64, Miss> {
+    if priority <= channel.min_priority || priority == 0.0 {
+        return Err(Miss::compared(MissReason::BelowMinPriority, priority, channel.min_priority));
+    }
+    if priority > channel.max_priority {
+        return Err(Miss::compared(MissReason::AboveMaxPriority, priority, channel.max_priority));
+    }
+    Ok(priority)
+}
+
+#[cfg(test)]
+mod tests;

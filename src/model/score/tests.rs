@@ -1,0 +1,197 @@
+//! smoosh's own cases, the edges of its rule, and a second implementation to disagree with.
+
+use super::*;
+use crate::model::facts::{Flags, Known};
+use proptest::prelude::*;
+
+fn sizes(file: u64, active: impl Into<Option<u64>>) -> Facts {
+    Facts { file: Known::new(file), active: active.into().into(), ..Facts::default() }
+}
+
+fn channel(kind: Kind, priority: Priority, min_priority: f64) -> Channel {
+    Channel { min_priority, ..Channel::with_defaults("c", kind, priority) }
+}
+
+/// What the three channels of views say, with the thresholds smoosh's own tests had.
+fn views(facts: &Facts) -> [f64; 3] {
+    [
+        channel(Kind::View, Priority::Ratio, 5.0),
+        channel(Kind::View, Priority::Slack, 16_777_216.0),
+        channel(Kind::View, Priority::Upgrade, 5.0),
+    ]
+    .map(|channel| score(&channel, Kind::View, facts).unwrap_or(0.0))
+}
+
+#[test]
+fn the_cases_of_smoosh_score_as_in_smoosh() {
+    for (case, facts, expected) in [
+        ("ratio", sizes(5_242_880, 524_288), [10.0, 0.0, 0.0]),
+        ("slack", sizes(33_554_432, 16_777_215), [0.0, 16_777_217.0, 0.0]),
+        ("no data", sizes(5_242_880, 0), [5.0, 16_777_216.0, 5.0]),
+        ("below min priority", sizes(5_242_880, 1_048_576), [0.0, 0.0, 0.0]),
+        ("below min size", sizes(1_048_576, 512_000), [0.0, 0.0, 0.0]),
+        ("timeout", Facts::default(), [0.0, 0.0, 0.0]),
+    ] {
+        assert_eq!(views(&facts), expected, "{case}");
+    }
+}
+
+#[test]
+fn bounds_are_strict_where_smoosh_is_strict() {
+    let mut ratio = channel(Kind::Db, Priority::Ratio, 2.0);
+    ratio.max_priority = 4.0;
+    ratio.min_size = 100;
+    ratio.max_size = Some(1_000);
+    let reason = |file, active| match score(&ratio, Kind::Db, &sizes(file, active)) {
+        Ok(priority) => Err(priority),
+        Err(miss) => Ok((miss.reason, miss.value, miss.limit)),
+    };
+    for (file, active, expected) in [
+        (100, 10, Ok((MissReason::BelowMinSize, Some(100.0), Some(100.0)))),
+        (101, 50, Err(2.02)),
+        (200, 100, Ok((MissReason::BelowMinPriority, Some(2.0), Some(2.0)))),
+        (1_000, 250, Err(4.0)),
+        (1_000, 200, Ok((MissReason::AboveMaxPriority, Some(5.0), Some(4.0)))),
+        (1_001, 500, Ok((MissReason::AboveMaxSize, Some(1_001.0), Some(1_000.0)))),
+    ] {
+        assert_eq!(reason(file, active), expected, "{file}/{active}");
+    }
+    assert_eq!(
+        score(&ratio, Kind::Db, &sizes(500, None)),
+        Err(Miss::plain(MissReason::UnknownSize))
+    );
+    assert_eq!(
+        score(&ratio, Kind::View, &sizes(500, 1)),
+        Err(Miss::plain(MissReason::NotThisKind))
+    );
+}
+
+#[test]
+fn changes_are_asked_for_before_anything_else() {
+    let mut upgrade = channel(Kind::Db, Priority::Upgrade, 2.0);
+    upgrade.min_changes = 10;
+    let facts = |update_seq, compacted_seq: Option<u64>| Facts {
+        update_seq: Known::new(update_seq),
+        compacted_seq: compacted_seq.into(),
+        flags: Flags { needs_upgrade: true, ..Flags::default() },
+        ..sizes(1, 1)
+    };
+    assert_eq!(score(&upgrade, Kind::Db, &facts(110, Some(100))), Ok(1.0));
+    assert_eq!(
+        score(&upgrade, Kind::Db, &facts(109, Some(100))),
+        Err(Miss { reason: MissReason::TooFewChanges, value: Some(9.0), limit: Some(10.0) })
+    );
+    assert_eq!(score(&upgrade, Kind::Db, &facts(5, None)), Ok(1.0), "unknown gates nothing");
+}
+
+#[test]
+fn nothing_active_passes_at_the_floor_unless_the_floor_is_none() {
+    for (priority, floor, expected) in [
+        (Priority::Ratio, 2.0, Some(2.0)),
+        (Priority::Slack, 7.0, Some(7.0)),
+        (Priority::Upgrade, 2.0, Some(2.0)),
+        (Priority::Ratio, 0.0, None),
+        (Priority::Ratio, f64::INFINITY, None),
+    ] {
+        let channel = channel(Kind::Db, priority, floor);
+        assert_eq!(score(&channel, Kind::Db, &sizes(5_000_000, 0)).ok(), expected, "{floor}");
+    }
+}
+
+#[test]
+fn a_cleanup_is_taken_on_evidence_alone() {
+    let cleanup = Channel::with_defaults("c", Kind::Cleanup, Priority::Cleanup);
+    let mut facts = Facts::default();
+    assert!(score(&cleanup, Kind::Cleanup, &facts).is_err());
+    facts.flags.evidence = true;
+    assert_eq!(score(&cleanup, Kind::Cleanup, &facts), Ok(1.0));
+}
+
+/// smoosh's rule written a second time, from its description and in another manner: a list
+/// of guarded answers of which the first that holds counts, zero meaning no.
+fn oracle(channel: &Channel, facts: &Facts) -> f64 {
+    let (file, active) = (facts.file.get(), facts.active.get());
+    let gated = match (facts.update_seq.get(), facts.compacted_seq.get()) {
+        (Some(update), Some(compacted)) if channel.kind == Kind::Db => {
+            i128::from(update) - i128::from(compacted) < i128::from(channel.min_changes)
+        }
+        _ => false,
+    };
+    if gated {
+        return 0.0;
+    }
+    let upgrade = channel.priority == Priority::Upgrade;
+    if upgrade && facts.flags.needs_upgrade {
+        return 1.0;
+    }
+    let Some(file) = file else { return 0.0 };
+    let measure = |active: u64| match channel.priority {
+        Priority::Ratio => file as f64 / active as f64,
+        Priority::Slack => (i128::from(file) - i128::from(active)) as f64,
+        Priority::Upgrade | Priority::Cleanup => 0.0,
+    };
+    let answers: [(bool, f64); 4] = [
+        (file <= channel.min_size, 0.0),
+        (channel.max_size.is_some_and(|max| file > max), 0.0),
+        (
+            active == Some(0),
+            if channel.min_priority.is_finite() { channel.min_priority } else { 0.0 },
+        ),
+        (active.is_none() || upgrade, 0.0),
+    ];
+    if let Some((_, answer)) = answers.iter().find(|(holds, _)| *holds) {
+        return *answer;
+    }
+    let value = measure(active.unwrap_or(1));
+    if value > channel.min_priority && value <= channel.max_priority { value } else { 0.0 }
+}
+
+fn edgy() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(1_048_576),
+        Just(1_048_577),
+        Just(536_870_912),
+        Just(536_870_913),
+        0..3_000_000_u64,
+        0..(1_u64 << 45),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #[test]
+    fn two_implementations_agree(
+        kind in prop_oneof![Just(Kind::Db), Just(Kind::View)],
+        priority in prop_oneof![Just(Priority::Ratio), Just(Priority::Slack), Just(Priority::Upgrade)],
+        min_priority in prop_oneof![Just(0.0), Just(2.0), Just(5.0), Just(536_870_912.0), Just(f64::INFINITY), 0.0..20.0],
+        max_priority in prop_oneof![Just(f64::INFINITY), 1.0..1e10],
+        min_size in edgy(),
+        max_size in proptest::option::of(edgy()),
+        min_changes in prop_oneof![Just(0_u64), 0..100_u64],
+        file in proptest::option::weighted(0.95, edgy()),
+        active in proptest::option::weighted(0.95, edgy()),
+        update_seq in proptest::option::of(0..200_u64),
+        compacted_seq in proptest::option::of(0..200_u64),
+        needs_upgrade: bool,
+    ) {
+        let channel = Channel {
+            min_priority, max_priority, min_size, max_size, min_changes,
+            ..Channel::with_defaults("c", kind, priority)
+        };
+        let facts = Facts {
+            file: file.into(),
+            active: active.into(),
+            update_seq: update_seq.into(),
+            compacted_seq: compacted_seq.into(),
+            flags: Flags { needs_upgrade, ..Flags::default() },
+            ..Facts::default()
+        };
+        let ours = score(&channel, kind, &facts);
+        prop_assert_eq!(ours.unwrap_or(0.0), oracle(&channel, &facts));
+        if let Ok(priority) = ours {
+            prop_assert!(priority.is_finite() && priority != 0.0);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The checked settings of the whole program, as plain values.
+//!
+//! Owns their meaning, units and defaults, one file each for what starts and holds back
+//! jobs ([`limits`]), for what runs beside them ([`work`]) and for how the process itself
+//! is reached ([`service`]). Never reads a file or a flag: `config` makes them, whole or
+//! not at all; the service hands each part to the task it belongs to.
+
+pub mod limits;
+pub mod service;
+pub mod work;
+
+use crate::model::channel::{Channel, Channels, Mode};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+/// All settings of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How CouchDB is reached.
+    pub couchdb: couchdb_client::Settings,
+    /// Which nodes this process serves.
+    pub nodes: Nodes,
+    /// Sidecars whose exact parts of views are used.
+    pub peers: Vec<couchdb_client::Address>,
+    /// Whether this process has the targets of the whole cluster, views and cleanups over
+    /// HTTP. Exactly one process of a cluster does.
+    pub cluster_targets: bool,
+    /// When what is read.
+    pub scan: Scan,
+    /// From one look at running jobs to the next.
+    pub poll: Duration,
+    /// Where a node's own files are.
+    pub files: Files,
+    /// Whether anything may be started at all.
+    pub mode: Mode,
+    /// What is worth compacting, and what never is.
+    pub channels: Channels,
+    /// How much runs at a time.
+    pub limits: limits::Limits,
+    /// What must stay free on the disks.
+    pub headroom: limits::Headroom,
+    /// When the servers are too busy for more.
+    pub pressure: limits::Pressure,
+    /// What follows a failed job.
+    pub failure: limits::Failure,
+    /// Which views may be compacted.
+    pub views: work::Views,
+    /// What is done about CouchDB's own smoosh.
+    pub smoosh: work::Smoosh,
+    /// How changes of databases are followed.
+    pub follow: work::Follow,
+    /// How stale view indexes are built.
+    pub warmer: work::Warmer,
+    /// What is remembered, and for how long.
+    pub journal: work::Journal,
+    /// The directory of the embedded database.
+    pub storage_path: PathBuf,
+    /// The HTTP interface.
+    pub web: service::Web,
+    /// What is logged, and how.
+    pub log: service::Log,
+}
+
+impl Settings {
+    /// The defaults of everything, for a CouchDB that is reached like this.
+    #[must_use]
+    pub fn new(couchdb: couchdb_client::Settings) -> Self {
+        Self {
+            couchdb,
+            nodes: Nodes::All,
+            peers: Vec::new(),
+            cluster_targets: true,
+            scan: Scan::default(),
+            poll: Duration::from_secs(5),
+            files: Files::default(),
+            mode: Mode::default(),
+            channels: Channels::default(),
+            limits: limits::Limits::default(),
+            headroom: limits::Headroom::default(),
+            pressure: limits::Pressure::default(),
+            failure: limits::Failure::default(),
+            views: work::Views::default(),
+            smoosh: work::Smoosh::default(),
+            follow: work::Follow::default(),
+            warmer: work::Warmer::default(),
+            journal: work::Journal::default(),
+            storage_path: Self::default_storage_path(),
+            web: service::Web::default(),
+            log: service::Log::default(),
+        }
+    }
+
+    /// The directory of the embedded database unless told.
+    #[must_use]
+    pub fn default_storage_path() -> PathBuf {
+        PathBuf::from("data/")
+    }
+
+    /// The mode in force for a channel: the more careful of the whole's and its own.
+    #[must_use]
+    pub fn mode_of(&self, channel: &Channel) -> Mode {
+        self.mode.and(channel.mode)
+    }
+}
+
+/// Which nodes a process serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Nodes {
+    /// Every node of the cluster (`_all`).
+    #[default]
+    All,
+    /// These, by CouchDB's names (`couchdb@host`).
+    Named(BTreeSet<String>),
+}
+
+impl Nodes {
+    /// Whether `node` is among them.
+    #[must_use]
+    pub fn has(&self, node: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(node),
+        }
+    }
+
+    /// Whether none is: then what belongs to the whole cluster is all that is served.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Named(names) if names.is_empty())
+    }
+
+    /// The node, where it is the only one.
+    #[must_use]
+    pub fn only(&self) -> Option<&str> {
+        match self {
+            Self::Named(names) if names.len() == 1 => names.first().map(String::as_str),
+            Self::All | Self::Named(_) => None,
+        }
+    }
+}
+
+/// When what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// From the start of one sweep to the start of the next; yields to the pace of reads.
+    pub interval: Duration,
+    /// The same for databases that an unbroken feed watches.
+    pub interval_followed: Duration,
+    /// How long facts count as fresh; stale ones start nothing.
+    pub fresh_for: Duration,
+    /// Whether views are read.
+    pub views: ScanViews,
+    /// How many databases are exported by name, each whole.
+    pub top: usize,
+}
+
+impl Scan {
+    /// Fewer intervals than this and one slow sweep makes every fact stale.
+    pub const FRESH_INTERVALS: u32 = 3;
+
+    /// The defaults that go with an interval: facts are fresh for four of them.
+    #[must_use]
+    pub fn every(interval: Duration) -> Self {
+        Self {
+            interval,
+            interval_followed: interval.max(Duration::from_secs(6 * 3600)),
+            fresh_for: interval.saturating_mul(Self::FRESH_INTERVALS + 1),
+            views: ScanViews::default(),
+            top: 100,
+        }
+    }
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Self::every(Duration::from_secs(300))
+    }
+}
+
+/// Whether views are read over HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScanViews {
+    /// `_info` is asked once a signature and sweep. CouchDB then creates the empty index of
+    /// a view that was never built.
+    #[default]
+    Auto,
+    /// Never, so that nothing is touched.
+    Off,
+}
+
+impl ScanViews {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::Auto, Self::Off];
+
+    /// The word in configuration.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// Where a node's own files are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// CouchDB's `database_dir`.
+    pub data_dir: Option<PathBuf>,
+    /// CouchDB's `view_index_dir`; the same as `data_dir` when left out.
+    pub view_index_dir: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_stay_fresh_for_four_of_whatever_the_interval_is() {
+        let scan = Scan::default();
+        assert_eq!(scan.fresh_for, Duration::from_secs(20 * 60));
+        assert_eq!(scan.interval_followed, Duration::from_secs(6 * 3600));
+        let slow = Scan::every(Duration::from_secs(12 * 3600));
+        assert_eq!(slow.fresh_for, Duration::from_secs(48 * 3600));
+        assert_eq!(slow.interval_followed, slow.interval);
+    }
+
+    #[test]
+    fn a_channel_enforces_only_where_the_whole_does() {
+        let mut settings = Settings::new(couchdb_client::Settings::new(Vec::new()));
+        let mut channel = settings.channels.list.remove(0);
+        for (whole, own, in_force) in [
+            (Mode::Advise, Mode::Enforce, Mode::Advise),
+            (Mode::Enforce, Mode::Advise, Mode::Advise),
+            (Mode::Enforce, Mode::Enforce, Mode::Enforce),
+        ] {
+            settings.mode = whole;
+            channel.mode = own;
+            assert_eq!(settings.mode_of(&channel), in_force);
+        }
+    }
+}

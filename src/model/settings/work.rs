@@ -1,0 +1,180 @@
+//! What runs beside the planner: views, smoosh, the feed, the warmer, the journal.
+
+use crate::text::pattern::Patterns;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+const DAY: u64 = 86_400;
+
+/// Which views may be compacted over HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Views {
+    /// The rule.
+    pub enforce: EnforceViews,
+}
+
+/// Which views may be compacted over HTTP, where CouchDB compacts every shard of a design
+/// document at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EnforceViews {
+    /// Only where CouchDB compacts one copy.
+    #[default]
+    Q1,
+    /// Whole design documents, at their true weight.
+    All,
+    /// None.
+    None,
+}
+
+impl EnforceViews {
+    /// Every choice, as documentation lists them.
+    pub const ALL: [Self; 3] = [Self::Q1, Self::All, Self::None];
+
+    /// The word in configuration.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Q1 => "q1",
+            Self::All => "all",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What is done about CouchDB's own smoosh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Smoosh {
+    /// Whether it goes on beside this program.
+    pub mode: SmooshMode,
+    /// Its channels that are stopped in a takeover, by name.
+    pub takeover: Vec<String>,
+}
+
+impl Default for Smoosh {
+    fn default() -> Self {
+        Self {
+            mode: SmooshMode::default(),
+            takeover: ["upgrade_dbs", "ratio_dbs", "slack_dbs"].map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// Whether smoosh goes on beside this program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SmooshMode {
+    /// It does; its jobs count.
+    #[default]
+    Coexist,
+    /// Its channels are stopped while this program enforces, and restored after.
+    Takeover,
+}
+
+impl SmooshMode {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::Coexist, Self::Takeover];
+
+    /// The word in configuration.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Coexist => "coexist",
+            Self::Takeover => "takeover",
+        }
+    }
+}
+
+/// How changes of databases are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follow {
+    /// Whether they are.
+    pub enabled: bool,
+    /// The longest that an event waits to be sent on with others.
+    pub max_event_delay: Duration,
+    /// The longest that an event waits to be written with others.
+    pub max_write_delay: Duration,
+    /// Whether a database that changed is named in the feed.
+    pub update_db: bool,
+    /// How long after a change its shards are read again; longer for what keeps changing.
+    pub reread_after: Duration,
+}
+
+impl Default for Follow {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            max_event_delay: Duration::from_millis(25),
+            max_write_delay: Duration::from_millis(500),
+            update_db: true,
+            reread_after: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How stale view indexes are built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Warmer {
+    /// Whether they are.
+    pub enabled: bool,
+    /// Builds of any size at a time.
+    pub batch_channels: usize,
+    /// Further builds at a time, of few updates each.
+    pub incremental_channels: usize,
+    /// The updates that count as few.
+    pub max_incremental_updates: u64,
+    /// Updates that make a build worth starting at once.
+    pub batch_size: u64,
+    /// How long an index rests before a smaller build.
+    pub delay: Duration,
+    /// From one removal of what is done to the next.
+    pub prune_interval: Duration,
+    /// How long a changed index is left to its readers first.
+    pub grace: Duration,
+    /// Databases that are left alone.
+    pub ignore: Patterns,
+    /// Languages of design documents that are built.
+    pub languages: Vec<String>,
+}
+
+impl Default for Warmer {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            batch_channels: 20,
+            incremental_channels: 80,
+            max_incremental_updates: 1_000,
+            batch_size: 1,
+            delay: Duration::from_secs(5),
+            prune_interval: Duration::from_secs(60),
+            grace: Duration::from_secs(120),
+            ignore: Patterns::default(),
+            languages: ["javascript", "query", "erlang"].map(str::to_owned).to_vec(),
+        }
+    }
+}
+
+/// What is remembered, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Journal {
+    /// Events of databases.
+    pub events: Keep,
+    /// How jobs ended.
+    pub outcomes: Keep,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            events: Keep { keep: Duration::from_secs(7 * DAY), max_size: 512 * MIB },
+            outcomes: Keep { keep: Duration::from_secs(400 * DAY), max_size: 256 * MIB },
+        }
+    }
+}
+
+/// For how long and in how many bytes something is kept; whichever ends first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// For how long.
+    pub keep: Duration,
+    /// In how many bytes.
+    pub max_size: u64,
+}

@@ -1,0 +1,129 @@
+//! Which volumes there are, and how each one's free space is to be measured.
+//!
+//! Owns the volumes' names. Pure: the task calls it with the settings.
+
+use crate::model::settings::limits;
+use couchdb_client::Address;
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+
+/// The directories of the node that this process runs beside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The node, by CouchDB's name.
+    pub node: String,
+    /// Its directories; those on one file system make one volume.
+    pub directories: Vec<PathBuf>,
+}
+
+/// What tells a volume's free space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The file system that holds this directory.
+    Local(PathBuf),
+    /// The one sample of a query.
+    Prometheus {
+        /// The Prometheus server.
+        url: Address,
+        /// PromQL whose one sample is the free bytes.
+        query: String,
+        /// How old the sample may be.
+        max_age: Duration,
+    },
+    /// A fixed number of bytes.
+    Fixed(u64),
+}
+
+/// How long what was measured here counts: a file system that hangs answers nothing.
+const LOCAL_MAX_AGE: Duration = Duration::from_secs(300);
+
+impl Source {
+    /// How old what was measured may become before it counts as unknown.
+    #[must_use]
+    pub const fn max_age(&self) -> Duration {
+        match self {
+            Self::Prometheus { max_age, .. } => *max_age,
+            Self::Local(_) | Self::Fixed(_) => LOCAL_MAX_AGE,
+        }
+    }
+}
+
+/// One volume to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its name, unique.
+    pub name: Arc<str>,
+    /// Nodes whose files lie on it.
+    pub nodes: Vec<Arc<str>>,
+    /// What tells its free space.
+    pub source: Source,
+}
+
+/// The volumes, in the configuration's order, the local ones first.
+///
+/// Configured volumes are called by their first node, a further one of that name gets a
+/// number; local ones are called by their directory. A node that a configured volume
+/// names has no local one beside it: who configures it knows better.
+pub(super) fn places(volumes: &[limits::Volume], local: Option<&Local>) -> Vec<Place> {
+    let mut places = Vec::new();
+    let mut names = BTreeSet::new();
+    let mut unique = |name: &str| -> Arc<str> {
+        let numbered = (2_u32..).map(|number| format!("{name}-{number}"));
+        let mut free = std::iter::once(name.to_owned()).chain(numbered);
+        free.find(|name| names.insert(name.clone())).unwrap_or_default().into()
+    };
+    let configured = |node: &String| volumes.iter().any(|volume| volume.nodes.contains(node));
+    if let Some(local) = local.filter(|local| !configured(&local.node)) {
+        for directory in &local.directories {
+            places.push(Place {
+                name: unique(&directory.display().to_string()),
+                nodes: vec![local.node.as_str().into()],
+                source: Source::Local(directory.clone()),
+            });
+        }
+    }
+    for volume in volumes {
+        let source = match &volume.free {
+            limits::Free::Prometheus { url, query, max_age } => {
+                Source::Prometheus { url: url.clone(), query: query.clone(), max_age: *max_age }
+            }
+            limits::Free::Available(bytes) => Source::Fixed(*bytes),
+        };
+        places.push(Place {
+            name: unique(volume.nodes.first().map_or("", String::as_str)),
+            nodes: volume.nodes.iter().map(|node| node.as_str().into()).collect(),
+            source,
+        });
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_have_short_and_unique_names() {
+        let volume = |nodes: &[&str]| limits::Volume {
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            free: limits::Free::Available(7),
+        };
+        let local = |node: &str| Local {
+            node: node.to_owned(),
+            directories: vec!["/data".into(), "/views".into()],
+        };
+        let shared = [volume(&["couchdb@a", "couchdb@b"])];
+        let twice = [volume(&["couchdb@a"]), volume(&["couchdb@a"]), volume(&["couchdb@a"])];
+        for (volumes, local, names) in [
+            (&[][..], None, &[][..]),
+            (&shared[..], None, &["couchdb@a"][..]),
+            (&twice[..], None, &["couchdb@a", "couchdb@a-2", "couchdb@a-3"][..]),
+            (&shared[..], Some(local("couchdb@c")), &["/data", "/views", "couchdb@a"][..]),
+            // The configuration says what is free for b.
+            (&shared[..], Some(local("couchdb@b")), &["couchdb@a"][..]),
+        ] {
+            let places = places(volumes, local.as_ref());
+            let found: Vec<&str> = places.iter().map(|place| &*place.name).collect();
+            assert_eq!(found, names);
+        }
+    }
+}

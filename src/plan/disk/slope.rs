@@ -1,0 +1,219 @@
+//! Whether space falls faster than the jobs on a volume explain.
+//!
+//! Owns the last samples of one volume. Pure: the task feeds it.
+//!
+//! What falls because CouchDB is written to is no reason to stop: compaction is what gives
+//! that back. So the fall counts where it would fill the volume soon, and no longer when it
+//! would take twice that time.
+
+use crate::jobs::{Job, JobKey};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+use wall_clock::Moment;
+
+/// What is looked at: the shortest run of samples that spans this.
+const WINDOW: Duration = Duration::from_secs(120);
+/// How many samples it takes.
+const LEAST: usize = 3;
+/// A fall that would fill the volume within this is held against it.
+const SOON: Duration = Duration::from_secs(3_600);
+/// Samples this far apart say nothing about each other.
+const GAP: Duration = Duration::from_secs(900);
+
+/// One look at a volume.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Moment,
+    available: u64,
+    /// Bytes that jobs wrote since the sample before.
+    explained: u64,
+}
+
+/// The last samples of a volume.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slope {
+    samples: VecDeque<Sample>,
+    /// What each job had reserved at the last sample.
+    reserved: BTreeMap<JobKey, u64>,
+    falling_since: Option<Moment>,
+}
+
+impl Slope {
+    /// Since when space falls too fast.
+    pub(super) const fn falling_since(&self) -> Option<Moment> {
+        self.falling_since
+    }
+
+    /// Takes a sample and the jobs that were on the volume then. One that is no newer than
+    /// the last says nothing new.
+    pub(super) fn see(&mut self, at: Moment, available: u64, jobs: &[&Job]) {
+        let last = self.samples.back().copied();
+        if last.is_some_and(|last| at <= last.at) {
+            return;
+        }
+        for job in jobs {
+            // What a job wrote before it was first seen goes with it.
+            self.reserved.entry(job.key.clone()).or_insert_with(|| peak(job));
+        }
+        let now: BTreeMap<JobKey, u64> =
+            jobs.iter().map(|job| (job.key.clone(), job.reserved)).collect();
+        let written = self
+            .reserved
+            .iter()
+            .map(|(key, before)| before.saturating_sub(now.get(key).copied().unwrap_or_default()));
+        let explained = written.fold(0, u64::saturating_add);
+        self.reserved = now;
+        // What gives space back, such as the end of a job, hides what fell before.
+        let anew = |last: Sample| available > last.available || last.at.age(at) > GAP;
+        if last.is_some_and(anew) {
+            self.samples.clear();
+        }
+        self.samples.push_back(Sample { at, available, explained });
+        while self.samples.len() > LEAST
+            && self.samples.get(1).is_some_and(|second| second.at.age(at) >= WINDOW)
+        {
+            self.samples.pop_front();
+        }
+        self.judge(at, available);
+    }
+
+    fn judge(&mut self, now: Moment, available: u64) {
+        let Some(first) = self.samples.front() else { return };
+        let span = first.at.age(now);
+        if self.samples.len() < LEAST || span < WINDOW {
+            return;
+        }
+        let fell = first.available.saturating_sub(available);
+        let written = || self.samples.iter().skip(1).map(|sample| sample.explained);
+        // Jobs may have been looked at up to a step before the volume was.
+        let behind = written().max().unwrap_or_default();
+        let explained = written().fold(behind, u64::saturating_add);
+        let unexplained = fell.saturating_sub(explained);
+        // Seconds until the volume is full at this rate; for ever where nothing falls.
+        let full_in = available as f64 / (unexplained as f64 / span.as_secs_f64());
+        match self.falling_since {
+            None if unexplained > 0 && full_in < SOON.as_secs_f64() => {
+                self.falling_since = Some(first.at);
+            }
+            Some(_) if unexplained == 0 || full_in > 2.0 * SOON.as_secs_f64() => {
+                self.falling_since = None;
+            }
+            None | Some(_) => {}
+        }
+    }
+}
+
+/// What a job reserved when it began, by what is reserved now and how far it is.
+fn peak(job: &Job) -> u64 {
+    let left = 1.0 - job.progress.unwrap_or_default().clamp(0.0, 0.99);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a product of what is not negative; `as` clamps at the largest"
+    )]
+    let peak = (job.reserved as f64 / left) as u64;
+    peak
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        jobs::{Phase, Work},
+        model::{memory::Owner, target::Kind},
+        table::NodeIx,
+    };
+
+    const GIB: u64 = 1 << 30;
+
+    fn job(reserved: u64, progress: Option<f64>) -> Job {
+        let key = JobKey { node: NodeIx::CLUSTER, shard: "shards/a".into(), work: Work::Db };
+        Job {
+            key,
+            target: None,
+            kind: Kind::Db,
+            owner: Owner::Other,
+            channel: None,
+            since: Moment::from_unix(0),
+            phase: Phase::Running,
+            progress,
+            last_progress: Moment::from_unix(0),
+            reserved,
+            file_bytes: None,
+            predicted_bytes: None,
+        }
+    }
+
+    /// Seconds, GiB free, GiB reserved by a job with its progress → since when it falls.
+    type Line = (u64, u64, Option<(u64, f64)>, Option<u64>);
+
+    #[test]
+    fn only_a_fall_that_jobs_do_not_explain_and_that_fills_the_volume_soon_counts() {
+        let tables: &[(&str, &[Line])] = &[
+            ("two samples are no slope", &[(0, 100, None, None), (200, 10, None, None)]),
+            (
+                "three within a minute are none",
+                &[(0, 100, None, None), (30, 90, None, None), (60, 80, None, None)],
+            ),
+            (
+                "a fall that fills it within the hour, until it is over",
+                &[
+                    (0, 100, None, None),
+                    (60, 95, None, None),
+                    (120, 90, None, Some(0)),
+                    // Space that comes back ends the look, not the alarm.
+                    (180, 95, None, Some(0)),
+                    (240, 95, None, Some(0)),
+                    (300, 95, None, None),
+                ],
+            ),
+            (
+                "a slow fall is what writing does",
+                &[(0, 100, None, None), (60, 100, None, None), (120, 98, None, None)],
+            ),
+            (
+                "what a job writes is explained",
+                &[
+                    (0, 100, Some((20, 0.0)), None),
+                    (60, 95, Some((15, 0.25)), None),
+                    (120, 90, Some((10, 0.5)), None),
+                ],
+            ),
+            (
+                "so is what it wrote before it was seen, and at its end",
+                &[(0, 100, None, None), (60, 90, Some((10, 0.5)), None), (120, 80, None, None)],
+            ),
+            (
+                "a job explains no more than it writes",
+                &[
+                    (0, 100, Some((20, 0.0)), None),
+                    (60, 90, Some((19, 0.05)), None),
+                    (120, 80, Some((18, 0.1)), Some(0)),
+                ],
+            ),
+            (
+                "a sample seen twice is one, and a long silence begins anew",
+                &[
+                    (0, 100, None, None),
+                    (60, 95, None, None),
+                    (60, 95, None, None),
+                    (2_000, 90, None, None),
+                    (2_060, 85, None, None),
+                    (2_120, 80, None, Some(2_000)),
+                ],
+            ),
+        ];
+        for (says, lines) in tables {
+            let mut slope = Slope::default();
+            for (seconds, free, running, falling) in *lines {
+                let job = running.map(|(gib, done)| job(gib * GIB, Some(done)));
+                let jobs: Vec<&Job> = job.iter().collect();
+                slope.see(Moment::from_unix(*seconds), free * GIB, &jobs);
+                let falling = falling.map(Moment::from_unix);
+                assert_eq!(slope.falling_since(), falling, "{says}, at {seconds}");
+            }
+        }
+    }
+}

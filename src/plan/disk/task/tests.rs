@@ -1,0 +1,216 @@
+//! The task on paused time, over meters that answer by a script.
+
+use super::*;
+use crate::{
+    jobs::{JobKey, Phase, Work},
+    model::{memory::Owner, target::Kind},
+    table::Draft,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::task::JoinSet;
+
+const START: u64 = 1_000_000;
+
+type Script = dyn Fn(&Source, Moment) -> BoxFuture<'static, Result<Measured, String>> + Send + Sync;
+
+struct Scripted {
+    script: Box<Script>,
+    asked: AtomicUsize,
+}
+
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Scripted")
+    }
+}
+
+impl Meter for Scripted {
+    fn measure(
+        &self,
+        source: &Source,
+        now: Moment,
+    ) -> BoxFuture<'static, Result<Measured, String>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        (self.script)(source, now)
+    }
+}
+
+fn free(available: u64, at: Moment) -> Measured {
+    Measured { space: Space { available, size: None, at }, device: None }
+}
+
+fn ready(measured: Result<Measured, String>) -> BoxFuture<'static, Result<Measured, String>> {
+    std::future::ready(measured).boxed()
+}
+
+fn queried(nodes: &[&str]) -> limits::Volume {
+    limits::Volume {
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        free: limits::Free::Prometheus {
+            url: "http://prom:9090".parse().unwrap(),
+            query: "free".to_owned(),
+            max_age: Duration::from_secs(300),
+        },
+    }
+}
+
+fn settings(volumes: Vec<limits::Volume>) -> Settings {
+    Settings { volumes, local: None, poll: Duration::from_secs(5) }
+}
+
+struct Running {
+    meter: Arc<Scripted>,
+    handle: Handle,
+    settings: watch::Sender<Arc<Settings>>,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    jobs: watch::Sender<Arc<Jobs>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Running {
+    fn start(
+        settings: Settings,
+        script: impl Fn(&Source, Moment) -> BoxFuture<'static, Result<Measured, String>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let clock = Clock::anchored(Moment::from_unix(START));
+        let meter = Arc::new(Scripted { script: Box::new(script), asked: AtomicUsize::new(0) });
+        let (settings, settings_rx) = watch::channel(Arc::new(settings));
+        let (snapshots, snapshots_rx) = watch::channel(Arc::default());
+        let (jobs, jobs_rx) = watch::channel(Arc::default());
+        let dyn_meter: Arc<dyn Meter> = Arc::<Scripted>::clone(&meter);
+        let (task, handle) = Task::new(clock, dyn_meter, settings_rx, snapshots_rx, jobs_rx);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(CancellationToken::new()));
+        Self { meter, handle, settings, snapshots, jobs, _tasks: tasks }
+    }
+
+    /// What is published `seconds` after the start.
+    async fn at(&self, seconds: u64) -> Arc<Disks> {
+        let clock = self.handle.disks.clone();
+        let until = Instant::now() + Duration::from_secs(seconds);
+        time::sleep_until(until + Duration::from_millis(1)).await;
+        Arc::clone(&clock.borrow())
+    }
+
+    fn asked(&self) -> usize {
+        self.meter.asked.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_outlives_failures_until_it_is_too_old() {
+    let failing_from = Moment::from_unix(START + 20);
+    let running =
+        Running::start(settings(vec![queried(&["couchdb@a", "couchdb@b"])]), move |_, now| {
+            let answers = now < failing_from || now >= Moment::from_unix(START + 600);
+            ready(if answers { Ok(free(7, now)) } else { Err("HTTP 503".to_owned()) })
+        });
+    let disks = running.at(1).await;
+    let [volume] = disks.volumes.as_slice() else { panic!("{disks:?}") };
+    assert_eq!((&*volume.name, volume.nodes.len()), ("couchdb@a", 2));
+    assert_eq!(volume.space.map(|space| (space.available, space.at.unix())), Some((7, START)));
+    assert_eq!(volume.problem, None);
+    assert_eq!(disks.of_node("couchdb@b").count(), 1);
+
+    let disks = running.at(60).await;
+    assert!(disks.volumes[0].space.is_some());
+    assert_eq!(disks.volumes[0].problem.as_deref(), Some("HTTP 503"));
+    let disks = running.at(260).await;
+    assert_eq!(disks.volumes[0].space, None, "301 seconds and more are too old");
+    assert_eq!(running.asked(), 11, "a query each 30 s");
+    let disks = running.at(310).await;
+    assert_eq!(disks.volumes[0].space.map(|space| space.available), Some(7));
+    assert_eq!(disks.volumes[0].problem, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_does_not_answer_is_not_asked_again() {
+    let volumes = settings(vec![queried(&["couchdb@a"]), queried(&["couchdb@b"])]);
+    let running = Running::start(volumes, |_, _| std::future::pending().boxed());
+    running.at(3_600).await;
+    assert_eq!(running.asked(), 2);
+    let late = running.handle.disks.borrow().volumes[0].problem.clone();
+    assert_eq!(late.as_deref(), Some("no answer within 10s"));
+    let other = queried(&["couchdb@c"]);
+    running.settings.send_modify(|settings| Arc::make_mut(settings).volumes.push(other));
+    let disks = running.at(60).await;
+    assert_eq!(running.asked(), 3);
+    let [a, .., c] = disks.volumes.as_slice() else { panic!("{disks:?}") };
+    assert_eq!((a.space, c.space, &*c.name), (None, None, "couchdb@c"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn directories_of_one_file_system_are_one_volume() {
+    let local = |paths: &[&str]| Local {
+        node: "couchdb@a".to_owned(),
+        directories: paths.iter().map(Into::into).collect(),
+    };
+    let all = Settings {
+        local: Some(local(&["/data", "/views", "/other"])),
+        ..settings(vec![limits::Volume {
+            nodes: vec!["couchdb@b".to_owned()],
+            free: limits::Free::Available(9),
+        }])
+    };
+    let running = Running::start(all, |source, now| {
+        ready(Ok(match source {
+            Source::Local(path) => {
+                let device = if path.ends_with("other") { 2 } else { 1 };
+                Measured { device: Some(device), ..free(5, now) }
+            }
+            Source::Fixed(bytes) => free(*bytes, now),
+            Source::Prometheus { .. } => panic!("nobody named one"),
+        }))
+    });
+    let disks = running.at(11).await;
+    let shown: Vec<_> = disks
+        .volumes
+        .iter()
+        .map(|volume| (&*volume.name, volume.space.map(|space| space.available)))
+        .collect();
+    assert_eq!(shown, [("/data", Some(5)), ("/other", Some(5)), ("couchdb@b", Some(9))]);
+    let stated = disks.volumes[2].space.map(|space| space.at.unix());
+    assert_eq!(stated, Some(START + 10), "a fixed number is stated again at each look");
+}
+
+#[tokio::test(start_paused = true)]
+async fn space_that_falls_without_jobs_is_held_against_the_volume() {
+    let mut draft = Draft::new(5);
+    let node = draft.node("couchdb@a");
+    let gib = 1_u64 << 30;
+    let running = Running::start(settings(vec![queried(&["couchdb@a"])]), move |_, now| {
+        let since = now.unix().saturating_sub(START);
+        ready(Ok(free((1_000 - since.min(600)) * gib, now)))
+    });
+    running.snapshots.send_replace(draft.publish(Moment::from_unix(START)));
+    let job = |left: u64| Job {
+        key: JobKey { node, shard: "shards/a".into(), work: Work::Db },
+        target: None,
+        kind: Kind::Db,
+        owner: Owner::Other,
+        channel: None,
+        since: Moment::from_unix(START),
+        phase: Phase::Running,
+        progress: None,
+        last_progress: Moment::from_unix(START),
+        reserved: left * gib,
+        file_bytes: None,
+        predicted_bytes: None,
+    };
+    // A job writes all that is lost for five minutes, and is seen no more after.
+    for at in 0..10 {
+        let list = vec![job(300 - 30 * at)];
+        running.jobs.send_replace(Arc::new(Jobs { list, ..Jobs::default() }));
+        let disks = running.at(30).await;
+        assert_eq!(disks.volumes[0].falling_since, None, "at {at}");
+    }
+    running.jobs.send_replace(Arc::default());
+    let disks = running.at(180).await;
+    assert!(disks.volumes[0].falling_since.is_some());
+    // From ten minutes on nothing falls any more.
+    let disks = running.at(400).await;
+    assert_eq!(disks.volumes[0].falling_since, None);
+}

@@ -1,0 +1,410 @@
+//! The planner: one task that follows the snapshots and publishes the plan.
+//!
+//! Owns the queues. Never asks CouchDB and never starts anything. The scanner feeds it
+//! snapshots, the owners of jobs, history, space and pressure feed it those; metrics, API
+//! and whoever acts read the plan it published last.
+
+use crate::{
+    jobs::{History, Jobs},
+    model::{channel::Channels, memory::Ordered},
+    plan::{Conditions, Plan, Queues, Rules, disk::Disks, pressure::Pressures},
+    table::{Ix, Snapshot},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{self, MissedTickBehavior},
+};
+use tokio_util::sync::CancellationToken;
+use wall_clock::{Clock, Moment};
+
+/// How often a plan is made without news, because facts grow stale by themselves.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// How many sweeps facts stay fresh for at least.
+const FRESH_SWEEPS: u32 = 3;
+
+/// What the planner goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The channels.
+    pub channels: Arc<Channels>,
+    /// What else decides.
+    pub rules: Rules,
+}
+
+/// What the planner follows.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// Facts.
+    pub snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// What runs.
+    pub jobs: watch::Receiver<Arc<Jobs>>,
+    /// What is remembered.
+    pub history: watch::Receiver<Arc<History>>,
+    /// Free space.
+    pub disks: watch::Receiver<Arc<Disks>>,
+    /// Which nodes are too busy, or in maintenance.
+    pub pressures: watch::Receiver<Arc<Pressures>>,
+}
+
+impl Inputs {
+    /// Only facts; of everything else nothing is known, and stays so.
+    #[must_use]
+    pub fn facts_only(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
+        Self {
+            snapshots,
+            jobs: watch::channel(Arc::default()).1,
+            history: watch::channel(Arc::default()).1,
+            disks: watch::channel(Arc::default()).1,
+            pressures: watch::channel(Arc::default()).1,
+        }
+    }
+
+    /// The conditions as they stand.
+    fn conditions(&mut self) -> Conditions {
+        Conditions {
+            jobs: Arc::clone(&self.jobs.borrow_and_update()),
+            history: Arc::clone(&self.history.borrow_and_update()),
+            disks: Arc::clone(&self.disks.borrow_and_update()),
+            pressures: Arc::clone(&self.pressures.borrow_and_update()),
+        }
+    }
+}
+
+/// Orders are rare, and answered at once.
+const COMMANDS: usize = 8;
+
+/// Empties queues of a node, or of a channel, or of both; answers how many targets left.
+#[derive(Debug)]
+struct Flush {
+    node: Option<String>,
+    channel: Option<String>,
+    answer: oneshot::Sender<u64>,
+}
+
+/// Asks for the plan in which a target was ordered; nothing of it is published.
+#[derive(Debug)]
+struct WhatIf {
+    ix: Ix,
+    ordered: Ordered,
+    answer: oneshot::Sender<Arc<Plan>>,
+}
+
+/// What the planner is told beside news.
+#[derive(Debug)]
+enum Command {
+    Flush(Flush),
+    WhatIf(WhatIf),
+}
+
+/// The way to read the plan.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// The plan published last.
+    pub plan: watch::Receiver<Arc<Plan>>,
+    commands: mpsc::Sender<Command>,
+}
+
+impl Handle {
+    /// Forgets the targets that wait, of one node or one channel where they are named, until
+    /// their facts are measured anew; answers how many. `None` where the task is gone.
+    pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(Command::Flush(Flush { node, channel, answer })).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// What the plan would be, had an operator ordered this target. `None` where the task is
+    /// gone.
+    pub async fn what_if(&self, ix: Ix, ordered: Ordered) -> Option<Arc<Plan>> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(Command::WhatIf(WhatIf { ix, ordered, answer })).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+/// Owns the queues.
+#[derive(Debug)]
+pub struct Task {
+    clock: Clock,
+    queues: Queues,
+    inputs: Inputs,
+    settings: watch::Receiver<Arc<Settings>>,
+    plan: watch::Sender<Arc<Plan>>,
+    commands: mpsc::Receiver<Command>,
+}
+
+enum Event {
+    Command(Command),
+    News,
+    Settings,
+    Tick,
+    Stop,
+}
+
+impl Task {
+    /// Makes the task and its handle.
+    #[must_use]
+    pub fn new(
+        clock: Clock,
+        inputs: Inputs,
+        settings: watch::Receiver<Arc<Settings>>,
+    ) -> (Self, Handle) {
+        let queues = Queues::new(Arc::clone(&settings.borrow().channels));
+        let (plan, reader) = watch::channel(Arc::default());
+        let (commands_tx, commands) = mpsc::channel(COMMANDS);
+        let handle = Handle { plan: reader, commands: commands_tx };
+        (Self { clock, queues, inputs, settings, plan, commands }, handle)
+    }
+
+    /// Plans until `stop`, or until nobody sends snapshots any more.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut tick = time::interval(PERIOD);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let next_change = self.plan.borrow().next_change;
+            // Every arm is cancel-safe, and no arm's body awaits.
+            let event = tokio::select! {
+                () = stop.cancelled() => Event::Stop,
+                news = self.inputs.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
+                news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
+                Some(command) = self.commands.recv() => Event::Command(command),
+                // Whoever is gone sends no more news; the last ones still count.
+                Ok(()) = self.inputs.jobs.changed() => Event::News,
+                Ok(()) = self.inputs.history.changed() => Event::News,
+                Ok(()) = self.inputs.disks.changed() => Event::News,
+                Ok(()) = self.inputs.pressures.changed() => Event::News,
+                () = until(self.clock, next_change) => Event::Tick,
+                _ = tick.tick() => Event::Tick,
+            };
+            match event {
+                Event::Stop => return,
+                Event::Settings => {
+                    let channels = Arc::clone(&self.settings.borrow_and_update().channels);
+                    self.queues.reconfigure(channels);
+                }
+                Event::Command(Command::Flush(flush)) => self.flush(flush),
+                Event::Command(Command::WhatIf(WhatIf { ix, ordered, answer })) => {
+                    let plan = self.planned(|conditions| {
+                        Arc::make_mut(&mut conditions.history).orders.insert(ix, ordered);
+                    });
+                    // Whoever asked may have gone.
+                    let _gone = answer.send(Arc::new(plan));
+                }
+                Event::News | Event::Tick => {}
+            }
+            self.follow();
+        }
+    }
+
+    fn flush(&mut self, Flush { node, channel, answer }: Flush) {
+        let plan = Arc::clone(&self.plan.borrow());
+        let takes = |wanted: &Option<String>, name: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == name)
+        };
+        let mut left = 0;
+        for queue in plan.queues.iter() {
+            let of_node = plan.snapshot.node(queue.node).is_some_and(|it| takes(&node, &it.name));
+            let of_channel = plan.channels.list.get(queue.channel);
+            let of_channel = of_channel.is_some_and(|it| takes(&channel, &it.name));
+            if of_node && of_channel {
+                while self.queues.pop(queue.node, queue.channel) {
+                    left += 1;
+                }
+            }
+        }
+        // They are gone whether or not somebody waits for the number.
+        let _gone = answer.send(left);
+    }
+
+    /// Publishes what follows from everything.
+    ///
+    /// A million targets take a third of a second, which is why whoever runs this task
+    /// gives it a thread of its own.
+    fn follow(&mut self) {
+        let plan = self.planned(|_| {});
+        self.plan.send_replace(Arc::new(plan));
+    }
+
+    /// Brings the queues up to the snapshot and plans, under conditions that `change` may alter.
+    fn planned(&mut self, change: impl FnOnce(&mut Conditions)) -> Plan {
+        // What runs and what is remembered follows from facts. With older facts than those, a job
+        // that ended would be started once more for what it has already done.
+        let mut conditions = self.inputs.conditions();
+        change(&mut conditions);
+        let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
+        // Where the pace makes a sweep longer than the settings reckoned with, facts of the
+        // last ones still count: else a large cluster would have no fresh facts at all.
+        let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
+        let mut rules = self.settings.borrow().rules.clone();
+        rules.fresh_for = rules.fresh_for.max(sweeps);
+        let now = self.clock.now();
+        self.queues.follow(&snapshot, now);
+        self.queues.publish(&snapshot, &conditions, &Arc::new(rules), now)
+    }
+}
+
+/// Waits until the clock says `at`, in whole seconds; for ever where there is nothing to
+/// wait for.
+async fn until(clock: Clock, at: Option<Moment>) {
+    match at {
+        Some(at) => time::sleep(clock.now().age(at)).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        jobs::{Job, JobKey, Phase, Work},
+        model::{
+            facts::{Facts, Known, Measured, Source},
+            memory::{Owner, Rest},
+            settings::limits::Headroom,
+            target::Kind,
+        },
+        plan::Decision,
+        table::{DbName, Draft},
+    };
+    use tokio::task::JoinSet;
+    use wall_clock::Moment;
+
+    fn settings(channels: Arc<Channels>) -> Settings {
+        let fresh_for = Duration::from_secs(60);
+        // Nothing is known of the disks here.
+        let headroom = Headroom { blind_limit: u64::MAX, ..Headroom::default() };
+        Settings { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
+    }
+
+    async fn plan_where(handle: &mut Handle, wanted: impl FnMut(&Arc<Plan>) -> bool) -> Arc<Plan> {
+        let plan = time::timeout(Duration::from_secs(3_600), handle.plan.wait_for(wanted));
+        Arc::clone(&plan.await.expect("a plan comes within the hour").expect("the task lives"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn facts_stay_fresh_for_three_sweeps_however_long_those_take() {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        draft.set_sweep(Duration::from_secs(100));
+        let (_snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
+        let channels: Arc<Channels> = Arc::default();
+        let settings = settings(channels);
+        let (_settings, settings_rx) = watch::channel(Arc::new(settings));
+        let (task, mut handle) = Task::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+        let plan = plan_where(&mut handle, |plan| plan.snapshot.version() > 0).await;
+        assert_eq!(plan.rules.fresh_for, Duration::from_secs(300));
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_rest_is_over() {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: "" });
+        let ix = draft.db_target(node, db, None);
+        let facts = Facts {
+            file: Known::new(100 << 20),
+            active: Known::new(1 << 20),
+            measured_at: Some(Measured { at: Moment::from_unix(1_000), by: Source::Http }),
+            ..Facts::default()
+        };
+        draft.set_facts(ix, facts);
+        let (_snapshots, snapshots) = watch::channel(draft.publish(clock.now()));
+        let (jobs, jobs_rx) = watch::channel(Arc::default());
+        let (history, history_rx) = watch::channel(Arc::default());
+        let inputs = Inputs { jobs: jobs_rx, history: history_rx, ..Inputs::facts_only(snapshots) };
+        let (_settings, settings) = watch::channel(Arc::new(settings(Arc::default())));
+        let (task, mut handle) = Task::new(clock, inputs, settings);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+        let starts = |plan: &Arc<Plan>| plan.start(ix).is_some();
+        let refused = |wanted: &'static str| {
+            move |plan: &Arc<Plan>| {
+                let decided = plan.snapshot.target(ix).map(|target| plan.decision(target));
+                matches!(decided, Some(Decision::Refused(it)) if it.reason.label() == wanted)
+            }
+        };
+        plan_where(&mut handle, starts).await;
+
+        let key = JobKey { node, shard: "a".into(), work: Work::Db };
+        let job = Job {
+            key,
+            target: Some(ix),
+            kind: Kind::Db,
+            owner: Owner::Other,
+            channel: None,
+            since: clock.now(),
+            phase: Phase::Running,
+            progress: None,
+            last_progress: clock.now(),
+            reserved: 0,
+            file_bytes: None,
+            predicted_bytes: None,
+        };
+        let before = time::Instant::now();
+        jobs.send_replace(Arc::new(Jobs { list: vec![job], ..Jobs::default() }));
+        plan_where(&mut handle, refused("running")).await;
+        jobs.send_replace(Arc::default());
+        plan_where(&mut handle, starts).await;
+        assert!(before.elapsed() < Duration::from_millis(10), "{:?}", before.elapsed());
+
+        let (since, until) = (clock.now(), clock.now().plus(Duration::from_secs(13)));
+        let mut remembered = History::default();
+        remembered.rests.insert(ix, Rest::CoolDown { since, until });
+        history.send_replace(Arc::new(remembered));
+        let plan = plan_where(&mut handle, refused("cool_down")).await;
+        assert_eq!(plan.next_change, Some(until));
+        let plan = plan_where(&mut handle, starts).await;
+        assert_eq!(plan.made_at, until, "not before, and not at the next tick only");
+        stop.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_follows_news_other_channels_and_the_clock() {
+        let clock = Clock::anchored(Moment::from_unix(1_000));
+        let mut draft = Draft::new(5);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: "" });
+        let ix = draft.db_target(node, db, None);
+        draft.set_facts(
+            ix,
+            Facts {
+                file: Known::new(100 << 20),
+                active: Known::new(1 << 20),
+                measured_at: Some(Measured { at: Moment::from_unix(1_000), by: Source::Http }),
+                ..Facts::default()
+            },
+        );
+        let (snapshots, snapshots_rx) = watch::channel(Arc::default());
+        let settings = settings(Arc::default());
+        let (settings_tx, settings_rx) = watch::channel(Arc::new(settings.clone()));
+        let (task, mut handle) = Task::new(clock, Inputs::facts_only(snapshots_rx), settings_rx);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(stop.clone()));
+
+        snapshots.send_replace(draft.publish(clock.now()));
+        let decision = |plan: &Plan| plan.snapshot.target(ix).map(|target| plan.decision(target));
+        plan_where(&mut handle, |plan| decision(plan) == Some(Decision::Start)).await;
+
+        let stale = |plan: &Arc<Plan>| matches!(decision(plan), Some(Decision::Refused(refusal)) if refusal.reason.label() == "stale");
+        let plan = plan_where(&mut handle, stale).await;
+        assert!(plan.made_at >= Moment::from_unix(1_061), "{:?}", plan.made_at);
+
+        let mut channels = Channels::default();
+        channels.list.clear();
+        settings_tx.send_replace(Arc::new(Settings { channels: Arc::new(channels), ..settings }));
+        plan_where(&mut handle, |plan| decision(plan) == Some(Decision::NotTaken)).await;
+
+        stop.cancel();
+        let ended = time::timeout(Duration::from_secs(60), tasks.join_next()).await;
+        assert!(ended.expect("the task ends").expect("there is one").is_ok());
+    }
+}

@@ -1,0 +1,176 @@
+//! The task on paused time, over nodes that answer by a script.
+
+use super::*;
+use crate::{
+    jobs::{Job, JobKey, Phase, Work},
+    model::{memory::Owner, target::Kind},
+    table::Draft,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::{task::JoinSet, time::Instant};
+
+const START: u64 = 1_000_000;
+const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
+
+/// What each node shows; a node without a look never answers.
+#[derive(Debug, Default)]
+struct Nodes {
+    looks: watch::Sender<BTreeMap<&'static str, Look>>,
+    asked: AtomicUsize,
+}
+
+impl Probe for Nodes {
+    fn look(&self, node: &str) -> BoxFuture<'static, Look> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        match self.looks.borrow().get(node) {
+            Some(look) => std::future::ready(*look).boxed(),
+            None => std::future::pending().boxed(),
+        }
+    }
+}
+
+struct Running {
+    nodes: Arc<Nodes>,
+    draft: Draft,
+    snapshots: watch::Sender<Arc<Snapshot>>,
+    jobs: watch::Sender<Arc<Jobs>>,
+    handle: Handle,
+    _held: (watch::Sender<Arc<Settings>>, watch::Sender<Arc<dyn Probe>>),
+    _tasks: JoinSet<()>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let clock = Clock::anchored(Moment::from_unix(START));
+        let mut draft = Draft::new(5);
+        for name in NODES {
+            let ix = draft.node(name);
+            draft.change_node(ix, |node| {
+                (node.up, node.member, node.served) = (Some(true), true, true);
+            });
+        }
+        let nodes = Arc::new(Nodes::default());
+        let pressure = limits::Pressure {
+            hold_at_most: Duration::from_secs(600),
+            ..limits::Pressure::default()
+        };
+        let dyn_nodes: Arc<dyn Probe> = Arc::<Nodes>::clone(&nodes);
+        let (probe, probe_rx) = watch::channel(dyn_nodes);
+        let (settings, settings_rx) = watch::channel(Arc::new(Settings { pressure }));
+        let (snapshots, snapshots_rx) = watch::channel(draft.publish(clock.now()));
+        let (jobs, jobs_rx) = watch::channel(Arc::default());
+        let (task, handle) = Task::new(clock, probe_rx, settings_rx, snapshots_rx, jobs_rx);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(CancellationToken::new()));
+        Self { nodes, draft, snapshots, jobs, handle, _held: (settings, probe), _tasks: tasks }
+    }
+
+    fn show(&self, node: &'static str, look: Look) {
+        self.nodes.looks.send_modify(|looks| {
+            looks.insert(node, look);
+        });
+    }
+
+    /// What is published of a node `seconds` later.
+    async fn after(&self, seconds: u64, node: u8) -> Option<NodePressure> {
+        time::sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
+        let ix = NodeIx::from_usize(usize::from(node) + 1).unwrap();
+        self.handle.pressures.borrow().nodes.get(&ix).cloned()
+    }
+}
+
+fn quiet() -> Look {
+    Look {
+        latency: Some(Duration::from_millis(4)),
+        run_queue: Some(1),
+        backlog: Some(0),
+        maintenance: Some(false),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pressure_holds_one_node_and_not_the_other() {
+    let running = Running::start();
+    running.show(NODES[0], quiet());
+    running.show(NODES[1], Look { run_queue: Some(100), ..quiet() });
+    let a = running.after(30, 0).await.unwrap();
+    assert_eq!((a.held, a.maintenance_since), (None, None));
+    let signals =
+        [(Signal::ProbeLatency, 0.004), (Signal::RunQueue, 1.0), (Signal::ReplicationBacklog, 0.0)];
+    assert_eq!(a.signals, BTreeMap::from(signals), "nobody knows the indexers yet");
+    let b = running.after(0, 1).await.unwrap();
+    let held = b.held.unwrap();
+    assert_eq!((held.signal, held.since.unix()), (Signal::RunQueue, START + 10));
+    assert_eq!((held.value, held.low), (100.0, 16.0));
+
+    running.show(NODES[1], quiet());
+    assert_eq!(running.after(30, 1).await.unwrap().held, None);
+    assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 14, "each node every ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_ends_after_the_longest_one() {
+    let running = Running::start();
+    running.show(NODES[0], Look { latency: Some(Duration::from_secs(10)), ..Look::default() });
+    let signal = |node: Option<NodePressure>| node.and_then(|it| it.held).map(|held| held.signal);
+    assert_eq!(signal(running.after(600, 0).await), Some(Signal::ProbeLatency));
+    assert_eq!(signal(running.after(20, 0).await), None);
+    assert_eq!(signal(running.after(3_600, 0).await), None, "once, until it has fallen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn maintenance_lasts_until_the_node_says_otherwise() {
+    let running = Running::start();
+    running.show(NODES[0], Look { maintenance: Some(true), ..quiet() });
+    let since = |node: Option<NodePressure>| node.unwrap().maintenance_since.map(Moment::unix);
+    assert_eq!(since(running.after(35, 0).await), Some(START));
+    running.show(NODES[0], Look::default());
+    assert_eq!(since(running.after(20, 0).await), Some(START), "no answer is no news");
+    running.show(NODES[0], quiet());
+    assert_eq!(since(running.after(20, 0).await), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_is_asked_once_and_one_that_is_down_not_at_all() {
+    let mut running = Running::start();
+    assert_eq!(running.after(300, 0).await, None);
+    assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
+    let ix = NodeIx::from_usize(1).unwrap();
+    running.draft.change_node(ix, |node| node.up = Some(false));
+    running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
+    running.show(NODES[0], quiet());
+    assert_eq!(running.after(30, 0).await, None);
+    assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
+    running.draft.change_node(ix, |node| node.up = Some(true));
+    running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
+    assert!(running.after(10, 0).await.is_some(), "it begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn indexers_are_those_of_the_jobs() {
+    let running = Running::start();
+    running.show(NODES[0], quiet());
+    let node = NodeIx::from_usize(1).unwrap();
+    let build = |name: String| Job {
+        key: JobKey { node, shard: name.into(), work: Work::Build("_design/x".into()) },
+        target: None,
+        kind: Kind::View,
+        owner: Owner::Other,
+        channel: None,
+        since: Moment::from_unix(START),
+        phase: Phase::Running,
+        progress: None,
+        last_progress: Moment::from_unix(START),
+        reserved: 0,
+        file_bytes: None,
+        predicted_bytes: None,
+    };
+    let list = (0..9).map(|at| build(format!("shards/{at}"))).collect();
+    let polled = vec![(node, Moment::from_unix(START))];
+    running.jobs.send_replace(Arc::new(Jobs { list, polled, ..Jobs::default() }));
+    let start = Instant::now();
+    let a = running.after(20, 0).await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(30));
+    assert_eq!(a.signals.get(&Signal::Indexers), Some(&9.0));
+    assert_eq!(a.held.map(|held| held.signal), Some(Signal::Indexers));
+}

@@ -1,0 +1,335 @@
+//! Which targets there are: the shard map held against the files on each node.
+
+use super::{super::Settings, views::Views};
+use crate::{
+    model::target::{Kind, State},
+    sources::inventory::{
+        Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
+    },
+    table::{Bits, DbIx, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
+};
+use couchdb_client::wire::Names;
+use couchdb_names::{Range, ShardName};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Databases that only stray files name are asked for one by one up to this many; beyond,
+/// a broken map is likelier than so many new databases, and nothing is said of them.
+const STRAYS: usize = 200;
+
+/// One sweep's listing.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// What is being split; `None` before anybody said.
+    pub(super) splits: Option<Reshard>,
+    /// Whether the state of what was listed is decided.
+    settled: bool,
+    pub(super) map_whole: bool,
+    /// Whether the map is what the login may read, database by database.
+    pub(super) readable: bool,
+    /// Whether there is no map to be had: what lies on the disk is taken as it lies.
+    pub(super) alone: bool,
+    /// Databases the map has.
+    pub(super) databases: usize,
+    /// Nodes that hold copies by the map.
+    holders: BTreeSet<NodeIx>,
+    /// Databases the map has, and their targets.
+    dbs: Bits,
+    mapped: Bits,
+    /// Targets whose file is there.
+    on_disk: Bits,
+    /// Nodes whose files were listed.
+    listed: BTreeSet<NodeIx>,
+    /// Entries of databases with copies on the move; of all others nothing need be kept.
+    moving: BTreeMap<(String, String), MapEntry>,
+    /// Files the map does not place where they lie.
+    strays: Vec<Stray>,
+    /// Databases asked for by themselves, and what the map said then.
+    asked: BTreeMap<String, Option<String>>,
+}
+
+#[derive(Debug)]
+struct Stray {
+    node: NodeIx,
+    db: String,
+    suffix: String,
+    range: Range,
+}
+
+impl Listing {
+    /// Begins anew, with what is being split as it was seen last.
+    pub(super) fn begin(&mut self) {
+        self.dbs.clear();
+        self.mapped.clear();
+        self.on_disk.clear();
+        *self = Self {
+            dbs: std::mem::take(&mut self.dbs),
+            mapped: std::mem::take(&mut self.mapped),
+            on_disk: std::mem::take(&mut self.on_disk),
+            splits: self.splits.take(),
+            ..Self::default()
+        };
+    }
+
+    /// Whether the state of what was listed is decided.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// Takes one database of the map into the tables.
+    pub(super) fn map_entry(
+        &mut self,
+        draft: &mut Draft,
+        views: &mut Views,
+        settings: &Settings,
+        entry: MapEntry,
+    ) {
+        let db = draft.db(DbName { db: &entry.db, suffix: &entry.suffix });
+        self.databases += 1;
+        self.dbs.set(db.as_usize());
+        let map = DbMap {
+            copies: u32::try_from(entry.copies.len()).unwrap_or(u32::MAX),
+            ranges: u32::try_from(entry.ranges()).unwrap_or(u32::MAX),
+        };
+        draft.set_map(db, map, views.of(db));
+        for copy in &entry.copies {
+            if settings.nodes.has(&copy.node) {
+                let node = draft.node(&copy.node);
+                self.holders.insert(node);
+                let ix = draft.db_target(node, db, Some(copy.range));
+                self.mapped.set(ix.as_usize());
+            }
+        }
+        if !entry.arriving.is_empty() || !entry.leaving.is_empty() {
+            self.moving.insert((entry.db.clone(), entry.suffix.clone()), entry);
+        }
+    }
+
+    /// A copy that the map has just got: its file was made with it.
+    pub(super) fn found(&mut self, ix: Ix) {
+        self.on_disk.set(ix.as_usize());
+    }
+
+    /// The databases that the map has.
+    pub(super) const fn dbs(&self) -> &Bits {
+        &self.dbs
+    }
+
+    /// A database is in the map no more.
+    pub(super) fn lacks(&mut self, db: DbIx) {
+        self.dbs.unset(db.as_usize());
+    }
+
+    /// A copy is no more.
+    pub(super) fn gone(&mut self, ix: Ix) {
+        self.mapped.unset(ix.as_usize());
+        self.on_disk.unset(ix.as_usize());
+    }
+
+    /// Whether a node's files were listed.
+    pub(super) fn has_listed(&self, node: NodeIx) -> bool {
+        self.listed.contains(&node)
+    }
+
+    /// Nodes that hold copies by the map.
+    pub(super) const fn holders(&self) -> &BTreeSet<NodeIx> {
+        &self.holders
+    }
+
+    /// Takes one node's files into the tables.
+    pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &Names) {
+        self.listed.insert(node);
+        for name in names.iter() {
+            let Some(shard) = ShardName::split(name) else {
+                let db = draft.db(DbName { db: name, suffix: "" });
+                let ix = draft.db_target(node, db, None);
+                self.mapped.set(ix.as_usize());
+                self.on_disk.set(ix.as_usize());
+                continue;
+            };
+            let known = draft
+                .find_db(DbName { db: shard.db, suffix: shard.suffix })
+                .and_then(|db| draft.find_db_target(node, db, Some(shard.range)))
+                .filter(|ix| self.mapped.has(ix.as_usize()));
+            match known {
+                Some(ix) => self.on_disk.set(ix.as_usize()),
+                None => self.strays.push(Stray {
+                    node,
+                    db: shard.db.to_owned(),
+                    suffix: shard.suffix.to_owned(),
+                    range: shard.range,
+                }),
+            }
+        }
+    }
+
+    /// Databases that only stray files name: they may have been made after the map was read.
+    pub(super) fn unknown_strays(&self) -> Vec<String> {
+        let names: BTreeSet<&str> = self
+            .strays
+            .iter()
+            .filter(|stray| !self.moving.contains_key(&(stray.db.clone(), stray.suffix.clone())))
+            .map(|stray| &*stray.db)
+            .collect();
+        names.into_iter().take(STRAYS).map(ToOwned::to_owned).collect()
+    }
+
+    /// Takes in what the map says of one such database by now.
+    pub(super) fn stray(
+        &mut self,
+        draft: &mut Draft,
+        views: &mut Views,
+        settings: &Settings,
+        db: &str,
+        entry: Option<MapEntry>,
+    ) {
+        self.asked.insert(db.to_owned(), entry.as_ref().map(|entry| entry.suffix.clone()));
+        if let Some(entry) = entry {
+            self.map_entry(draft, views, settings, entry);
+        }
+    }
+
+    /// Decides the state of everything that was listed and takes out what is gone.
+    ///
+    /// Nothing is taken out on the word of a map that broke off, nor from a node that was
+    /// not listed and still belongs to the cluster.
+    /// Before it is known what is being split, a copy that is not where it should be may be on the
+    /// move: what was said of it before stands.
+    pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
+        self.settled = true;
+        self.settle_strays(draft);
+        let places = draft.now().capacity();
+        // A login without the right to ask for the members knows of none.
+        let members_known = draft.now().nodes().iter().any(|node| node.member);
+        for at in 0..places {
+            let Some(target) = draft.now().target_at(at) else { continue };
+            let ix = target.ix();
+            if target.kind() != Kind::Db {
+                continue;
+            }
+            let (mapped, on_disk) =
+                (self.mapped.has(ix.as_usize()), self.on_disk.has(ix.as_usize()));
+            let listed = self.listed.contains(&target.node_ix());
+            let measured = target.facts().measured_at.is_some();
+            let node = draft.now().node(target.node_ix());
+            let ours = node.is_some_and(|node| node.member && settings.nodes.has(&node.name));
+            match (mapped, on_disk) {
+                (true, true) => {
+                    let state = self.placed(draft, ix);
+                    draft.set_state(ix, state);
+                }
+                (true, false) if listed => {
+                    if let Some(state) = self.absent(draft, ix) {
+                        draft.set_state(ix, state);
+                    }
+                }
+                // No disk of the cluster has what lies on a node that is none of its members.
+                (true, false) if members_known && node.is_some_and(|node| !node.member) => {
+                    if let Some(state) = self.absent(draft, ix) {
+                        draft.set_state(ix, state);
+                    }
+                }
+                (true, false) => {}
+                // A stray: its state was settled above.
+                (false, true) => {}
+                (false, false) if !ours || (self.map_whole && listed) => draft.remove(ix),
+                // Known from such a map alone, and it has it no more.
+                (false, false) if self.readable && !measured => draft.remove(ix),
+                (false, false) => {}
+            }
+        }
+    }
+
+    fn settle_strays(&mut self, draft: &mut Draft) {
+        for stray in std::mem::take(&mut self.strays) {
+            let name = DbName { db: &stray.db, suffix: &stray.suffix };
+            let in_map = draft
+                .find_db(name)
+                .and_then(|db| draft.find_db_target(stray.node, db, Some(stray.range)));
+            if let Some(ix) = in_map.filter(|ix| self.mapped.has(ix.as_usize())) {
+                // Its database was made between the two readings.
+                self.on_disk.set(ix.as_usize());
+                continue;
+            }
+            let known = draft.find_db(name).is_some_and(|db| draft.map_of(db).copies > 0);
+            let asked = self.asked.contains_key(&stray.db);
+            if !self.map_whole || !(known || asked) {
+                // Nobody can say what it is: keep what was said before, if anything was.
+                if let Some(ix) = in_map {
+                    self.on_disk.set(ix.as_usize());
+                }
+                continue;
+            }
+            let entry = self.moving.get(&(stray.db.clone(), stray.suffix.clone()));
+            let node = draft.now().node(stray.node).map(|node| node.name.to_string());
+            let copy = Copy {
+                db: &stray.db,
+                range: stray.range,
+                node: node.as_deref().unwrap_or_default(),
+            };
+            let absent = |at: &CopyAt| self.is_absent(draft, name, at);
+            let known = self.splits.is_some();
+            let nothing = Reshard::default();
+            let splits = self.splits.as_ref().unwrap_or(&nothing);
+            let state = standing_of_stray(copy, entry, splits, absent);
+            if state == State::Orphan && !known {
+                if let Some(ix) = in_map {
+                    self.on_disk.set(ix.as_usize());
+                }
+                self.strays.push(stray);
+                continue;
+            }
+            let db = draft.db(name);
+            let ix = draft.db_target(stray.node, db, Some(stray.range));
+            draft.set_state(ix, state);
+            self.on_disk.set(ix.as_usize());
+        }
+    }
+
+    /// Whether a copy the map has is not on its node's disk, as far as that was listed.
+    fn is_absent(&self, draft: &Draft, name: DbName<'_>, at: &CopyAt) -> bool {
+        let Some(node) = draft.find_node(&at.node) else { return false };
+        let ix = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, Some(at.range)));
+        self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
+    }
+
+    /// Takes in what is being split by now; answers whether that was news.
+    pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
+        self.splits = Some(splits.clone());
+        let splits = |target: &TargetRef<'_>| {
+            target.state() == State::Ok && self.placed(draft, target.ix()) == State::Resharding
+        };
+        let found: Vec<Ix> = draft.now().targets().filter(splits).map(TargetRef::ix).collect();
+        for ix in &found {
+            draft.set_state(*ix, State::Resharding);
+        }
+        !found.is_empty()
+    }
+
+    /// The state of a copy that is where it should be. Most often nothing is split.
+    fn placed(&self, draft: &Draft, ix: Ix) -> State {
+        let Some(target) = draft.now().target(ix) else { return State::Ok };
+        let Some(splits) = &self.splits else {
+            let is_split = target.state() == State::Resharding;
+            return if is_split { State::Resharding } else { State::Ok };
+        };
+        let placed = target.range().filter(|_| !splits.is_empty()).map(|range| {
+            let db = target.db_name().db;
+            standing_of_placed(Copy { db, range, node: target.node() }, splits)
+        });
+        placed.unwrap_or(State::Ok)
+    }
+
+    /// The state of a copy that is not where it should be, if one can tell.
+    fn absent(&self, draft: &Draft, ix: Ix) -> Option<State> {
+        let target = draft.now().target(ix)?;
+        let name = target.db_name();
+        let Some(range) = target.range() else { return Some(State::Missing) };
+        let copy = Copy { db: name.db, range, node: target.node() };
+        let still = MapEntry::default();
+        let entry =
+            self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&still);
+        let nothing = Reshard::default();
+        let state = standing_of_absent(copy, entry, self.splits.as_ref().unwrap_or(&nothing));
+        (self.splits.is_some() || state == State::Resharding).then_some(state)
+    }
+}

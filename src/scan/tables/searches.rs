@@ -1,0 +1,84 @@
+//! Which search indexes each database has, among its views.
+
+use super::views::{Known, Views};
+use crate::{
+    model::target::State,
+    sources::inventory::{SearchSeen, Unread},
+    table::{DbIx, DbName, Draft, Ix, Query, Search, TargetRef, View},
+};
+use std::sync::Arc;
+
+impl Views {
+    /// The search index of this name in a design document. Where both engines have one, that
+    /// of the first: CouchDB's tasks do not say which they build.
+    pub(super) fn search(
+        &self,
+        draft: &Draft,
+        name: DbName<'_>,
+        design: &str,
+        index: &str,
+    ) -> Option<Ix> {
+        let all = self.of(draft.find_db(name)?).iter().copied();
+        let target = |ix| draft.now().target(ix);
+        all.filter_map(target).find(|it| is_named(*it, design, index)).map(TargetRef::ix)
+    }
+}
+
+impl Known {
+    /// Takes in one search index and answers with its place.
+    pub(super) fn search(
+        &self,
+        draft: &mut Draft,
+        db: DbIx,
+        seen: SearchSeen,
+        unread: &mut Vec<Unread>,
+    ) -> Ix {
+        let SearchSeen { engine, offered, unaddressable, .. } = seen;
+        let design: Arc<str> = seen.design.as_str().into();
+        let index: Arc<str> = seen.index.as_str().into();
+        let query = Query { design: Arc::clone(&design), view: Arc::clone(&index) };
+        let view = View {
+            designs: [design].into(),
+            language: seen.language.as_str().into(),
+            built_by: seen.autoupdate.then_some(query),
+            search: Some(Search { engine, index, offered }),
+            ..View::default()
+        };
+        let tables = draft.now();
+        let known = self.views.iter().filter_map(|ix| tables.target(*ix)).find(|it| {
+            let same = it.search().is_some_and(|search| search.engine == engine);
+            same && is_named(*it, &seen.design, &seen.index)
+        });
+        let ix = match known.map(TargetRef::ix) {
+            Some(ix) => {
+                draft.set_view(ix, view);
+                ix
+            }
+            None => draft.add_view(db, view),
+        };
+        let state = if unaddressable { State::Unaddressable } else { State::Ok };
+        draft.set_state(ix, state);
+        match seen.facts {
+            Ok(Some(mut facts)) => {
+                // Of its indexers the nodes tell.
+                facts.flags.updater_running = is_built(draft, ix);
+                draft.set_facts(ix, facts);
+            }
+            // The engine is not there to ask: what was measured stays, with its age.
+            Ok(None) => {}
+            Err(_) if unaddressable => {}
+            Err(why) => unread.push(why),
+        }
+        ix
+    }
+}
+
+fn is_built(draft: &Draft, ix: Ix) -> bool {
+    draft.now().target(ix).is_some_and(|target| target.facts().flags.updater_running)
+}
+
+fn is_named(target: TargetRef<'_>, design: &str, index: &str) -> bool {
+    let Some(view) = target.view() else { return false };
+    view.search.as_ref().is_some_and(|search| *search.index == *index)
+        && view.designs.iter().any(|id| **id == *design)
+}

@@ -1,0 +1,339 @@
+//! Which view indexes each database has, and what says that some became stale.
+
+use crate::{
+    model::{
+        facts::{Facts, Known as KnownNumber, Measured, Source},
+        target::{Kind, State},
+    },
+    sources::inventory::{SearchSeen, Unread, ViewSeen, doc_hash},
+    table::{Bits, DbIx, DbName, Draft, Ix, Snapshot, TargetRef, View},
+};
+use couchdb_names::Signature;
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::time::Instant;
+use wall_clock::Moment;
+
+/// The view targets of each database instance.
+#[derive(Debug, Default)]
+pub(in super::super) struct Views {
+    dbs: BTreeMap<DbIx, Known>,
+    /// By database, how far its copies were when its design documents were asked for; zero
+    /// where they were not, or could not be read.
+    asked: Vec<u32>,
+}
+
+/// What was read of one database's views.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The indexes.
+    pub(super) views: Result<Vec<ViewSeen>, Unread>,
+    /// The search indexes.
+    pub(super) searches: Vec<SearchSeen>,
+    /// What may name an index file, where all design documents were read.
+    pub(super) signatures: Option<Vec<Signature>>,
+    /// Whether index files of it were met on some disk.
+    pub(super) has_parts: bool,
+    /// Whether the servers clean up by themselves.
+    pub(super) cleans_itself: bool,
+}
+
+/// What is known of one database's views.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Its views and its search indexes.
+    pub(super) views: Vec<Ix>,
+    cleanup: Option<Ix>,
+    /// Every signature that some design document of the database has, where all are known.
+    designed: Option<Vec<Signature>>,
+    /// Whether they were asked for since index files of it were met: otherwise nobody keeps them.
+    judged: bool,
+    /// When a feed last named the database.
+    named: Option<Instant>,
+}
+
+impl Views {
+    /// The views of a database instance.
+    pub(super) fn of(&self, db: DbIx) -> &[Ix] {
+        self.dbs.get(&db).map_or(&[], |known| &known.views)
+    }
+
+    /// Whether some design document of a database has this signature; `None` where they are
+    /// not all known.
+    pub(super) fn designed(&self, db: DbIx, signature: Signature) -> Option<bool> {
+        let designed = self.dbs.get(&db)?.designed.as_ref()?;
+        Some(designed.contains(&signature))
+    }
+
+    /// So many bytes of a database's index files are of no use: its cleanup has evidence.
+    pub(super) fn stale(&mut self, draft: &mut Draft, db: DbIx, bytes: u64, now: Moment) {
+        let Some(cleanup) = self.dbs.get(&db).and_then(|known| known.cleanup) else { return };
+        let mut facts = draft.now().target(cleanup).map_or_else(Facts::default, TargetRef::facts);
+        facts.flags.evidence |= bytes > 0;
+        facts.file = KnownNumber::new(bytes);
+        facts.measured_at = Some(Measured { at: now, by: Source::Files });
+        draft.set_facts(cleanup, facts.all_by_files());
+    }
+
+    /// Finds what an earlier process left in the tables.
+    pub(super) fn restore(&mut self, tables: &Snapshot) {
+        for target in tables.targets() {
+            match target.kind() {
+                Kind::Db => {}
+                Kind::View | Kind::Search => {
+                    self.dbs.entry(target.db()).or_default().views.push(target.ix())
+                }
+                Kind::Cleanup => {
+                    self.dbs.entry(target.db()).or_default().cleanup = Some(target.ix());
+                }
+            }
+        }
+    }
+
+    /// Whether a database is to be asked for its views, given its copies; notes that it is.
+    ///
+    /// An edit of a design document moves the update sequence of every copy that takes it,
+    /// so a database without views has none as long as no copy moved. One with views is
+    /// always due, because an index grows and is compacted without its database; save where
+    /// feeds confirm that none of its indexes did, and then only in its turn. Once index files of
+    /// a database were met it is asked in any case: which of them are stale its documents tell.
+    pub(super) fn due(
+        &mut self,
+        tables: &Snapshot,
+        copies: impl Iterator<Item = Ix>,
+        has_parts: impl Fn(DbIx) -> bool,
+        is_due: impl Fn(Ix) -> bool,
+    ) -> bool {
+        let mut far = Some(0_u32);
+        let mut name = None;
+        for target in copies.filter_map(|ix| tables.target(ix)) {
+            let seq = target.facts().update_seq.get();
+            far = far.zip(seq).map(|(far, seq)| far.wrapping_add(low_bits(seq)));
+            name = Some((target.db(), target.db_name()));
+        }
+        let Some((db, name)) = name else { return true };
+        let place = db.as_usize();
+        if self.asked.len() <= place {
+            self.asked.resize(place + 1, 0);
+        }
+        // A place may have had another database before: the name tells them apart.
+        let far = far.map_or(0, |far| {
+            far.wrapping_add(doc_hash(name.db)).wrapping_add(doc_hash(name.suffix)).max(1)
+        });
+        let Some(asked) = self.asked.get_mut(place) else { return true };
+        let unmoved = far != 0 && *asked == far;
+        *asked = far;
+        let due =
+            |known: &Known| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
+        let known = self.dbs.get(&db);
+        let unjudged = has_parts(db) && !known.is_some_and(|known| known.judged);
+        !unmoved || unjudged || known.is_some_and(due)
+    }
+
+    /// Forgets what was asked: another source may take other documents for views.
+    pub(in super::super) fn ask_again(&mut self) {
+        self.asked.clear();
+    }
+
+    /// The view of a database that this document belongs to.
+    pub(super) fn with_design(
+        &self,
+        draft: &Draft,
+        db: &str,
+        suffix: &str,
+        design: &str,
+    ) -> Option<Ix> {
+        let db = draft.find_db(DbName { db, suffix })?;
+        self.of(db).iter().copied().find(|ix| {
+            draft
+                .now()
+                .target(*ix)
+                .filter(|target| target.kind() == Kind::View)
+                .and_then(|target| target.view())
+                .is_some_and(|view| view.designs.iter().any(|id| **id == *design))
+        })
+    }
+
+    /// A feed named a database.
+    pub(super) fn named(&mut self, db: DbIx, now: Instant) {
+        if let Some(known) = self.dbs.get_mut(&db) {
+            known.named = Some(now);
+        }
+    }
+
+    /// A database is gone, and with it its views.
+    pub(super) fn gone(&mut self, draft: &mut Draft, db: DbIx) {
+        if let Some(known) = self.dbs.remove(&db) {
+            known.views.into_iter().chain(known.cleanup).for_each(|ix| draft.remove(ix));
+        }
+    }
+
+    /// Takes out the views of databases that the map has no more.
+    pub(super) fn forget_gone(&mut self, draft: &mut Draft, there: &Bits) {
+        self.dbs.retain(|db, known| {
+            let stays = there.has(db.as_usize());
+            if !stays {
+                for ix in known.views.drain(..).chain(known.cleanup.take()) {
+                    draft.remove(ix);
+                }
+            }
+            stays
+        });
+    }
+
+    /// Takes out all views and cleanups: another process reads them.
+    pub(super) fn forget(&mut self, draft: &mut Draft) {
+        for known in std::mem::take(&mut self.dbs).into_values() {
+            for ix in known.views.into_iter().chain(known.cleanup) {
+                draft.remove(ix);
+            }
+        }
+    }
+
+    /// Takes in the indexes of one database; answers with what could not be read.
+    ///
+    /// A signature that was there and is no more left files behind: that is the evidence a
+    /// cleanup waits for, unless the servers clean up by themselves.
+    pub(super) fn seen(
+        &mut self,
+        draft: &mut Draft,
+        db: DbIx,
+        seen: Seen,
+        (began, now): (Instant, Moment),
+    ) -> Vec<Unread> {
+        let Seen { views, searches, signatures, has_parts, cleans_itself } = seen;
+        let views = match views {
+            Ok(views) => views,
+            Err(unread) => {
+                self.unasked(db);
+                return vec![unread];
+            }
+        };
+        if views.is_empty() && searches.is_empty() && !has_parts && !self.dbs.contains_key(&db) {
+            return Vec::new();
+        }
+        let known = self.dbs.entry(db).or_default();
+        known.designed = signatures.filter(|_| has_parts);
+        known.judged = has_parts;
+        let mut unread = Vec::new();
+        let mut current = Vec::new();
+        for view in views {
+            current.extend(known.view(draft, db, view, &mut unread));
+        }
+        for search in searches {
+            current.push(known.search(draft, db, search, &mut unread));
+        }
+        let whole = unread.is_empty();
+        let gone =
+            known.views.iter().copied().filter(|ix| !current.contains(ix)).collect::<Vec<_>>();
+        let left_files = gone.iter().any(|ix| is_view(draft, *ix));
+        for ix in &gone {
+            if whole {
+                draft.remove(*ix);
+            } else {
+                current.push(*ix);
+            }
+        }
+        known.views = current;
+        if known.named.is_none_or(|named| named < began) {
+            known.views.iter().for_each(|ix| draft.trust(*ix));
+        }
+        let evidence = whole && left_files && !cleans_itself;
+        let has_views = known.views.iter().any(|ix| is_view(draft, *ix));
+        if has_views || has_parts || known.cleanup.is_some() {
+            known.note_cleanup(draft, db, evidence, now);
+        }
+        if !whole {
+            self.unasked(db);
+        }
+        unread
+    }
+
+    fn unasked(&mut self, db: DbIx) {
+        if let Some(asked) = self.asked.get_mut(db.as_usize()) {
+            *asked = 0;
+        }
+    }
+}
+
+impl Known {
+    /// Takes in one index and answers with its place, if it has one.
+    fn view(
+        &self,
+        draft: &mut Draft,
+        db: DbIx,
+        seen: ViewSeen,
+        unread: &mut Vec<Unread>,
+    ) -> Option<Ix> {
+        let designs: Arc<[Arc<str>]> = seen.designs.iter().map(|id| Arc::from(&**id)).collect();
+        let view = |signature, collators: &[String], exact_range| View {
+            signature,
+            designs: Arc::clone(&designs),
+            language: seen.language.as_str().into(),
+            collators: collators.iter().map(|version| Arc::from(&**version)).collect(),
+            exact_range,
+            built_by: seen.built_by.clone(),
+            ..View::default()
+        };
+        let place = |draft: &mut Draft, view: View| match draft
+            .now()
+            .find_view(&self.views, view.signature)
+        {
+            Some(ix) => {
+                draft.set_view(ix, view);
+                ix
+            }
+            None => draft.add_view(db, view),
+        };
+        match seen.index {
+            Ok(index) => {
+                let ix =
+                    place(draft, view(index.signature, &index.collators, index.copy.is_some()));
+                draft.set_facts(ix, index.facts);
+                draft.set_state(ix, State::Ok);
+                Some(ix)
+            }
+            Err(_) if seen.unaddressable => {
+                let ix = place(draft, view(stand_in(&seen.designs), &[], false));
+                draft.set_state(ix, State::Unaddressable);
+                Some(ix)
+            }
+            Err(why) => {
+                unread.push(why);
+                None
+            }
+        }
+    }
+
+    fn note_cleanup(&mut self, draft: &mut Draft, db: DbIx, evidence: bool, now: Moment) {
+        let ix = *self.cleanup.get_or_insert_with(|| draft.cleanup_target(db));
+        let before = draft.now().target(ix).map_or_else(Facts::default, TargetRef::facts);
+        if before.measured_at.is_none() || (evidence && !before.flags.evidence) {
+            let mut facts = before;
+            facts.flags.evidence |= evidence;
+            facts.measured_at = Some(Measured { at: now, by: Source::Http });
+            draft.set_facts(ix, facts);
+        }
+    }
+}
+
+fn is_view(draft: &Draft, ix: Ix) -> bool {
+    draft.now().target(ix).is_some_and(|target| target.kind() == Kind::View)
+}
+
+/// What tells one sequence from those near it.
+const fn low_bits(seq: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
+    let low = seq as u32;
+    low
+}
+
+/// What stands where a signature would, for an index no request can ask after: made from
+/// its documents' ids so that it stays the same, and shown as unknown.
+fn stand_in(designs: &[String]) -> Signature {
+    let mut bytes = [0; 16];
+    for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
+        let hash = doc_hash(&format!("{at}:{}", designs.join("\n")));
+        chunk.copy_from_slice(&hash.to_be_bytes());
+    }
+    Signature(bytes)
+}

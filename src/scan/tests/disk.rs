@@ -1,0 +1,353 @@
+//! Directories beside CouchDB, and alone.
+
+use super::*;
+use crate::{
+    datadir::{Space, Sums, Tree, Volume},
+    model::facts::Fact,
+    sources::inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen},
+    table::{OnDisk, OnVolume},
+};
+use couchdb_files::Reported;
+
+const SHARD: &str = "shards/00000000-ffffffff/orders.1";
+const ID: &str = "shards%2F00000000-ffffffff%2Forders.1";
+
+fn header(at: u64, file: u64, active: u64, seq: u64) -> Facts {
+    let facts = Facts {
+        update_seq: Known::new(seq),
+        measured_at: Some(Measured { at: Moment::from_unix(at), by: MeasuredBy::Files }),
+        ..facts(file, active)
+    };
+    facts.all_by_files()
+}
+
+fn db(shard: &str, facts: Facts) -> FileSeen {
+    let (shard, reported) = (shard.into(), Reported::Otherwise);
+    FileSeen::Db(DbSeen { shard, facts, reported, same: true, problem: None })
+}
+
+fn part(shard: &str, signature: u8, facts: Facts) -> PartSeen {
+    let signature = Signature([signature; 16]);
+    let (shard, collators) = (shard.into(), Arc::new([]));
+    PartSeen { shard, signature, facts, collators, problem: None }
+}
+
+fn view(shard: &str, signature: u8, file: u64) -> FileSeen {
+    FileSeen::View(part(shard, signature, header(900, file, file / 2, 3)))
+}
+
+fn walked(node: &str, files: Vec<FileSeen>, whole: bool) -> Vec<Observation> {
+    let sums = Sums { files: files.len() as u64, trash: 5, trash_of_views: 2, ..Sums::default() };
+    let disk = Ok(DiskSeen { sums, whole, took: Duration::from_millis(30), volumes: volumes() });
+    vec![
+        Observation::Disk { node: node.into(), files },
+        Observation::DiskEnd { node: node.into(), disk },
+    ]
+}
+
+/// Two file systems, one of which says nothing of itself.
+fn volumes() -> Vec<Volume> {
+    let space = Space { available: 1_000, size: 9_000, device: 1 };
+    vec![
+        Volume { directory: "/data".into(), holds: Tree::Databases, space: Some(space) },
+        Volume { directory: "/views".into(), holds: Tree::Views, space: None },
+    ]
+}
+
+/// What nothing uses of each: stale indexes, leftovers, trash.
+fn useless(snapshot: &Snapshot, node: &str) -> Vec<(String, [u64; 3])> {
+    let node = snapshot.nodes().iter().find(|it| &*it.name == node).unwrap();
+    let of =
+        |on: &OnVolume| (on.volume.directory.to_string(), [on.stale_index, on.leftover, on.trash]);
+    node.volumes.iter().map(of).collect()
+}
+
+fn on_disk(snapshot: &Snapshot, node: &str) -> Option<OnDisk> {
+    snapshot.nodes().iter().find(|it| &*it.name == node)?.disk
+}
+
+fn disagreements(snapshot: &Snapshot, node: &str) -> Option<u64> {
+    snapshot.nodes().iter().find(|it| &*it.name == node)?.disagreements
+}
+
+fn target<'a>(snapshot: &'a Snapshot, id: &str) -> crate::table::TargetRef<'a> {
+    snapshot.targets().find(|target| target.id().to_string() == id).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_alone_is_a_node_of_which_couchdb_said_nothing() {
+    let files = vec![
+        db("_dbs", header(900, 50, 20, 3)),
+        db(SHARD, header(900, 100, 10, 9)),
+        view(SHARD, 1, 40),
+    ];
+    let cluster =
+        Cluster { alone: true, disk: walked(NODES[0], files, true), ..Cluster::default() };
+    let mut harness = Harness::starting(cluster.clone(), vec![], None);
+    let snapshot = harness.sweep(1).await;
+    let part = format!("view:couchdb@a/{ID}/{}", "01".repeat(16));
+    assert_eq!(
+        shown(&snapshot),
+        [
+            "db:couchdb@a/_dbs ok 50".to_owned(),
+            format!("db:couchdb@a/{ID} ok 100"),
+            format!("{part} ok 40")
+        ]
+    );
+    let node = &snapshot.nodes()[1];
+    assert_eq!((node.up, node.last_success, node.member), (None, None, true));
+    let disk = node.disk.unwrap();
+    assert_eq!((disk.trash, disk.stale_index, disk.designs_known), (5, 0, false));
+    assert_eq!(disk.oldest_fact, Some(Moment::from_unix(900)));
+    assert_eq!(disagreements(&snapshot, NODES[0]), None);
+
+    // The shard goes; its index file stays, and nothing uses it.
+    let files = vec![db("_dbs", header(1_200, 50, 20, 3)), view(SHARD, 1, 40)];
+    harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
+    let snapshot = harness.sweep(2).await;
+    assert_eq!(
+        shown(&snapshot),
+        ["db:couchdb@a/_dbs ok 50".to_owned(), format!("{part} orphan 40")]
+    );
+    assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(40));
+
+    // Where a directory could not be read, nothing is taken out.
+    harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], vec![], false));
+    let snapshot = harness.sweep(3).await;
+    assert_eq!(snapshot.targets().count(), 2);
+    harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], vec![], true));
+    assert_eq!(harness.sweep(4).await.targets().count(), 0);
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
+    let seen = |active, seq| walked(NODES[0], vec![db(SHARD, header(900, 100, active, seq))], true);
+    // CouchDB says 100 bytes, 10 of them active, sequence 4.
+    let cluster = Cluster { seq: Some(4), disk: seen(10, 4), ..Cluster::default() };
+    let mut harness = Harness::after_one_sweep(cluster).await;
+    let snapshot = harness.sweep(1).await;
+    let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
+    assert_eq!(facts.source_of(Fact::File), Some(MeasuredBy::Http), "it was asked last");
+    assert_eq!(disagreements(&snapshot, NODES[0]), Some(0));
+    assert_eq!(disagreements(&snapshot, NODES[1]), None);
+    assert_eq!(on_disk(&snapshot, NODES[1]), None);
+
+    harness.cluster.send_modify(|cluster| cluster.disk = seen(11, 4));
+    let snapshot = harness.sweep(2).await;
+    assert_eq!(disagreements(&snapshot, NODES[0]), Some(1));
+
+    // A node that answers nobody: its files still do.
+    harness.cluster.send_modify(|cluster| {
+        cluster.down = [true, false];
+        cluster.disk = seen(60, 9);
+    });
+    let snapshot = harness.sweep(3).await;
+    let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
+    assert_eq!(
+        (facts.active.get(), facts.source_of(Fact::Active)),
+        (Some(60), Some(MeasuredBy::Files))
+    );
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_couchdb_is_asked_for_is_held_against_its_header() {
+    // CouchDB says of the index 50 bytes, 5 of them active, sequence 3; it asks the second node,
+    // or the first, whichever copy comes first in the tables.
+    let seen = |active| {
+        let files = |node| {
+            let part = FileSeen::View(part(SHARD, 1, header(900, 50, active, 3)));
+            walked(node, vec![db(SHARD, header(900, 100, 10, 9)), part], true)
+        };
+        NODES.into_iter().flat_map(files).collect()
+    };
+    let mut harness = Harness::after_one_sweep(Cluster {
+        view_seq: Some(3),
+        disk: seen(5),
+        ..Cluster::default()
+    })
+    .await;
+    let counted = |snapshot: &Snapshot| {
+        let mut counts = NODES.map(|node| disagreements(snapshot, node));
+        counts.sort_unstable();
+        counts
+    };
+    assert_eq!(counted(&*harness.sweep(1).await), [None, Some(0)]);
+    harness.cluster.send_modify(|cluster| cluster.disk = seen(6));
+    assert_eq!(counted(&*harness.sweep(2).await), [None, Some(1)]);
+    harness.cluster.send_modify(|cluster| cluster.view_seq = Some(4));
+    assert_eq!(counted(&*harness.sweep(3).await), [None, Some(1)], "nothing says otherwise yet");
+    harness.cluster.send_modify(|cluster| {
+        cluster.view_seq = Some(3);
+        cluster.disk = seen(5);
+    });
+    assert_eq!(counted(&*harness.sweep(4).await), [None, Some(0)]);
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
+    let files = vec![
+        db(SHARD, header(900, 100, 10, 9)),
+        view(SHARD, 1, 40),
+        view(SHARD, 2, 70),
+        // In a language that nobody serves, but some document has it.
+        view(SHARD, 3, 80),
+        // The shard is gone.
+        view("shards/00000000-ffffffff/gone.1", 1, 90),
+    ];
+    let signatures = vec![Signature([1; 16]), Signature([3; 16])];
+    let cluster = Cluster {
+        disk: walked(NODES[0], files.clone(), true),
+        signatures: Some(signatures.clone()),
+        ..Cluster::default()
+    };
+    let mut harness = Harness::after_one_sweep(cluster).await;
+    let snapshot = harness.sweep(1).await;
+    let state = |snapshot: &Snapshot, shard: &str, signature: &str| {
+        let id = format!("view:couchdb@a/{shard}/{}", signature.repeat(16));
+        target(snapshot, &id).state()
+    };
+    assert_eq!(state(&snapshot, ID, "01"), State::Ok);
+    assert_eq!(state(&snapshot, ID, "02"), State::Orphan);
+    assert_eq!(state(&snapshot, ID, "03"), State::Ok);
+    assert_eq!(state(&snapshot, "shards%2F00000000-ffffffff%2Fgone.1", "01"), State::Orphan);
+    let disk = on_disk(&snapshot, NODES[0]).unwrap();
+    assert_eq!((disk.stale_index, disk.stale_index_files, disk.designs_known), (160, 2, true));
+    assert_eq!(
+        useless(&snapshot, NODES[0]),
+        [("/data".to_owned(), [0, 0, 3]), ("/views".to_owned(), [160, 0, 2])]
+    );
+    let cleanup = target(&snapshot, "cleanup:orders").facts();
+    assert_eq!((cleanup.flags.evidence, cleanup.file.get()), (true, Some(70)));
+    let known = target(&snapshot, &format!("view:couchdb@a/{ID}/{}", "01".repeat(16)));
+    assert_eq!(known.view().unwrap().designs.first().map(|id| &**id), Some("_design/x"));
+
+    // Where not all documents could be read, no signature is judged.
+    harness.cluster.send_modify(|cluster| cluster.signatures = None);
+    let snapshot = harness.sweep(2).await;
+    assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(90));
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn index_files_are_judged_once_they_are_met_though_nothing_else_asks_for_documents() {
+    // Feeds confirm that the view has seen every change; its documents were read before anybody
+    // read directories. A database whose documents have no views is not asked again either.
+    for signature in [1, 0] {
+        let cluster = Cluster {
+            seq: Some(4),
+            signature,
+            signatures: Some(vec![Signature([1; 16])]),
+            ..Cluster::default()
+        };
+        let mut harness = Harness::after_one_sweep(cluster).await;
+        let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+        assert_eq!(harness.handle.send(Command::Heard(news)), None);
+        harness.sweep(2).await;
+        let files =
+            vec![db(SHARD, header(900, 100, 10, 4)), view(SHARD, 1, 40), view(SHARD, 2, 70)];
+        harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
+        let snapshot = harness.sweep(3).await;
+        let state = |signature: &str| {
+            let id = format!("view:couchdb@a/{ID}/{}", signature.repeat(16));
+            target(&snapshot, &id).state()
+        };
+        assert_eq!((state("01"), state("02")), (State::Ok, State::Orphan), "{signature}");
+        assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(70));
+        harness.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
+    let parts = |node: &str, file| Observation::Told {
+        node: node.into(),
+        dbs: vec![],
+        parts: vec![
+            part(SHARD, 1, header(900, file, file / 2, 3)),
+            part(SHARD, 9, header(900, 7, 7, 3)),
+        ],
+    };
+    let end = |nodes: &[&str]| Observation::ToldEnd {
+        peer: "http://a:10984".into(),
+        nodes: Ok(nodes.iter().map(|node| Arc::from(*node)).collect()),
+    };
+    let view = format!("view:_cluster/orders.1/{}", "01".repeat(16));
+    let cluster =
+        Cluster { disk: vec![parts(NODES[0], 400), end(&NODES[..1])], ..Cluster::default() };
+    let mut harness = Harness::after_one_sweep(cluster).await;
+    let snapshot = harness.sweep(1).await;
+    // CouchDB says 50 bytes a file; of the two copies one is known exactly.
+    assert_eq!(target(&snapshot, &view).on_disk(Fact::File), Some(450));
+    let total = |snapshot: &Snapshot, at| {
+        let node = NodeIx::from_usize(at).unwrap();
+        snapshot.totals().of(node, Kind::View).file.get()
+    };
+    // The sum over the cluster is that of its views, all copies; the node's is that of the files
+    // there, one of which belongs to no known view.
+    assert_eq!((total(&snapshot, 0), total(&snapshot, 1)), (Some(450.0), Some(407.0)));
+
+    harness.cluster.send_modify(|cluster| {
+        cluster.disk =
+            vec![parts(NODES[0], 400), parts(NODES[1], 300), parts("stranger", 9), end(&NODES)];
+    });
+    let snapshot = harness.sweep(2).await;
+    assert_eq!(
+        (target(&snapshot, &view).on_disk(Fact::File), total(&snapshot, 0)),
+        (Some(700), Some(700.0))
+    );
+    assert!(!target(&snapshot, &view).estimated());
+    assert_eq!(snapshot.nodes().len(), 3, "a node that the cluster does not have is none");
+
+    // Away: CouchDB's own numbers again.
+    let gone = Observation::ToldEnd { peer: "http://a:10984".into(), nodes: Err(unread("peer")) };
+    harness.cluster.send_modify(|cluster| cluster.disk = vec![gone]);
+    let snapshot = harness.sweep(3).await;
+    assert_eq!(
+        (target(&snapshot, &view).on_disk(Fact::File), total(&snapshot, 0), total(&snapshot, 1)),
+        (Some(100), Some(100.0), Some(0.0))
+    );
+    let status = harness.handle.status.borrow().clone();
+    assert_eq!(status.errors[&(Arc::from("_cluster"), "peer")], 1);
+    harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_compaction_wrote_is_left_over_once_nothing_runs_and_it_rested() {
+    // The second sweep begins 300 seconds after the clock's 1,000.
+    let compaction = |shard: &str, age: u64| {
+        let changed = Moment::from_unix(1_300_u64.saturating_sub(age));
+        FileSeen::Compaction(CompactionFile {
+            shard: shard.into(),
+            of_view: age > 9_999,
+            bytes: age,
+            changed,
+        })
+    };
+    let files = vec![
+        db(SHARD, header(900, 100, 10, 9)),
+        compaction(SHARD, 700),
+        compaction("_dbs", 601),
+        compaction("_nodes", 599),
+        compaction("_users", 90_000),
+    ];
+    let cluster = Cluster { compacting: vec![SHARD], ..Cluster::default() };
+    let left = |disk: Vec<Observation>, alone: bool| {
+        let cluster = Cluster { disk, alone, ..cluster.clone() };
+        async move {
+            let mut harness = Harness::starting(cluster, vec![], None);
+            harness.sweep(1).await;
+            // By now it is known what runs.
+            let snapshot = harness.sweep(2).await;
+            let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover);
+            let by_volume = useless(&snapshot, NODES[0]).into_iter().map(|(_, [_, left, _])| left);
+            assert!(by_volume.clone().all(|bytes| bytes == 0) || by_volume.eq([601, 90_000]));
+            harness.shut_down().await;
+            left
+        }
+    };
+    assert_eq!(left(walked(NODES[0], files.clone(), true), false).await, Some(601 + 90_000));
+    assert_eq!(left(walked(NODES[0], files, true), true).await, Some(0), "nobody says what runs");
+}

@@ -1,0 +1,316 @@
+//! Shards that CouchDB is not asked for, because their headers were read.
+
+use super::*;
+use crate::{
+    datadir::Sums,
+    model::facts::Fact,
+    sources::inventory::{DbSeen, DiskSeen, FileSeen},
+};
+use couchdb_files::Reported;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+const SHARDS: usize = 128;
+
+/// One node with many shards, whose files somebody reads.
+#[derive(Clone, Debug)]
+struct Node {
+    /// What the headers say; none where nobody reads them.
+    disk: Option<DbSeen>,
+    /// Whether another process reads them.
+    by_peer: bool,
+    active: u64,
+    compact_running: bool,
+}
+
+#[derive(Debug)]
+struct Told {
+    node: watch::Receiver<Node>,
+    /// Shards that CouchDB was asked for.
+    asked: Arc<AtomicUsize>,
+}
+
+fn name(at: usize) -> String {
+    format!("shards/00000000-ffffffff/db{at}.1")
+}
+
+fn numbers(by: MeasuredBy, active: u64, now: u64) -> Facts {
+    let facts = Facts {
+        update_seq: Known::new(9),
+        compacted_seq: Known::new(4),
+        measured_at: Some(Measured { at: Moment::from_unix(now), by }),
+        ..facts(100, active)
+    };
+    if by == MeasuredBy::Files { facts.all_by_files() } else { facts }
+}
+
+impl Source for Told {
+    fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
+        let node = self.node.borrow().clone();
+        let seen = match stage {
+            Stage::Map => {
+                let copies = BTreeSet::from([CopyAt { range: RANGE, node: NODES[0].into() }]);
+                let entry = |at| MapEntry {
+                    db: format!("db{at}"),
+                    suffix: ".1".into(),
+                    copies: copies.clone(),
+                    ..MapEntry::default()
+                };
+                let entries = (0..SHARDS).map(entry).collect();
+                vec![Observation::MapPage(entries), Observation::MapEnd(Ok(MapRead::Whole))]
+            }
+            Stage::Files { .. } => {
+                let names: Vec<String> = (0..SHARDS).map(name).collect();
+                let names = Ok(names.iter().map(String::as_str).collect());
+                vec![Observation::Files { node: NODES[0].into(), names }]
+            }
+            Stage::Disk => {
+                let to: Arc<str> = NODES[0].into();
+                let of = |seen: &DbSeen, at| DbSeen { shard: name(at).into(), ..seen.clone() };
+                let dbs = node.disk.iter().flat_map(|seen| (0..SHARDS).map(|at| of(seen, at)));
+                if node.by_peer {
+                    let (dbs, nodes) = (dbs.collect(), BTreeSet::from([Arc::clone(&to)]));
+                    let peer = "http://a:10984".into();
+                    vec![
+                        Observation::Told { node: to, dbs, parts: vec![] },
+                        Observation::ToldEnd { peer, nodes: Ok(nodes) },
+                    ]
+                } else {
+                    let files: Vec<FileSeen> = dbs.map(FileSeen::Db).collect();
+                    let sums = Sums { files: files.len() as u64, ..Sums::default() };
+                    let disk =
+                        DiskSeen { sums, whole: true, took: Duration::ZERO, volumes: vec![] };
+                    vec![
+                        Observation::Disk { node: Arc::clone(&to), files },
+                        Observation::DiskEnd { node: to, disk: Ok(disk) },
+                    ]
+                }
+            }
+            Stage::Shards { lanes, .. } => {
+                let asked: Vec<Ix> = lanes.into_iter().flat_map(|lane| lane.targets).collect();
+                self.asked.fetch_add(asked.len(), Ordering::Relaxed);
+                let told = |ix| {
+                    let mut facts = numbers(MeasuredBy::Http, node.active, 0);
+                    facts.flags.compact_running = node.compact_running;
+                    Observation::Shard { ix, facts: Ok(Some(facts)) }
+                };
+                asked.into_iter().map(told).collect()
+            }
+            Stage::Views { .. }
+            | Stage::Strays { .. }
+            | Stage::Splits
+            | Stage::Poll { .. }
+            | Stage::Away { .. } => {
+                vec![]
+            }
+            Stage::Nodes => Cluster::default().answers(Stage::Nodes),
+        };
+        stream::iter(seen).chain(stream::once(async { Observation::StageEnded })).boxed()
+    }
+}
+
+fn header(reported: Reported, active: u64) -> Option<DbSeen> {
+    let facts = numbers(MeasuredBy::Files, active, 1_000);
+    Some(DbSeen { shard: Box::default(), facts, reported, same: true, problem: None })
+}
+
+/// The harness, the node behind it, and what was asked of it in each sweep so far.
+struct Sidecar {
+    harness: Harness,
+    node: watch::Sender<Node>,
+    asked: Arc<AtomicUsize>,
+    sweeps: u64,
+}
+
+impl Sidecar {
+    fn starting(disk: Option<DbSeen>) -> Self {
+        let node = Node { disk, by_peer: false, active: 10, compact_running: false };
+        let (node, seen) = watch::channel(node);
+        let asked = Arc::<AtomicUsize>::default();
+        let source = Told { node: seen, asked: Arc::clone(&asked) };
+        let harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
+        Self { harness, node, asked, sweeps: 0 }
+    }
+
+    /// How many shards CouchDB is asked for in the next sweep, and what is known after it.
+    async fn sweep(&mut self) -> (usize, Arc<Snapshot>) {
+        self.sweeps += 1;
+        self.asked.store(0, Ordering::Relaxed);
+        let snapshot = self.harness.sweep(self.sweeps).await;
+        let asked = self.asked.load(Ordering::Relaxed);
+        let status = self.harness.handle.status.borrow().clone();
+        let of = status.shards;
+        assert_eq!(of.asked, asked as u64);
+        assert_eq!(of.asked + of.spared + of.followed, SHARDS as u64);
+        (asked, snapshot)
+    }
+}
+
+fn sources(snapshot: &Snapshot) -> BTreeMap<Option<MeasuredBy>, usize> {
+    let mut sources = BTreeMap::new();
+    for target in snapshot.targets().filter(|it| it.kind() == Kind::Db && it.range().is_some()) {
+        *sources.entry(target.facts().source_of(Fact::Active)).or_default() += 1;
+    }
+    sources
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_headers_say_couchdb_is_asked_for_a_few_at_a_time_and_each_in_its_turn() {
+    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
+    let mut asked = Vec::new();
+    for _ in 0..64 {
+        asked.push(sidecar.sweep().await.0);
+    }
+    assert_eq!(asked, [SHARDS / 64; 64]);
+    let snapshot = sidecar.sweep().await.1;
+    let expected = BTreeMap::from([(Some(MeasuredBy::Files), 126), (Some(MeasuredBy::Http), 2)]);
+    assert_eq!(sources(&snapshot), expected);
+
+    // Whoever asks for a sweep has everything asked for.
+    assert_eq!(sidecar.harness.handle.send(Command::Sweep), None);
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    assert_eq!(sidecar.sweep().await.0, SHARDS / 64);
+    sidecar.harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_asked_for_again_where_nobody_reads_the_files() {
+    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
+    assert_eq!(sidecar.sweep().await.0, 2);
+    sidecar.node.send_modify(|node| node.disk = None);
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!(asked, SHARDS);
+    assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
+    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 10));
+    assert_eq!(sidecar.sweep().await.0, 2);
+    // What the header says may be older than what CouchDB said since.
+    sidecar.node.send_modify(|node| {
+        let mut seen = header(Reported::AsRead, 10).unwrap();
+        seen.facts.measured_at = Some(Measured { at: Moment::from_unix(5), by: MeasuredBy::Files });
+        node.disk = Some(seen);
+    });
+    let (asked, _) = sidecar.sweep().await;
+    assert!(asked <= 4, "only those that CouchDB was asked for last: {asked}");
+    sidecar.harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sidecars_headers_spare_couchdb_as_long_as_they_are_fresh() {
+    let at = |at| {
+        let mut seen = header(Reported::AsRead, 10).unwrap();
+        let measured = Measured { at: Moment::from_unix(at), by: MeasuredBy::Files };
+        seen.facts.measured_at = Some(measured);
+        Some(seen)
+    };
+    // Sweeps begin at 1,000 and every 300 seconds from there.
+    let mut sidecar = Sidecar::starting(at(1_000));
+    sidecar.node.send_modify(|node| node.by_peer = true);
+    assert_eq!(sidecar.sweep().await.0, 2);
+    sidecar.node.send_modify(|node| node.disk = at(1_300));
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!(asked, 2);
+    assert_eq!(snapshot.nodes()[1].disagreements, Some(0), "the two of before are compared");
+    // It reads no more: once that is two sweeps ago, CouchDB is asked for everything.
+    for _ in 0..2 {
+        assert!(sidecar.sweep().await.0 <= 6, "new ones, and those that CouchDB told last");
+    }
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    sidecar.node.send_modify(|node| node.disk = None);
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    sidecar.harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_header_that_couchdb_may_say_otherwise_is_asked_for() {
+    let mut sidecar = Sidecar::starting(header(Reported::Otherwise, 10));
+    for _ in 0..3 {
+        assert_eq!(sidecar.sweep().await.0, SHARDS);
+    }
+    // Of these CouchDB has told the last compaction, and their files are the same.
+    sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 10));
+    assert_eq!(sidecar.sweep().await.0, 2);
+    // Others took their place.
+    sidecar.node.send_modify(|node| {
+        node.disk = header(Reported::ButCompactedSeq, 10).map(|it| DbSeen { same: false, ..it });
+    });
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 10));
+    assert_eq!(sidecar.sweep().await.0, 2);
+    sidecar.harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_asked_for_and_everything_where_one_header_is_disputed() {
+    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 11));
+    // CouchDB says 10 active bytes of the two it is asked for.
+    let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!((asked, differ(&snapshot)), (2, Some(2)));
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(SHARDS as u64)), "no header is trusted");
+    sidecar.node.send_modify(|node| node.active = 11);
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(0)), "they have come to agree");
+    assert_eq!(sidecar.sweep().await.0, 2);
+
+    sidecar.node.send_modify(|node| node.compact_running = true);
+    assert_eq!(sidecar.sweep().await.0, 2);
+    assert_eq!(sidecar.sweep().await.0, 4, "and the two that were being compacted");
+    sidecar.harness.shut_down().await;
+}
+
+/// Feeds tell of every write from now on, and have told of none.
+fn followed(sidecar: &Sidecar) {
+    let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
+    assert_eq!(sidecar.harness.handle.send(Command::Heard(news)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_feeds_confirm_is_asked_for_where_a_header_alone_said_it_and_is_not_trusted() {
+    let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
+    sidecar.sweep().await;
+    followed(&sidecar);
+    sidecar.sweep().await;
+    let shards = |sidecar: &Sidecar| sidecar.harness.handle.status.borrow().shards;
+    sidecar.sweep().await;
+    assert!(shards(&sidecar).followed >= 126, "feeds confirm all that has no turn");
+
+    // The headers are another directory's: one shard that has its turn shows it.
+    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 11));
+    let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
+    let mut sweeps = 0;
+    while differ(&sidecar.sweep().await.1) != Some(2) {
+        sweeps += 1;
+        assert!(sweeps < 100, "each has its turn within 72 sweeps");
+    }
+    let (asked, snapshot) = sidecar.sweep().await;
+    assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(SHARDS as u64)));
+    assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
+
+    // Nobody reads them any more; then somebody reads the right ones.
+    sidecar.node.send_modify(|node| node.disk = None);
+    sidecar.sweep().await;
+    sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 10));
+    let (_, snapshot) = sidecar.sweep().await;
+    assert_eq!(differ(&snapshot), Some(0));
+    sidecar.harness.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_another_took_the_place_of_unseen_is_asked_for_though_feeds_confirm_it() {
+    let mut sidecar = Sidecar::starting(header(Reported::ButCompactedSeq, 10));
+    assert_eq!(sidecar.sweep().await.0, SHARDS, "its last compaction is not known");
+    followed(&sidecar);
+    sidecar.sweep().await;
+    assert!(sidecar.sweep().await.0 <= 2);
+    sidecar.node.send_modify(|node| {
+        node.disk = header(Reported::ButCompactedSeq, 8).map(|it| DbSeen { same: false, ..it });
+        node.active = 8;
+    });
+    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 8));
+    assert!(sidecar.sweep().await.0 <= 2);
+    sidecar.harness.shut_down().await;
+}

@@ -1,0 +1,362 @@
+//! Orders of an operator under `/api/v1/`: taken, checked, handed on, answered.
+//!
+//! Owns the JSON of orders and answers. Whether an order may be taken at all, the guard
+//! says; what it names is looked up in the plan here, so that whoever carries it out gets
+//! identities and not texts.
+
+use super::{
+    Order, State,
+    api::{Refused, success},
+    guard::{self, Permit, Turns},
+    orders::{
+        Compact, Compacting, Denied, Flush, Flushed, Release, Released, Reply, Rescanning, Resume,
+        Resumed, Suspend, Suspended,
+    },
+};
+use crate::{
+    model::{
+        memory::Scope,
+        target::{Kind, Selector, TargetId},
+    },
+    plan::Plan,
+    serve::report::{self, Found, RefusalLine},
+    table::Ix,
+};
+use axum::{
+    Extension,
+    body::to_bytes,
+    extract::{self, Request},
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc::error::TrySendError, oneshot},
+    time,
+};
+
+/// The longest body of an order, in bytes.
+const MAX_BODY: usize = 1 << 16;
+
+/// How long the body of an order may take to come.
+const BODY: Duration = Duration::from_secs(10);
+
+/// The longest reason that is kept, in characters.
+const MAX_WHY: usize = 1_000;
+
+/// How long an order may take: a target is read again and CouchDB asked in that time.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How many targets an ambiguous name is answered with.
+const CANDIDATES: usize = 100;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SuspendBody {
+    scope: Option<String>,
+    why: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResumeBody {
+    scope: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompactBody {
+    target: String,
+    #[serde(default)]
+    force: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoBody {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlushBody {
+    node: Option<String>,
+    channel: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReleaseBody {
+    target: Option<String>,
+    #[serde(default)]
+    all: bool,
+}
+
+/// Starts nothing in a scope until it is taken back.
+pub(super) async fn suspend(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    request: Request,
+) -> Response {
+    let make = |body: SuspendBody, plan: &Plan, by, reply| {
+        let scope = scope(body.scope.as_deref())?;
+        match &scope {
+            Scope::All => {}
+            Scope::Node(name) => known_node(plan, name)?,
+            Scope::Channel(name) => known_channel(plan, name)?,
+        }
+        let why = body.why.filter(|why| !why.is_empty());
+        if why.as_ref().is_some_and(|why| why.chars().count() > MAX_WHY) {
+            return Err(Refused::bad(format!("why is longer than {MAX_WHY} characters")));
+        }
+        Ok(Order::Suspend(Suspend { scope, why, by }, reply))
+    };
+    let tell = |done: Suspended| {
+        json!({
+            "since": done.suspension.since.rfc3339(),
+            "by": done.suspension.by,
+            "why": done.suspension.why,
+            "already": done.already,
+            "running": done.running,
+        })
+    };
+    ordered(&state, turns, Permit::Suspend, request, make, tell).await
+}
+
+/// Takes suspensions back.
+pub(super) async fn resume(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    request: Request,
+) -> Response {
+    let make = |body: ResumeBody, _: &Plan, by, reply| {
+        Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())?, by }, reply))
+    };
+    let words = |scopes: &[Scope]| scopes.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let tell = move |done: Resumed| json!({ "lifted": words(&done.lifted), "remaining": words(&done.remaining) });
+    ordered(&state, turns, Permit::Suspend, request, make, tell).await
+}
+
+/// Compacts one target now.
+pub(super) async fn compact(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    request: Request,
+) -> Response {
+    let make = |body: CompactBody, plan: &Plan, by, reply| {
+        let (ix, target) = one_target(plan, &body.target)?;
+        Ok(Order::Compact(Compact { target, ix, force: body.force, by }, reply))
+    };
+    let tell = |done: Compacting| {
+        let waits = done
+            .waits
+            .map(|(refusal, why)| json!({ "refusal": RefusalLine::from(refusal), "why": why }));
+        json!({ "requests": done.requests, "waits": waits, "until": done.until.rfc3339() })
+    };
+    ordered(&state, turns, Permit::Admin, request, make, tell).await
+}
+
+/// Begins a sweep now.
+pub(super) async fn rescan(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    request: Request,
+) -> Response {
+    let make = |_: NoBody, _: &Plan, _: String, reply| Ok(Order::Rescan(reply));
+    let tell = |done: Rescanning| json!({ "begins": done.begins });
+    ordered(&state, turns, Permit::Admin, request, make, tell).await
+}
+
+/// Empties queues.
+pub(super) async fn flush(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    request: Request,
+) -> Response {
+    let make = |body: FlushBody, plan: &Plan, _: String, reply| {
+        if let Some(name) = &body.node {
+            known_node(plan, name)?;
+        }
+        if let Some(name) = &body.channel {
+            known_channel(plan, name)?;
+        }
+        Ok(Order::Flush(Flush { node: body.node, channel: body.channel }, reply))
+    };
+    let tell = |done: Flushed| json!({ "targets": done.targets });
+    ordered(&state, turns, Permit::Admin, request, make, tell).await
+}
+
+/// Takes targets out of quarantine.
+pub(super) async fn release(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    request: Request,
+) -> Response {
+    let make = |body: ReleaseBody, plan: &Plan, _: String, reply| {
+        let wanted = match (body.target, body.all) {
+            (None, true) => Release::All,
+            (Some(text), false) => Release::Named { selector: several(plan, &text)?, text },
+            _ => return Err(Refused::bad("name a target, or give all: true")),
+        };
+        Ok(Order::Release(wanted, reply))
+    };
+    let tell = |done: Released| {
+        let targets: Vec<String> = done.targets.iter().map(ToString::to_string).collect();
+        json!({ "targets": targets })
+    };
+    ordered(&state, turns, Permit::Admin, request, make, tell).await
+}
+
+/// Takes an order, hands it on and answers for whoever carried it out.
+async fn ordered<B, T>(
+    state: &State,
+    turns: Turns,
+    permit: Permit,
+    request: Request,
+    make: impl FnOnce(B, &Plan, String, Reply<T>) -> Result<Order, Refused> + Send + 'static,
+    tell: impl FnOnce(T) -> Value,
+) -> Response
+where
+    B: DeserializeOwned + Send + 'static,
+    T: Send + 'static,
+{
+    let by = match guard::may_order(&state.allow, permit, &request) {
+        Ok(by) => by,
+        Err(refused) => {
+            let (code, kind) = (refused.status(), "forbidden");
+            return Refused { code, kind, why: refused.to_string(), data: None }.into_response();
+        }
+    };
+    let path = request.uri().path().to_owned();
+    let body = match time::timeout(BODY, to_bytes(request.into_body(), MAX_BODY)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(why)) => {
+            return Refused::bad(format!("the body cannot be read: {why}")).into_response();
+        }
+        Err(_) => return Refused::late(BODY).into_response(),
+    };
+    let Some(turn) = turns.wait().await else {
+        return Refused::stopping().into_response();
+    };
+    let plan = Arc::clone(&state.plan.borrow());
+    let (who, (reply, answered)) = (by.clone(), oneshot::channel());
+    // Away from the runtime's threads: a name is looked for among a million targets.
+    let made = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        let body = if body.is_empty() { &b"{}"[..] } else { &body };
+        let body = serde_json::from_slice(body)
+            .map_err(|why| Refused::bad(format!("the body is not as it should be: {why}")))?;
+        make(body, &plan, who, reply)
+    });
+    let order = match made.await {
+        Ok(Ok(order)) => order,
+        Ok(Err(refused)) => return refused.into_response(),
+        Err(failed) => return super::lost(failed),
+    };
+    tracing::info!(order = path, by, "an operator ordered");
+    match state.orders.try_send(order) {
+        Ok(()) => {}
+        Err(TrySendError::Full(_)) => {
+            return Refused::unavailable("other orders are under way; try again").into_response();
+        }
+        Err(TrySendError::Closed(_)) => return Refused::stopping().into_response(),
+    }
+    match time::timeout(PATIENCE, answered).await {
+        Ok(Ok(Ok(done))) => success(&tell(done)),
+        Ok(Ok(Err(denied))) => Refused::from(denied).into_response(),
+        Ok(Err(_)) => Refused::stopping().into_response(),
+        Err(_) => {
+            let says = "the order was handed on, but not answered in time; what came of it shows in /api/v1/status";
+            Refused::unavailable(says).into_response()
+        }
+    }
+}
+
+impl From<Denied> for Refused {
+    fn from(denied: Denied) -> Self {
+        let why = denied.to_string();
+        match denied {
+            Denied::Unknown(_) => Self::absent(why),
+            Denied::Refused { target, refusal, request, .. } => {
+                let refusal = RefusalLine::from(refusal);
+                let data = json!({ "target": target, "refusal": refusal, "request": request });
+                Self::conflict(why, data)
+            }
+            Denied::NotTaken { target, misses } => {
+                Self::conflict(why, json!({ "target": target, "misses": misses }))
+            }
+            Denied::Failed(_) => {
+                let code = StatusCode::INTERNAL_SERVER_ERROR;
+                Self { code, kind: "execution", why, data: None }
+            }
+            Denied::Unavailable(_) => Self::unavailable(why),
+        }
+    }
+}
+
+/// The scope a text means; everything where there is none.
+fn scope(text: Option<&str>) -> Result<Scope, Refused> {
+    text.unwrap_or("all").parse().map_err(Refused::bad)
+}
+
+fn known_node(plan: &Plan, name: &str) -> Result<(), Refused> {
+    let names = || plan.snapshot.nodes().iter().map(|node| &*node.name);
+    if names().any(|known| known == name) {
+        return Ok(());
+    }
+    let names: Vec<&str> = names().collect();
+    Err(Refused::absent(format!("there is no node {name:?}: {}", names.join(", "))))
+}
+
+fn known_channel(plan: &Plan, name: &str) -> Result<(), Refused> {
+    if plan.channels.named(name).is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
+    Err(Refused::absent(format!("there is no channel {name:?}: {}", names.join(", "))))
+}
+
+/// All targets that a text means: one that is gone may still be in quarantine.
+fn several(plan: &Plan, text: &str) -> Result<Selector, Refused> {
+    if text.parse::<TargetId>().is_err() && report::find(plan, text) == Found::None {
+        return Err(Refused::absent(report::no_match(plan, text)));
+    }
+    Ok(report::selector(plan, text))
+}
+
+/// The one target that a text means, among those that have a compaction: of a database with one
+/// file, that.
+fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
+    let named = |ix| plan.snapshot.target(ix).map(|target| (ix, target.id()));
+    let nothing = || Refused::absent(report::no_match(plan, text));
+    let is_search = |(_, id): &(Ix, TargetId)| id.kind() == Kind::Search;
+    let no_compaction = || {
+        let why =
+            format!("{text:?} is a search index: it has no compaction, Lucene merges its files");
+        Refused::conflict(why, json!({}))
+    };
+    match report::find(plan, text) {
+        Found::One(ix) => match named(ix).ok_or_else(nothing)? {
+            search if is_search(&search) => Err(no_compaction()),
+            one => Ok(one),
+        },
+        Found::None => Err(nothing()),
+        Found::Several(all) => {
+            let mut all: Vec<(Ix, TargetId)> = all.into_iter().filter_map(named).collect();
+            all.retain(|one| !is_search(one));
+            if all.is_empty() {
+                return Err(no_compaction());
+            }
+            if let [only] = &all[..] {
+                return Ok(only.clone());
+            }
+            let mut files = all.iter().filter(|(_, id)| id.kind() == Kind::Db);
+            if let (Some(only), None) = (files.next(), files.next()) {
+                return Ok(only.clone());
+            }
+            let ids: Vec<&TargetId> = all.iter().take(CANDIDATES).map(|(_, id)| id).collect();
+            let why = format!("{text:?} names {} targets; name one of them by its id", all.len());
+            Err(Refused::conflict(why, json!({ "candidates": ids })))
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `/api/v1/facts`: what was read of files, for a recliner that reads none of them.
+//!
+//! Owns the order and the pages of that list. A line is small, because a node has
+//! a hundred thousand of them and they are asked for every few minutes. Pages go by the id of
+//! the last line, so that what comes and goes between two of them moves nothing else.
+
+use super::{
+    State,
+    answer::{Answer, text},
+    api::{Asked, Refused, asked, worked_out},
+    guard::Turns,
+    probes::unready,
+};
+use crate::{
+    model::{
+        facts::Source,
+        target::{Kind, State as TargetState, TargetId},
+    },
+    plan::Plan,
+    sources::inventory::FactsLine,
+    table::{Ix, Snapshot, TargetRef},
+};
+use axum::{
+    Extension, extract,
+    response::{IntoResponse as _, Response},
+};
+use couchdb_names::{Range, ShardName, Signature};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Lines of one answer unless told, and at most.
+const LIMIT: usize = 2_000;
+const LARGEST: usize = 10_000;
+
+/// A page.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct FactsQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// Where a file stands in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place<'a> {
+    node: &'a str,
+    range: Option<Range>,
+    db: &'a str,
+    suffix: &'a str,
+    /// None of a database.
+    signature: Option<Signature>,
+}
+
+impl<'a> Place<'a> {
+    fn of(target: TargetRef<'a>) -> Self {
+        let name = target.db_name();
+        Self {
+            node: target.node(),
+            range: target.range(),
+            db: name.db,
+            suffix: name.suffix,
+            signature: target.view().map(|view| view.signature),
+        }
+    }
+
+    /// The place of a file that may be gone by now.
+    fn named(id: &'a TargetId) -> Option<Self> {
+        let (node, shard, signature) = match id {
+            TargetId::Db { node, shard } => (node, shard, None),
+            TargetId::View { node, db, signature } => (node, db, Some(*signature)),
+            TargetId::Cleanup { .. } | TargetId::Search { .. } => return None,
+        };
+        Some(match ShardName::split(shard) {
+            Some(it) => {
+                Self { node, range: Some(it.range), db: it.db, suffix: it.suffix, signature }
+            }
+            None => Self { node, range: None, db: shard, suffix: "", signature },
+        })
+    }
+}
+
+/// The `limit` files that come after this one, and whether there are more.
+fn page<'a>(
+    snapshot: &'a Snapshot,
+    after: Option<Place<'_>>,
+    limit: usize,
+) -> (Vec<TargetRef<'a>>, bool) {
+    let by_files = |target: &TargetRef<'_>| {
+        let measured = target.facts().measured_at;
+        (target.kind() == Kind::Db || target.is_part())
+            && target.state() == TargetState::Ok
+            && measured.is_some_and(|it| it.by == Source::Files)
+    };
+    let listed = snapshot.targets().filter(by_files);
+    let mut found: Vec<(Place<'a>, TargetRef<'a>)> = listed
+        .map(|target| (Place::of(target), target))
+        .filter(|(place, _)| after.is_none_or(|after| *place > after))
+        .collect();
+    let more = found.len() > limit;
+    if more {
+        found.select_nth_unstable_by_key(limit, |(place, _)| *place);
+        found.truncate(limit);
+    }
+    found.sort_unstable_by_key(|(place, _)| *place);
+    (found.into_iter().map(|(_, target)| target).collect(), more)
+}
+
+/// What was read of files, page by page.
+pub(super) async fn facts(
+    extract::State(state): extract::State<State>,
+    Extension(turns): Extension<Turns>,
+    query: Asked<FactsQuery>,
+) -> Response {
+    let query = match asked(query) {
+        Ok(query) => query,
+        Err(refused) => return refused.into_response(),
+    };
+    // Who has read nothing yet must not say that there is nothing.
+    if let Some((_, why)) = unready(&state) {
+        return Refused::unavailable(why.trim_end()).into_response();
+    }
+    worked_out(&state, turns, move |plan| answer(plan, &query)).await
+}
+
+fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
+    let limit = query.limit.unwrap_or(LIMIT);
+    if limit == 0 || limit > LARGEST {
+        return Err(Refused::bad(format!("limit {limit} is not from 1 to {LARGEST}")));
+    }
+    let after = query.after.as_deref().map(|id| {
+        let why = || format!("after={id:?} is no id of a shard or of a view's part");
+        id.parse::<TargetId>().map_err(|_| why())
+    });
+    let after = after.transpose().map_err(Refused::bad)?;
+    let place = after.as_ref().map(|id| {
+        Place::named(id).ok_or_else(|| Refused::bad("a cleanup is no file: after wants another id"))
+    });
+    let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
+    let mut last = targets.iter().rev().filter_map(|target| FactsLine::of(*target));
+    let next = last.next().filter(|_| more).map(|line| line.id);
+    let listed: Vec<Ix> = targets.into_iter().map(TargetRef::ix).collect();
+    let lines = listed.into_iter().filter_map(move |ix| {
+        let target = plan.snapshot.target(ix)?;
+        Some(text(&FactsLine::of(target)?))
+    });
+    Ok(Answer::with_list(&json!({ "next": next }), "facts", lines))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use super::*;
+use crate::{
+    model::facts::{Facts, Flags, Known, Measured},
+    table::{DbName, Draft, Ix, NodeIx},
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use wall_clock::Moment;
+
+const RANGE: Range = Range { from: 0, to: u32::MAX };
+
+fn facts(by: Source, file: u64) -> Facts {
+    let measured_at = Some(Measured { at: Moment::from_unix(1_000), by });
+    let flags = Flags { exact: true, ..Flags::default() };
+    Facts { file: Known::new(file), measured_at, flags, ..Facts::default() }
+}
+
+/// The `at`th file of a node: databases and parts by turns.
+fn put(draft: &mut Draft, node: NodeIx, at: u8) -> Ix {
+    let db = format!("db{}", at / 3);
+    let db = draft.db(DbName { db: &db, suffix: ".1" });
+    let ix = match at % 3 {
+        0 => draft.db_target(node, db, Some(RANGE)),
+        _ => draft.part(node, db, Some(RANGE), Signature([at; 16])),
+    };
+    draft.set_facts(ix, facts(Source::Files, u64::from(at)));
+    ix
+}
+
+fn ids(targets: &[TargetRef<'_>]) -> Vec<String> {
+    targets.iter().map(|target| target.id().to_string()).collect()
+}
+
+proptest! {
+    #[test]
+    fn what_stays_is_told_once_whatever_comes_and_goes_between_two_pages(
+        first in proptest::collection::btree_set(0_u8..120, 0..60),
+        changes in proptest::collection::vec((0_u8..120, any::<bool>()), 0..60),
+        limit in 1_usize..9,
+    ) {
+        let mut draft = Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let mut there: std::collections::BTreeMap<u8, Ix> =
+            first.iter().map(|at| (*at, put(&mut draft, node, *at))).collect();
+        let mut stays: BTreeSet<u8> = first;
+        let (mut told, mut after): (Vec<String>, Option<TargetId>) = (Vec::new(), None);
+        let mut changes = changes.into_iter();
+        loop {
+            let snapshot = draft.publish(Moment::from_unix(1_000));
+            let place = after.as_ref().and_then(Place::named);
+            let (targets, more) = page(&snapshot, place, limit);
+            prop_assert!(targets.len() <= limit && (!more || targets.len() == limit));
+            told.extend(ids(&targets));
+            after = targets.last().map(|target| target.id());
+            if !more {
+                break;
+            }
+            for (at, comes) in changes.by_ref().take(4) {
+                if let Some(ix) = there.remove(&at) {
+                    stays.remove(&at);
+                    draft.remove(ix);
+                }
+                if comes {
+                    there.insert(at, put(&mut draft, node, at));
+                }
+            }
+        }
+        let distinct: BTreeSet<&String> = told.iter().collect();
+        prop_assert_eq!(distinct.len(), told.len(), "nothing is told twice");
+        let snapshot = draft.publish(Moment::from_unix(1_001));
+        for at in stays {
+            let id = snapshot.target(there[&at]).unwrap().id().to_string();
+            prop_assert!(distinct.contains(&id), "{} is not told", id);
+        }
+    }
+}
+
+#[test]
+fn only_what_files_said_is_told_and_ids_lead_back_to_their_places() {
+    let mut draft = Draft::new(1);
+    let node = draft.node("couchdb@a");
+    put(&mut draft, node, 0);
+    put(&mut draft, node, 1);
+    let local = draft.db(DbName { db: "_dbs", suffix: "" });
+    let local = draft.db_target(node, local, None);
+    draft.set_facts(local, facts(Source::Files, 7));
+    let by_couchdb = put(&mut draft, node, 3);
+    draft.set_facts(by_couchdb, facts(Source::Http, 3));
+    let stale = put(&mut draft, node, 4);
+    draft.set_state(stale, TargetState::Orphan);
+    let db = draft.db(DbName { db: "db0", suffix: ".1" });
+    draft.cleanup_target(db);
+    let snapshot = draft.publish(Moment::from_unix(1_000));
+    let (targets, more) = page(&snapshot, None, 100);
+    let part = format!("view:couchdb@a/shards%2F00000000-ffffffff%2Fdb0.1/{}", "01".repeat(16));
+    assert_eq!(
+        ids(&targets),
+        ["db:couchdb@a/_dbs", "db:couchdb@a/shards%2F00000000-ffffffff%2Fdb0.1", &part]
+    );
+    assert!(!more);
+    for target in targets {
+        assert_eq!(Place::named(&target.id()), Some(Place::of(target)));
+    }
+}

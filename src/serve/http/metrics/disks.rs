@@ -1,0 +1,89 @@
+//! Volumes: their size, what is free, and what running compactions may still take.
+
+use crate::{
+    jobs::Jobs,
+    plan::disk::{Disks, Volume},
+    serve::http::families as f,
+    table::Snapshot,
+};
+use metrics_text::Writer;
+
+/// Writes the families of volumes. One that nodes share is shown once, with its first node,
+/// so that sums are right.
+pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &Snapshot) {
+    let volumes = || {
+        let node = |volume: &Volume| volume.nodes.first().cloned();
+        disks.volumes.iter().filter_map(move |volume| Some((node(volume)?, volume)))
+    };
+    let mut samples = writer.family(&f::DISK_SIZE_BYTES);
+    for (node, volume) in volumes() {
+        if let Some(size) = volume.space.and_then(|space| space.size) {
+            samples.sample(&[&node, &volume.name], size);
+        }
+    }
+    let mut samples = writer.family(&f::DISK_AVAILABLE_BYTES);
+    for (node, volume) in volumes() {
+        if let Some(space) = volume.space {
+            samples.sample(&[&node, &volume.name], space.available);
+        }
+    }
+    let mut samples = writer.family(&f::DISK_RESERVED_BYTES);
+    for (node, volume) in volumes() {
+        // Where nobody was asked, what runs is unknown.
+        if !jobs.polled.is_empty() {
+            samples.sample(&[&node, &volume.name], volume.reserved(jobs, snapshot));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan::{
+            disk::Space,
+            pressure::{NodePressure, Pressures, Signal},
+        },
+        serve::http::metrics::pressures,
+        table::Draft,
+    };
+    use metrics_text::{Coding, Format};
+    use std::collections::BTreeMap;
+    use wall_clock::Moment;
+
+    #[test]
+    fn what_is_unknown_has_no_sample_and_a_shared_volume_one() {
+        let mut draft = Draft::new(5);
+        let node = draft.node("couchdb@a");
+        let snapshot = draft.publish(Moment::from_unix(7));
+        let space = Space { available: 5, size: None, at: Moment::from_unix(7) };
+        let volume = |name: &str, space| Volume {
+            name: name.into(),
+            nodes: vec!["couchdb@a".into(), "couchdb@b".into()],
+            space,
+            falling_since: None,
+            problem: None,
+        };
+        let disks = Disks { volumes: vec![volume("x", Some(space)), volume("y", None)] };
+        let signals = BTreeMap::from([(Signal::ProbeLatency, 0.25)]);
+        let pressure = NodePressure { signals, ..NodePressure::default() };
+        let pressures = Pressures { nodes: BTreeMap::from([(node, pressure)]) };
+        let text = |jobs: &Jobs| {
+            let mut writer = Writer::new(Format::Text, Coding::Identity);
+            write(&mut writer, &disks, jobs, &snapshot);
+            pressures::write(&mut writer, &pressures, &snapshot);
+            let text = String::from_utf8(writer.finish()).unwrap();
+            let lines: Vec<String> =
+                text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+            lines
+        };
+        let available = "recliner_disk_available_bytes{node=\"couchdb@a\",volume=\"x\"} 5";
+        let latency = "recliner_pressure{node=\"couchdb@a\",signal=\"probe_latency\"} 0.25";
+        assert_eq!(text(&Jobs::default()), [available, latency]);
+        let polled = Jobs { polled: vec![(node, Moment::from_unix(7))], ..Jobs::default() };
+        let reserved = ["x", "y"].map(|name| {
+            format!("recliner_disk_reserved_bytes{{node=\"couchdb@a\",volume=\"{name}\"}} 0")
+        });
+        assert_eq!(text(&polled), [available, &reserved[0], &reserved[1], latency]);
+    }
+}

@@ -1,0 +1,221 @@
+//! The landing page: what this is, how it stands, where to read more.
+
+use super::State;
+use crate::{
+    model::{channel::Mode, target::Kind},
+    plan::RefusalReason,
+    serve::report,
+    table::NodeIx,
+    text::{duration, escape, size},
+};
+use axum::{extract, response::Html};
+use maud::{DOCTYPE, Markup, html};
+use std::sync::Arc;
+use wall_clock::Moment;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --line: #8884; --quiet: #666; --accent: #c0392b; }
+@media (prefers-color-scheme: dark) { :root { --quiet: #aaa; --accent: #ff7b6b; } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin: 0; } h2 { margin: 2rem 0 .5rem; font-size: 1.1rem; }
+.quiet { color: var(--quiet); } .note { border-left: 4px solid var(--accent); padding: .4rem .8rem; }
+.bad { color: var(--accent); font-weight: 600; }
+table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
+th, td { text-align: left; padding: .25rem 1.5rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+@media (max-width: 44rem) { th, td { padding-right: .7rem; } table { font-size: .85rem; } .rest { display: none; } td:first-child { white-space: normal; overflow-wrap: anywhere; } }
+.long { white-space: normal; }
+th:last-child, td:last-child { padding-right: 0; }
+th { font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
+code { font-size: .95em; } li { margin: .15rem 0; overflow-wrap: anywhere; }";
+
+/// The page at `/`.
+pub(super) async fn landing(extract::State(state): extract::State<State>) -> Html<String> {
+    Html(page(&state).into_string())
+}
+
+fn page(state: &State) -> Markup {
+    let plan = Arc::clone(&state.plan.borrow());
+    let status = Arc::clone(&state.status.borrow());
+    let config = Arc::clone(&state.config.borrow());
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "recliner" }
+                style { (STYLE) }
+            }
+            body {
+                h1 { "recliner" }
+                p.quiet {
+                    "what waits for compaction in a CouchDB cluster, and what it would free; version "
+                    (state.about.version) ", mode " (config.mode.label())
+                }
+                @if let Some(says) = state.about.simulation(config.mode) {
+                    p.note { (says) }
+                }
+                @if let Some(problem) = &status.problem {
+                    p.note { "Nothing can be read: " (problem) }
+                }
+                @if !status.missing_rights.is_empty() {
+                    p.note { "Not everything may be read:" }
+                    ul { @for right in &status.missing_rights { li { (right) } } }
+                }
+                @for suspension in report::SuspensionLine::all(&plan) {
+                    p.note { (capital(&suspension.says)) }
+                }
+                p { (sweep_line(&status)) }
+                (nodes(&plan))
+                (queues(&plan))
+                h2 { "Read more" }
+                ul {
+                    li { a href="/metrics" { "/metrics" } " for Prometheus" }
+                    li { a href="/api/v1/status" { "/api/v1/status" } ": what is seen, and what is not" }
+                    li { a href="/api/v1/targets?sort=reclaimable_bytes" { "/api/v1/targets?sort=reclaimable_bytes" } ": shards and views, most reclaimable first" }
+                    li { a href="/api/v1/queue" { "/api/v1/queue" } ": what waits, best first" }
+                    li { a href="/api/v1/plan" { "/api/v1/plan" } ": what would start now, and why the rest does not" }
+                    li { a href="/api/v1/jobs" { "/api/v1/jobs" } ": what runs" }
+                    li { a href="/api/v1/history" { "/api/v1/history" } ": how jobs ended" }
+                    li { a href="/api/v1/events" { "/api/v1/events" } ": all that happened" }
+                    li { a href="/_db_updates" { "/_db_updates" } ": which databases changed, in CouchDB's words" }
+                    li { code { "/api/v1/explain?target=" } " an id, a shard file, a database, or " code { "<db>/_design/<name>" } ": why it waits or does not" }
+                    li { a href="/api/v1/config" { "/api/v1/config" } ": the configuration in force" }
+                    li { a href="/sd" { "/sd" } ": CouchDB's nodes for Prometheus's service discovery" }
+                    li { a href="/-/ready" { "/-/ready" } " and " a href="/-/healthy" { "/-/healthy" } " for supervisors" }
+                }
+            }
+        }
+    }
+}
+
+/// The same as a sentence of its own.
+fn capital(says: &str) -> String {
+    let (first, rest) = says.split_at(says.chars().next().map_or(0, char::len_utf8));
+    [&first.to_uppercase(), rest].concat()
+}
+
+fn sweep_line(status: &crate::scan::Status) -> String {
+    let ended = match (status.last_end, status.last_duration) {
+        (Some(at), Some(took)) => {
+            format!("The last sweep ended at {} and took {}.", at.rfc3339(), duration::shown(took))
+        }
+        _ => "No sweep has ended yet.".to_owned(),
+    };
+    match status.progress {
+        Some(progress) => {
+            let total = progress.total.map_or_else(String::new, |total| format!(" of {total}"));
+            format!("{ended} One is running: {}{total} read.", progress.done)
+        }
+        None => ended,
+    }
+}
+
+fn bytes(bytes: Option<f64>) -> String {
+    // Sums are whole bytes; a table for people shows three digits of them.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    bytes.map_or_else(|| "?".to_owned(), |bytes| size::shown(bytes as u64).to_string())
+}
+
+fn nodes(plan: &crate::plan::Plan) -> Markup {
+    let lines: Vec<_> = report::nodes(plan).collect();
+    let totals = plan.snapshot.totals();
+    let views = totals.of(NodeIx::CLUSTER, Kind::View);
+    let count: u64 = views.states.iter().sum();
+    html! {
+        h2 { "Nodes" }
+        div.wide { table {
+            tr { th { "node" } th { "up" } th.rest { "version" } th.n { "shards" } th.n { "on disk" } th.n { "reclaimable" } th.rest { "smoosh" } }
+            @for (at, line) in lines.iter().enumerate() {
+                @let sums = NodeIx::from_usize(at + 1).map(|node| totals.of(node, Kind::Db)).unwrap_or_default();
+                tr {
+                    td { (escape::line(&line.node)) }
+                    td {
+                        @match line.up {
+                            Some(true) => "yes",
+                            Some(false) => span.bad { "no" },
+                            None => "?",
+                        }
+                    }
+                    td.rest { (line.version.as_deref().unwrap_or("?")) }
+                    td.n { (sums.states.iter().sum::<u64>()) }
+                    td.n { (bytes(sums.file.get())) }
+                    td.n { (bytes(sums.reclaimable.get())) }
+                    td.rest { (line.smoosh_says()) }
+                }
+            }
+        } }
+        @if lines.iter().any(|line| !line.findings.is_empty()) {
+            ul {
+                @for line in &lines {
+                    @for finding in &line.findings { li { (line.node) ": " (finding) } }
+                }
+            }
+        }
+        p.quiet { "Shards and their bytes are those of databases." }
+        @if count > 0 {
+            p {
+                (count) " views of the whole cluster, with all their copies: " (bytes(views.file.get()))
+                " on disk, " (bytes(views.reclaimable.get())) " reclaimable."
+            }
+        }
+    }
+}
+
+fn queues(plan: &crate::plan::Plan) -> Markup {
+    html! {
+        h2 { "Queues" }
+        div.wide { table {
+            tr { th { "node" } th { "channel" } th.n { "waiting" } th.n.rest { "running" } th.n { "reclaimable" } th.n.rest { "longest wait" } }
+            @for queue in plan.queues.iter().filter(|queue| queue.waiting().len() > 0 || queue.active > 0) {
+                tr {
+                    td { (escape::line(plan.snapshot.node(queue.node).map_or("", |node| &node.name))) }
+                    td { (plan.channels.list.get(queue.channel).map_or("", |channel| &channel.name)) }
+                    td.n { (queue.waiting().len()) @if queue.overflow > 0 { " + " (queue.overflow) } }
+                    td.n.rest { (queue.active) }
+                    td.n { (size::shown(queue.reclaimable)) }
+                    td.n.rest title=[queue.oldest.map(Moment::rfc3339)] {
+                        (queue.oldest.map(|since| duration::shown(since.age(plan.made_at))).unwrap_or_default())
+                    }
+                }
+            }
+        } }
+        @if plan.queues.iter().all(|queue| queue.waiting().len() == 0) {
+            p.quiet { "Nothing waits." }
+        } @else {
+            (decided(plan))
+            p.quiet { "Views and index cleanups wait once for the whole cluster, under " code { "_cluster" } "." }
+        }
+    }
+}
+
+/// How many would start now, and why the others do not, most first.
+fn decided(plan: &crate::plan::Plan) -> Markup {
+    let starts: u64 = plan.candidates.iter().map(|counts| counts.starts).sum();
+    let refused = |reason| plan.candidates.iter().map(|counts| counts.refused(reason)).sum();
+    let mut reasons: Vec<(u64, RefusalReason)> =
+        RefusalReason::ALL.map(|reason| (refused(reason), reason)).into();
+    reasons.retain(|(count, _)| *count > 0);
+    reasons.sort_unstable_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let starts = match (plan.rules.mode, starts) {
+        (Mode::Advise, 0) => "Nothing would start now.".to_owned(),
+        (Mode::Enforce, 0) => "Nothing starts now.".to_owned(),
+        (Mode::Advise, starts) => format!("Would start {starts} now."),
+        (Mode::Enforce, starts) => format!("Starts {starts} now."),
+    };
+    html! {
+        p { (starts) }
+        @if !reasons.is_empty() {
+            div.wide { table {
+                tr { th.n { "waiting" } th { "why" } th { "which means" } }
+                @for (count, reason) in &reasons {
+                    tr {
+                        td.n { (count) }
+                        td { (reason.label().replace('_', " ")) }
+                        td.long { (reason.meaning()) }
+                    }
+                }
+            } }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What a reader of the API may ask for.
+
+use crate::{
+    model::{
+        facts::Fact,
+        memory::Ending,
+        target::{Kind, State},
+    },
+    plan::Plan,
+    store::journal::{EventsQuery, HistoryQuery, Type},
+    table::{Ix, TargetRef},
+    text::duration,
+};
+use serde::Deserialize;
+use std::time::Duration;
+use wall_clock::Moment;
+
+/// How many targets one answer has unless told, and at most.
+const LIMIT: usize = 100;
+const LARGEST: usize = 10_000;
+
+/// The longest that a question may wait for its answer: shorter than what proxies cut off.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nothing may be asked: a parameter is a mistake, here as everywhere.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoQuery {}
+
+/// Filters, order and page of a list of targets.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TargetQuery {
+    node: Option<String>,
+    kind: Option<String>,
+    state: Option<String>,
+    db: Option<String>,
+    channel: Option<String>,
+    sort: Option<String>,
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+/// Which queues, and how much of each.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct QueueQuery {
+    pub(super) node: Option<String>,
+    pub(super) channel: Option<String>,
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+/// Which target to explain.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ExplainQuery {
+    pub(super) target: Option<String>,
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+/// Which outcomes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HistoryParameters {
+    pub(super) target: Option<String>,
+    node: Option<String>,
+    result: Option<String>,
+    since: Option<String>,
+    before: Option<u64>,
+    limit: Option<usize>,
+}
+
+/// Which events.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct EventsParameters {
+    pub(super) target: Option<String>,
+    types: Option<String>,
+    since: Option<String>,
+    limit: Option<usize>,
+    wait: Option<String>,
+}
+
+/// Part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) offset: usize,
+    pub(super) limit: usize,
+}
+
+/// By what a list of targets is ordered: the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Reclaimable,
+    File,
+    Ratio,
+    Priority,
+}
+
+impl Page {
+    fn new(offset: Option<usize>, limit: Option<usize>) -> Result<Self, String> {
+        let limit = limit.unwrap_or(LIMIT);
+        if limit > LARGEST {
+            return Err(format!(
+                "limit {limit} is more than {LARGEST}: ask page by page with offset"
+            ));
+        }
+        Ok(Self { offset: offset.unwrap_or(0), limit })
+    }
+
+    /// The page's part of `list`.
+    pub(super) fn of<T>(self, list: &[T]) -> &[T] {
+        let from = self.offset.min(list.len());
+        let to = from.saturating_add(self.limit).min(list.len());
+        list.get(from..to).unwrap_or_default()
+    }
+}
+
+impl HistoryParameters {
+    /// What the journal is asked at `now`, save for the targets: who reads the plan knows what
+    /// the text means.
+    ///
+    /// # Errors
+    /// Names a parameter whose value nothing can have.
+    pub(super) fn read(self, now: Moment) -> Result<HistoryQuery, String> {
+        let result = self.result.as_deref().map(|label| {
+            Ending::ALL.into_iter().find(|it| it.label() == label).ok_or_else(|| {
+                format!("{label:?} is not a result: {}", Ending::ALL.map(Ending::label).join(", "))
+            })
+        });
+        Ok(HistoryQuery {
+            target: None,
+            node: self.node,
+            since: self.since.as_deref().map(|text| time(text, now)).transpose()?,
+            result: result.transpose()?,
+            before: self.before,
+            limit: Page::new(None, self.limit)?.limit,
+        })
+    }
+}
+
+impl EventsParameters {
+    /// What the journal is asked at `now`, save for the targets, and how long the answer may wait
+    /// for the first event.
+    ///
+    /// # Errors
+    /// Names a parameter whose value nothing can have.
+    pub(super) fn read(self, now: Moment) -> Result<(EventsQuery, Duration), String> {
+        let wait = self.wait.as_deref().map_or(Ok(Duration::ZERO), |text| {
+            let wait = duration::parse(text).filter(|wait| *wait <= PATIENCE);
+            wait.ok_or_else(|| format!("wait={text:?} is not a time from 0s to 60s, such as 30s"))
+        })?;
+        // A bare number is an event's: what `last_seq` says can be given back.
+        let since = self.since.as_deref().and_then(|text| text.parse::<u64>().ok());
+        let moment = self.since.as_deref().filter(|_| since.is_none());
+        let from = moment.map(|text| time(text, now)).transpose()?;
+        if !wait.is_zero() && since.is_none() {
+            return Err("wait needs since=, the number of the event to go on after".to_owned());
+        }
+        let types =
+            self.types.as_deref().unwrap_or_default().split(',').filter(|it| !it.is_empty());
+        let types = types.map(|label| {
+            Type::from_label(label).ok_or_else(|| {
+                let known = Type::ALL.map(Type::label).join(", ");
+                format!("{label:?} is not a type of event: {known}")
+            })
+        });
+        let query = EventsQuery {
+            types: types.collect::<Result<_, _>>()?,
+            target: None,
+            since,
+            from,
+            limit: Page::new(None, self.limit)?.limit,
+        };
+        Ok((query, wait))
+    }
+}
+
+impl QueueQuery {
+    pub(super) fn page(&self) -> Result<Page, String> {
+        Page::new(self.offset, self.limit)
+    }
+
+    /// Refuses a channel that is not there.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), String> {
+        check_channel(plan, self.channel.as_deref())
+    }
+}
+
+impl ExplainQuery {
+    pub(super) fn page(&self) -> Result<Page, String> {
+        Page::new(self.offset, self.limit)
+    }
+}
+
+impl TargetQuery {
+    pub(super) fn page(&self) -> Result<Page, String> {
+        Page::new(self.offset, self.limit)
+    }
+
+    /// The targets asked for, in order.
+    ///
+    /// # Errors
+    /// Names a filter whose value nothing can have.
+    pub(super) fn select(&self, plan: &Plan) -> Result<Vec<Ix>, String> {
+        let kind = self.kind.as_deref().map(|kind| {
+            Kind::from_label(kind)
+                .ok_or_else(|| format!("{kind:?} is not a kind: db, view, cleanup or search"))
+        });
+        let state = self.state.as_deref().map(|state| {
+            State::from_label(state).ok_or_else(|| {
+                format!(
+                    "{state:?} is not a state: ok, orphan, missing, resharding or unaddressable"
+                )
+            })
+        });
+        let (kind, state) = (kind.transpose()?, state.transpose()?);
+        check_channel(plan, self.channel.as_deref())?;
+        let sort = self.sort.as_deref().map(|sort| match sort {
+            "reclaimable_bytes" => Ok(Sort::Reclaimable),
+            "file_bytes" => Ok(Sort::File),
+            "ratio" => Ok(Sort::Ratio),
+            "priority" => Ok(Sort::Priority),
+            other => Err(format!(
+                "cannot sort by {other:?}: use reclaimable_bytes, file_bytes, ratio or priority"
+            )),
+        });
+        let sort = sort.transpose()?;
+        let wanted = |target: &TargetRef<'_>| {
+            self.node.as_deref().is_none_or(|node| target.node() == node)
+                && kind.is_none_or(|kind| target.kind() == kind)
+                && state.is_none_or(|state| target.state() == state)
+                && self.db.as_deref().is_none_or(|db| target.db_name().db == db)
+                && self.channel.as_deref().is_none_or(|channel| {
+                    plan.placement(target.ix()).is_some_and(|(has, _)| *has.name == *channel)
+                })
+        };
+        let found = plan.snapshot.targets().filter(wanted);
+        let Some(sort) = sort else { return Ok(found.map(TargetRef::ix).collect()) };
+        let mut keyed: Vec<_> =
+            found.map(|target| (key(plan, target, sort), target.ix())).collect();
+        keyed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        Ok(keyed.into_iter().map(|(_, ix)| ix).collect())
+    }
+}
+
+/// What a target is ordered by; unknown comes last.
+fn key(plan: &Plan, target: TargetRef<'_>, sort: Sort) -> f64 {
+    let bytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+    let key = match sort {
+        Sort::Reclaimable => bytes(target.reclaimable()),
+        Sort::File => bytes(target.on_disk(Fact::File)),
+        Sort::Ratio => target.facts().ratio(),
+        Sort::Priority => plan.placement(target.ix()).map(|(_, placement)| placement.priority),
+    };
+    key.unwrap_or(f64::NEG_INFINITY)
+}
+
+fn check_channel(plan: &Plan, channel: Option<&str>) -> Result<(), String> {
+    let Some(channel) = channel.filter(|name| plan.channels.named(name).is_none()) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = plan.channels.list.iter().map(|channel| &*channel.name).collect();
+    Err(format!("there is no channel {channel:?}: {}", names.join(", ")))
+}
+
+/// A time as the API and the commands take it: a moment, a day, or how long ago it was.
+fn time(text: &str, now: Moment) -> Result<Moment, String> {
+    let ago = || {
+        let then = Duration::from_secs(now.unix()).saturating_sub(duration::parse(text)?);
+        Some(Moment::from_unix(then.as_secs()))
+    };
+    // A day begins at midnight, in UTC as everywhere here.
+    let day = || Moment::read(&[text, "T00:00:00Z"].concat());
+    Moment::read(text).or_else(ago).or_else(day).ok_or_else(|| {
+        format!("since={text:?} is not a valid time (try 2h or 2026-11-21T00:00:00Z)")
+    })
+}
+
+/// A parameter's value as it stands in the address, undecoded.
+pub(super) fn written<'a>(raw: &'a str, name: &str) -> Option<&'a str> {
+    raw.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+}

@@ -1,0 +1,46 @@
+//! `/sd`: where each CouchDB node listens, for Prometheus's `http_sd_configs`.
+//!
+//! CouchDB answers `/_node/_local/_prometheus` for the node that is asked alone, so each has
+//! to be scraped at its own address. Only addresses whose server said the node's name are
+//! listed: of any other, Prometheus would take one node's numbers for another's.
+
+use super::{State, answer, probes};
+use crate::table::Node;
+use axum::{
+    extract,
+    response::{IntoResponse, Response},
+};
+use couchdb_client::Address;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// CouchDB's own metrics, below whatever path a proxy puts before it (CouchDB 3.2 and later).
+const METRICS: &str = "/_node/_local/_prometheus";
+
+/// Every member of the cluster whose own address is known, in the service discovery's shape;
+/// before the first sweep an error, at which Prometheus keeps the list it has.
+pub(super) async fn discovery(extract::State(state): extract::State<State>) -> Response {
+    if let Some(answer) = probes::unready(&state) {
+        return answer.into_response();
+    }
+    let snapshot = Arc::clone(&state.plan.borrow().snapshot);
+    let groups: Vec<Value> = snapshot
+        .nodes()
+        .iter()
+        .filter(|node| node.member)
+        .filter_map(|node| Some(group(node, node.own_address.found()?)))
+        .collect();
+    answer::whole(&groups)
+}
+
+fn group(node: &Node, address: &Address) -> Value {
+    json!({
+        "targets": [address.authority()],
+        "labels": {
+            "__scheme__": if address.is_https() { "https" } else { "http" },
+            "__metrics_path__": format!("{}{METRICS}", address.prefix()),
+            "__meta_recliner_node": &*node.name,
+            "__meta_recliner_version": node.version.map_or_else(String::new, |it| it.to_string()),
+        },
+    })
+}

@@ -1,0 +1,315 @@
+//! The web surface as a whole, asked through the router without a socket.
+
+mod admin;
+mod answers;
+mod hostile;
+mod journal;
+mod orders;
+mod page;
+mod scrape;
+mod suspended;
+mod updates;
+
+use super::*;
+use crate::{
+    model::{
+        channel::{Channels, Mode},
+        facts::{Facts, Flags, Known, Measured, Source},
+        target::State as TargetState,
+    },
+    plan::{Conditions, Queues},
+    scan::{Progress, Status},
+    table::{DbMap, DbName, Draft, Ix, SmooshChannel, SmooshSeen, Snapshot, View, WaitingPriority},
+};
+use axum::{
+    body::Body,
+    http::{HeaderMap, Method, Request, StatusCode},
+};
+use couchdb_client::{self, Entry, OwnAddress};
+use couchdb_names::{Range, Signature, Version};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tower::ServiceExt as _;
+use wall_clock::{Clock, Moment};
+
+const MIB: u64 = 1 << 20;
+const NOW: Moment = Moment::from_unix(1_795_222_440);
+const RANGE: Range = Range { from: 0, to: u32::MAX };
+
+/// A database name, and a design document's, that few programs bear.
+const ODD_DB: &str = "app/_design/x+y(1)$";
+const ODD_DESIGN: &str = "_design/\"b\\\u{fc}cher\"\n<script>alert(1)</script>&amp;%2F..";
+
+fn facts(file: u64, active: u64) -> Facts {
+    Facts {
+        file: Known::new(file),
+        active: Known::new(active),
+        external: Known::new(active * 2),
+        measured_at: Some(Measured { at: Moment::from_unix(1_795_222_434), by: Source::Http }),
+        ..Facts::default()
+    }
+}
+
+/// One node that answers and one that does not; targets of every kind and most states.
+fn snapshot() -> Arc<Snapshot> {
+    let mut draft = Draft::new(3);
+    let a = draft.node("couchdb@a");
+    let b = draft.node("couchdb@b");
+    draft.change_node(a, |node| {
+        node.up = Some(true);
+        node.member = true;
+        node.version = Some(Version::new(3, 5, 0));
+        node.own_address = OwnAddress::Found("http://couch-a:5984/db".parse().unwrap());
+        node.last_success = Some(NOW);
+        node.oldest_fact = Some(Moment::from_unix(1_795_222_434));
+        node.smoosh = SmooshSeen::Channels(vec![SmooshChannel {
+            name: "ratio_dbs".into(),
+            active: 1,
+            starting: 0,
+            waiting: 7,
+            priority: Some(WaitingPriority { min: 2.5, max: f64::INFINITY }),
+        }]);
+    });
+    draft.change_node(b, |node| {
+        node.up = Some(false);
+        node.member = true;
+    });
+    let orders = draft.db(DbName { db: "orders", suffix: ".17" });
+    let shard = draft.db_target(a, orders, Some(RANGE));
+    draft.set_facts(shard, facts(100 * MIB, 10 * MIB));
+    let unread = draft.db_target(b, orders, Some(RANGE));
+    draft.set_state(unread, TargetState::Missing);
+    // The instance before the present one, its file left behind.
+    let old = draft.db(DbName { db: "orders", suffix: ".16" });
+    let old = draft.db_target(a, old, Some(RANGE));
+    draft.set_facts(old, facts(500 * MIB, MIB));
+    draft.set_state(old, TargetState::Orphan);
+    let odd = draft.db(DbName { db: ODD_DB, suffix: ".17" });
+    let odd_shard = draft.db_target(a, odd, Some(RANGE));
+    draft.set_facts(odd_shard, facts(60 * MIB, 20 * MIB));
+    // Node-local: no range, no suffix; and a database of the same name beside it.
+    let dbs = draft.db(DbName { db: "_dbs", suffix: "" });
+    let dbs = draft.db_target(a, dbs, None);
+    draft.set_facts(dbs, facts(8_192, 0));
+    let mut view = |db, signature, designs: &[&str], file| {
+        let view = View {
+            signature: Signature([signature; 16]),
+            designs: designs.iter().map(|design| (*design).into()).collect(),
+            language: "javascript".into(),
+            collators: ["153.120".into()].into(),
+            exact_range: true,
+            ..View::default()
+        };
+        let ix = draft.add_view(db, view);
+        draft.set_map(db, DbMap { copies: 3, ranges: 1 }, &[ix]);
+        let flags = Flags { estimated: true, ..Flags::default() };
+        let known = Facts { flags, updates_pending: Known::new(4), ..facts(file, MIB) };
+        draft.set_facts(ix, known);
+    };
+    view(orders, 1, &["_design/clients", "_design/customers"], 30 * MIB);
+    view(odd, 1, &[ODD_DESIGN], 20 * MIB);
+    draft.cleanup_target(orders);
+    draft.publish(NOW)
+}
+
+fn planned(snapshot: &Arc<Snapshot>) -> Plan {
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.follow(snapshot, NOW);
+    queues.publish(snapshot, &Conditions::default(), &Arc::default(), NOW)
+}
+
+/// One URL that answers, one that does not, and one that was not asked yet.
+fn entries() -> Arc<[Entry]> {
+    let entry = |url: &str, up| Entry { url: url.parse().unwrap(), up, why: None };
+    let down = Entry { why: Some("no answer".to_owned()), ..entry("http://b:5984", Some(false)) };
+    [entry("http://a:5984", Some(true)), down, entry("http://c:5984/couch", None)].into()
+}
+
+/// A surface and the other ends of what it reads.
+pub(in crate::serve::http) struct Surface {
+    pub(in crate::serve::http) state: State,
+    plan: watch::Sender<Arc<Plan>>,
+    status: watch::Sender<Arc<Status>>,
+    config: watch::Sender<Arc<ConfigStatus>>,
+    orders: mpsc::Receiver<Order>,
+}
+
+impl Surface {
+    pub(in crate::serve::http) fn new() -> Self {
+        let (plan, plan_rx) = watch::channel(Arc::new(planned(&snapshot())));
+        let status = Status {
+            ready: true,
+            sweeps: 2,
+            last_duration: Some(Duration::from_millis(2_500)),
+            last_end: Some(NOW),
+            last_success: Some(NOW),
+            errors: [(("couchdb@b".into(), "connect"), 2)].into(),
+            last_error: Some("could not ask couchdb@b".to_owned()),
+            ..Status::default()
+        };
+        let (status, status_rx) = watch::channel(Arc::new(status));
+        let config = ConfigStatus {
+            shown: json!({"scan": {"interval": "5m"}}),
+            mode: Mode::Advise,
+            reload_successful: true,
+            loaded_at: Moment::from_unix(1_795_222_000),
+            needs_restart: Vec::new(),
+        };
+        let (config, config_rx) = watch::channel(Arc::new(config));
+        let (orders_tx, orders) = mpsc::channel(1);
+        let about = About { version: "0.1.0", revision: "unknown", simulated: false };
+        let state = State {
+            plan: plan_rx,
+            status: status_rx,
+            couchdb: watch::channel(entries()).1,
+            counts: watch::channel(Arc::default()).1,
+            about: Arc::new(about),
+            clock: Clock::anchored(NOW),
+            config: config_rx,
+            changes: watch::channel(Arc::default()).1,
+            takeovers: watch::channel(Arc::default()).1,
+            certificates: watch::channel(CertificateEnds::default()).1,
+            builds: watch::channel(Arc::default()).1,
+            registry: prometheus::Registry::new(),
+            journal: None,
+            feed: None,
+            orders: orders_tx,
+            allow: Allow { lifecycle: true, admin: true, names: Arc::default() },
+            web: Web::default(),
+            stop: CancellationToken::new(),
+        };
+        Self { state, plan, status, config, orders }
+    }
+
+    fn router(&self) -> Router {
+        router(self.state.clone())
+    }
+
+    async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+        ask(self.router(), method, path, headers).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, &[]).await
+    }
+
+    async fn json(&self, path: &str) -> (StatusCode, Value) {
+        let answer = self.get(path).await;
+        assert_eq!(answer.header("content-type"), "application/json", "{path}");
+        (answer.status, serde_json::from_slice(&answer.body).unwrap())
+    }
+
+    /// The data of an answer that succeeds.
+    async fn data(&self, path: &str) -> Value {
+        let (status, mut body) = self.json(path).await;
+        assert_eq!((status, &body["status"]), (StatusCode::OK, &json!("success")), "{path}");
+        assert_eq!(body.as_object().unwrap().len(), 2, "{path}");
+        body["data"].take()
+    }
+}
+
+/// Over TCP from this machine.
+const HERE: peer::Connection = peer::Connection {
+    peer: peer::Peer::Tcp(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)),
+    encrypted: false,
+};
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// A header, empty where it is not there.
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+async fn ask(router: Router, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut request = Request::builder().method(method).uri(path).extension(HERE);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let asked = router.oneshot(request.body(Body::empty()).unwrap());
+    let answer = tokio::time::timeout(Duration::from_secs(60), asked).await;
+    let (parts, body) = answer.expect("an answer comes").unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    Answer { status: parts.status, headers: parts.headers, body }
+}
+
+#[tokio::test]
+async fn every_answer_tells_browsers_what_it_is_not_for() {
+    let surface = Surface::new();
+    for path in
+        ["/", "/metrics", "/-/healthy", "/-/reload", "/api/v1/status", "/api/v1/no", "/no", "/api"]
+    {
+        let answer = surface.get(path).await;
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(answer.header("x-frame-options"), "DENY", "{path}");
+        assert_eq!(answer.header("cache-control"), "no-store", "{path}");
+        let policy = answer.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none';"), "{path}: {policy}");
+        assert!(!answer.header("content-type").is_empty(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn head_answers_as_get_does_without_a_body() {
+    let surface = Surface::new();
+    for (path, headers) in [
+        ("/", &[][..]),
+        ("/metrics", &[]),
+        ("/metrics", &[("accept-encoding", "gzip")]),
+        ("/-/healthy", &[]),
+        ("/-/ready", &[]),
+        ("/api/v1/status", &[]),
+        ("/api/v1/targets", &[]),
+        ("/api/v1/no", &[]),
+        ("/no", &[]),
+    ] {
+        let get = surface.ask(Method::GET, path, headers).await;
+        let head = surface.ask(Method::HEAD, path, headers).await;
+        assert_eq!(head.status, get.status, "{path}");
+        assert_eq!(head.headers, get.headers, "{path}");
+        assert_eq!(head.body, b"", "{path}");
+        assert!(!get.body.is_empty(), "{path}");
+    }
+    let head = surface.ask(Method::HEAD, "/metrics", &[]).await;
+    let get = surface.get("/metrics").await;
+    assert_eq!(head.header("content-length"), get.body.len().to_string());
+}
+
+#[tokio::test]
+async fn other_methods_are_refused_with_those_that_are_taken() {
+    let surface = Surface::new();
+    for (method, path, allow) in [
+        (Method::POST, "/", "GET,HEAD"),
+        (Method::POST, "/metrics", "GET,HEAD"),
+        (Method::DELETE, "/-/ready", "GET,HEAD"),
+        (Method::GET, "/-/reload", "POST"),
+        (Method::PUT, "/-/reload", "POST"),
+        (Method::HEAD, "/-/quit", "POST"),
+        (Method::POST, "/api/v1/targets", "GET,HEAD"),
+        (Method::PUT, "/api/v1/config", "GET,HEAD"),
+    ] {
+        let answer = surface.ask(method.clone(), path, &[]).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+        assert_eq!(answer.header("allow"), allow, "{method} {path}");
+        if path.starts_with("/api/") {
+            let body: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(body["errorType"], "method_not_allowed", "{method} {path}");
+        }
+    }
+    let answer = surface.get("/nothing").await;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::NOT_FOUND, "no such page; see / for what there is\n")
+    );
+}

@@ -1,0 +1,285 @@
+//! Orders of an operator, carried out by a fake.
+
+use super::{super::orders::*, *};
+use crate::{
+    model::{
+        memory::{Scope, Suspension},
+        score::{Miss, MissReason},
+        target::TargetId,
+    },
+    plan::{Refusal, RefusalReason},
+    serve::report::MissLine,
+};
+
+const SHARD: &str = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.17";
+
+/// Orders something; the fake is asked if the order came through.
+async fn order(
+    surface: &mut Surface,
+    path: &str,
+    body: &str,
+    fake: impl FnOnce(Order),
+) -> (StatusCode, Value) {
+    let request = Request::post(format!("/api/v1/{path}"))
+        .header("host", "127.0.0.1:10984")
+        .header("content-type", "application/json")
+        .extension(HERE)
+        .body(Body::from(body.to_owned()))
+        .unwrap();
+    let router = surface.router();
+    let answer = async {
+        let answer = router.oneshot(request).await.unwrap();
+        let (parts, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (parts.status, serde_json::from_slice(&body).unwrap())
+    };
+    tokio::pin!(answer);
+    let within = time_limit(async {
+        tokio::select! {
+            biased;
+            order = surface.orders.recv() => fake(order.unwrap()),
+            answer = &mut answer => return answer,
+        }
+        answer.await
+    });
+    within.await
+}
+
+async fn time_limit<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(600), work).await.expect("an answer comes")
+}
+
+/// For orders that must not come through.
+fn nobody(order: Order) {
+    panic!("{order:?} came through");
+}
+
+fn success(data: Value) -> (StatusCode, Value) {
+    (StatusCode::OK, json!({ "status": "success", "data": data }))
+}
+
+#[tokio::test]
+async fn a_scope_is_suspended_and_resumed() {
+    let mut surface = Surface::new();
+    for (body, scope, why) in [
+        ("", Scope::All, None),
+        ("{}", Scope::All, None),
+        (r#"{"scope": "all", "why": "a\nmove"}"#, Scope::All, Some("a\nmove")),
+        (r#"{"scope": "node:couchdb@a", "why": ""}"#, Scope::Node("couchdb@a".into()), None),
+        (r#"{"scope": "channel:ratio_dbs"}"#, Scope::Channel("ratio_dbs".into()), None),
+    ] {
+        let answer = order(&mut surface, "suspend", body, |order| {
+            let Order::Suspend(found, reply) = order else { panic!("it is another order") };
+            let by = "127.0.0.1".to_owned();
+            assert_eq!(found, Suspend { scope, why: why.map(str::to_owned), by });
+            let suspension = Suspension { since: NOW, by: Some("ann".into()), why: None };
+            let done = Suspended { suspension, already: true, running: Some(2) };
+            reply.send(Ok(done)).unwrap();
+        });
+        let data = json!({
+            "since": NOW.rfc3339(), "by": "ann", "why": null, "already": true, "running": 2,
+        });
+        assert_eq!(answer.await, success(data), "{body}");
+    }
+    for (body, status, says) in [
+        (r#"{"scope": "node"}"#, 400, "all, node:<name> or channel:<name>"),
+        (r#"{"scope": "node:"}"#, 400, "all, node:<name> or channel:<name>"),
+        (r#"{"scope": "node:couchdb@z"}"#, 404, "couchdb@a"),
+        (r#"{"scope": "channel:z"}"#, 404, "ratio_dbs"),
+        (r#"{"scopes": "all"}"#, 400, "unknown field `scopes`"),
+        ("all", 400, "the body is not as it should be"),
+    ] {
+        let (found, body) = order(&mut surface, "suspend", body, nobody).await;
+        assert_eq!(found.as_u16(), status, "{body}");
+        assert!(body["error"].as_str().unwrap().contains(says), "{body}");
+    }
+    let long = json!({ "why": "x".repeat(1_001) }).to_string();
+    assert_eq!(order(&mut surface, "suspend", &long, nobody).await.0, StatusCode::BAD_REQUEST);
+    let larger = " ".repeat(1 << 17);
+    assert_eq!(order(&mut surface, "suspend", &larger, nobody).await.0, StatusCode::BAD_REQUEST);
+
+    // What is suspended may be gone by now.
+    let body = r#"{"scope": "node:couchdb@z"}"#;
+    let answer = order(&mut surface, "resume", body, |order| {
+        let Order::Resume(Resume { scope, by }, reply) = order else {
+            panic!("it is another order")
+        };
+        assert_eq!(by, "127.0.0.1");
+        let done = Resumed { lifted: vec![scope], remaining: vec![Scope::All] };
+        reply.send(Ok(done)).unwrap();
+    });
+    let data = json!({ "lifted": ["node:couchdb@z"], "remaining": ["all"] });
+    assert_eq!(answer.await, success(data));
+}
+
+#[tokio::test]
+async fn a_target_is_compacted_by_any_name_that_means_one() {
+    let mut surface = Surface::new();
+    let id: TargetId = SHARD.parse().unwrap();
+    for (target, force) in [(SHARD, false), (SHARD, true)] {
+        let body = json!({ "target": target, "force": force }).to_string();
+        let answer = order(&mut surface, "compact", &body, |order| {
+            let Order::Compact(found, reply) = order else { panic!("it is another order") };
+            let Compact { target, ix, force: forced, by } = found;
+            assert_eq!((&target, forced, by.as_str()), (&id, force, "127.0.0.1"));
+            assert_eq!(snapshot().target(ix).unwrap().id(), id);
+            let requests = vec!["POST /_node/couchdb@a/x/_compact".to_owned()];
+            let refusal = Refusal { value: Some(1.0), ..Refusal::plain(RefusalReason::NodeLimit) };
+            let waits = force.then(|| (refusal, "it is full".to_owned()));
+            reply.send(Ok(Compacting { requests, waits, until: NOW })).unwrap();
+        });
+        let refusal = json!({"reason": "node_limit", "value": 1.0, "limit": null, "since": null});
+        let waits = force.then(|| json!({ "refusal": refusal, "why": "it is full" }));
+        let data = json!({
+            "requests": ["POST /_node/couchdb@a/x/_compact"], "waits": waits,
+            "until": NOW.rfc3339(),
+        });
+        assert_eq!(answer.await, success(data));
+    }
+    let (status, body) = order(&mut surface, "compact", r#"{"target": "orders"}"#, nobody).await;
+    assert_eq!((status, &body["errorType"]), (StatusCode::CONFLICT, &json!("conflict")));
+    assert_eq!(body["error"], "\"orders\" names 5 targets; name one of them by its id");
+    let candidates = body["data"]["candidates"].as_array().unwrap();
+    assert!(candidates.contains(&json!(SHARD)) && candidates.len() == 5, "{body}");
+    for (body, status) in [
+        (r#"{"target": "nothing"}"#, StatusCode::NOT_FOUND),
+        (r#"{"target": "db:couchdb@a/nothing"}"#, StatusCode::NOT_FOUND),
+        ("{}", StatusCode::BAD_REQUEST),
+        (r#"{"target": "orders", "force": 1}"#, StatusCode::BAD_REQUEST),
+    ] {
+        assert_eq!(order(&mut surface, "compact", body, nobody).await.0, status, "{body}");
+    }
+
+    let body = json!({ "target": SHARD }).to_string();
+    let refusal = Refusal {
+        value: Some(2.0),
+        limit: Some(2.0),
+        since: Some(NOW),
+        ..Refusal::plain(RefusalReason::NodeLimit)
+    };
+    let (status, body) = order(&mut surface, "compact", &body, |order| {
+        let (why, request) = ("it is full".to_owned(), Some("POST /x".to_owned()));
+        order.deny(Denied::Refused { target: id.clone(), refusal, why, request });
+    })
+    .await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert_eq!(body["error"], format!("{SHARD} does not start (node_limit): it is full"));
+    assert_eq!(
+        body["data"],
+        json!({
+            "target": SHARD,
+            "refusal": {"reason": "node_limit", "value": 2.0, "limit": 2.0, "since": NOW.rfc3339()},
+            "request": "POST /x",
+        })
+    );
+    let miss =
+        Miss { value: Some(1.0), limit: Some(2.0), ..Miss::plain(MissReason::TooFewChanges) };
+    let body = json!({ "target": SHARD }).to_string();
+    let (status, body) = order(&mut surface, "compact", &body, |order| {
+        let channels = Channels::default();
+        let (_, ratio) = channels.named("ratio_dbs").unwrap();
+        let misses = vec![MissLine::new(ratio, miss)];
+        order.deny(Denied::NotTaken { target: id, misses });
+    })
+    .await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let says = "ratio_dbs: 1 change since the last compaction, it takes 2 or more";
+    let force = "--force compacts it anyway";
+    assert_eq!(body["error"], format!("no channel takes {SHARD} ({says}); {force}"));
+    assert_eq!(body["data"]["misses"][0]["limit"], 2.0);
+}
+
+#[tokio::test]
+async fn sweeps_queues_and_quarantine_take_orders() {
+    let mut surface = Surface::new();
+    let answer = order(&mut surface, "rescan", "", |order| {
+        let Order::Rescan(reply) = order else { panic!("it is another order") };
+        reply.send(Ok(Rescanning { begins: false })).unwrap();
+    });
+    assert_eq!(answer.await, success(json!({ "begins": false })));
+
+    let body = r#"{"node": "couchdb@a", "channel": "slack_dbs"}"#;
+    let answer = order(&mut surface, "flush", body, |order| {
+        let Order::Flush(found, reply) = order else { panic!("it is another order") };
+        let (node, channel) = (found.node.as_deref(), found.channel.as_deref());
+        assert_eq!((node, channel), (Some("couchdb@a"), Some("slack_dbs")));
+        reply.send(Ok(Flushed { targets: 7 })).unwrap();
+    });
+    assert_eq!(answer.await, success(json!({ "targets": 7 })));
+    let body = r#"{"channel": "slack"}"#;
+    assert_eq!(order(&mut surface, "flush", body, nobody).await.0, StatusCode::NOT_FOUND);
+
+    // One that is gone may still be in quarantine.
+    for target in [SHARD, "db:couchdb@z/gone"] {
+        let id: TargetId = target.parse().unwrap();
+        let body = json!({ "target": target }).to_string();
+        let answer = order(&mut surface, "release", &body, |order| {
+            let Order::Release(Release::Named { selector: found, .. }, reply) = order else {
+                panic!("it is another order")
+            };
+            assert!(found.covers(&id, None));
+            reply.send(Ok(Released { targets: vec![id] })).unwrap();
+        });
+        assert_eq!(answer.await, success(json!({ "targets": [target] })));
+    }
+    let missing = order(&mut surface, "release", r#"{"target": "ordrs"}"#, nobody).await;
+    assert_eq!(missing.0, StatusCode::NOT_FOUND);
+    assert!(missing.1["error"].as_str().unwrap().contains("did you mean"), "{}", missing.1);
+    let answer = order(&mut surface, "release", r#"{"all": true}"#, |order| {
+        let Order::Release(Release::All, reply) = order else { panic!("it is another order") };
+        reply.send(Ok(Released { targets: vec![] })).unwrap();
+    });
+    assert_eq!(answer.await, success(json!({ "targets": [] })));
+    for body in ["", "{}", r#"{"target": "orders", "all": true}"#, r#"{"all": false}"#] {
+        let (status, _) = order(&mut surface, "release", body, nobody).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn what_goes_wrong_has_a_status_and_a_sentence() {
+    let mut surface = Surface::new();
+    for (denied, status, kind) in [
+        (Denied::Unknown("a".into()), StatusCode::NOT_FOUND, "not_found"),
+        (Denied::Failed("a".into()), StatusCode::INTERNAL_SERVER_ERROR, "execution"),
+        (Denied::Unavailable("a".into()), StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+    ] {
+        let (found, body) = order(&mut surface, "rescan", "", |order| order.deny(denied)).await;
+        assert_eq!(found, status);
+        assert_eq!(body, json!({ "status": "error", "errorType": kind, "error": "a" }));
+    }
+    let (status, body) = order(&mut surface, "rescan", "", drop).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(body["error"], "recliner is stopping");
+    let get = surface.get("/api/v1/rescan").await;
+    assert_eq!((get.status, get.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, "POST"));
+    assert!(get.text().contains("this is an order"), "{}", get.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_ever() {
+    let mut surface = Surface::new();
+    let mut held = None;
+    let (status, body) = order(&mut surface, "rescan", "", |order| held = Some(order)).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(body["error"].as_str().unwrap().contains("not answered in time"), "{body}");
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_comes_is_not_waited_for() {
+    let surface = Surface::new();
+    let request = Request::post("/api/v1/suspend")
+        .header("host", "127.0.0.1:10984")
+        .header("content-type", "application/json")
+        .extension(HERE)
+        .body(Body::from_stream(futures::stream::pending::<Result<String, std::io::Error>>()))
+        .unwrap();
+    let begun = tokio::time::Instant::now();
+    let answer = time_limit(surface.router().oneshot(request)).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(begun.elapsed(), Duration::from_secs(10));
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["error"], "the body did not come within 10 seconds");
+}

@@ -1,0 +1,310 @@
+use super::{answers::encoded, *};
+use crate::{
+    model::{
+        memory::{Change, Ending, Keeper as _, Outcome, Owner, Scope, Suspension},
+        settings::work,
+    },
+    store::journal::{Identity, InMemory, Journal, Task, What},
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// A journal in memory, and its task.
+pub(super) fn opened() -> (Task, Journal) {
+    let settings = watch::channel(work::Journal::default()).1;
+    Task::open(InMemory, Clock::anchored(NOW), settings).unwrap()
+}
+
+/// One whose task runs as long as it is held.
+pub(super) async fn journal(tasks: &mut JoinSet<()>) -> Journal {
+    let (task, journal) = opened();
+    tasks.spawn(task.run(CancellationToken::new()));
+    let cluster = Identity { nodes: ["couchdb@a".to_owned()].into(), ..Identity::default() };
+    journal.claim(cluster).await.unwrap();
+    journal
+}
+
+fn outcome(number: u64) -> Outcome {
+    Outcome {
+        target: format!("db:couchdb@a/d{number}").parse().unwrap(),
+        kind: crate::model::target::Kind::Db,
+        node: "couchdb@a".into(),
+        design: None,
+        channel: Some("ratio_dbs".into()),
+        owner: Owner::Recliner,
+        ordered_by: None,
+        started_at: Moment::from_unix(NOW.unix() + number),
+        ended_at: Moment::from_unix(NOW.unix() + number + 60),
+        before_bytes: Some(10 * MIB),
+        after_bytes: Some(MIB),
+        predicted_bytes: Some(2 * MIB),
+        ending: if number.is_multiple_of(2) { Ending::Freed } else { Ending::Failed },
+        why: None,
+    }
+}
+
+async fn surface(tasks: &mut JoinSet<()>) -> Surface {
+    let mut surface = Surface::new();
+    let journal = journal(tasks).await;
+    for number in 0..4 {
+        let change = Change::Ended { outcome: outcome(number), closes: None };
+        journal.keep(vec![change]).await.unwrap();
+    }
+    let suspension = Suspension { since: NOW, by: Some("ann".into()), why: Some("backup".into()) };
+    journal.keep(vec![Change::Suspend(Scope::All, suspension)]).await.unwrap();
+    surface.state.journal = Some(journal);
+    surface
+}
+
+fn numbers(list: &Value) -> Vec<u64> {
+    list.as_array().unwrap().iter().map(|one| one["seq"].as_u64().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_history_is_paged_from_the_newest_back() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let first = surface.data("/api/v1/history?limit=3").await;
+    assert_eq!(numbers(&first["outcomes"]), [7, 5, 3]);
+    assert_eq!(first["next_before"], 3);
+    let rest = surface.data("/api/v1/history?limit=3&before=3").await;
+    assert_eq!((numbers(&rest["outcomes"]), &rest["next_before"]), (vec![1], &json!(null)));
+    assert_eq!(
+        rest["outcomes"][0],
+        json!({
+            "seq": 1, "target": "db:couchdb@a/d0", "kind": "db", "node": "couchdb@a",
+            "ddoc": null, "channel": "ratio_dbs", "owner": "recliner", "ordered_by": null,
+            "started_at": "2026-11-21T00:54:00Z", "ended_at": "2026-11-21T00:55:00Z",
+            "duration_seconds": 60, "before_bytes": 10 * MIB, "after_bytes": MIB,
+            "predicted_bytes": 2 * MIB, "freed_bytes": 9 * MIB, "estimate_ratio": 0.5,
+            "result": "freed", "why": null,
+        })
+    );
+    for (query, expected) in [
+        ("result=failed", &[7, 3][..]),
+        ("target=db:couchdb@a%2Fd2", &[5]),
+        ("node=couchdb@b", &[]),
+        ("since=2026-11-21T00:55:02Z", &[7, 5]),
+        ("since=1795222503", &[7]),
+    ] {
+        let data = surface.data(&format!("/api/v1/history?{query}")).await;
+        assert_eq!(numbers(&data["outcomes"]), expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn events_come_in_order_with_their_types() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let all = surface.data("/api/v1/events").await;
+    assert_eq!((numbers(&all["events"]), &all["last_seq"]), (vec![2, 4, 6, 8, 9], &json!(9)));
+    assert_eq!(
+        all["events"][4],
+        json!({
+            "seq": 9, "at": "2026-11-21T00:54:00Z", "type": "suspended", "scope": "all",
+            "by": "ann", "why": "backup",
+        })
+    );
+    for (query, expected, more) in [
+        ("limit=2", &[8, 9][..], false),
+        ("since=2&limit=2", &[4, 6], true),
+        ("since=9", &[], false),
+        ("types=suspended,resumed", &[9], false),
+    ] {
+        let data = surface.data(&format!("/api/v1/events?{query}")).await;
+        assert_eq!((numbers(&data["events"]), &data["more"]), (expected.to_vec(), &json!(more)));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_may_wait_for_the_first_event() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let journal = surface.state.journal.clone().unwrap();
+    let write = |db: &str| journal.publish(vec![What::Updated { db: db.to_owned() }]);
+
+    let waiting = surface.data("/api/v1/events?since=9&types=updated,resumed&wait=60s");
+    let writing = async {
+        // Another type wakes nobody, and is passed over for good.
+        journal.publish(vec![What::Deleted { db: "a".to_owned() }]);
+        tokio::task::yield_now().await;
+        write("a");
+    };
+    let (found, ()) = tokio::join!(waiting, writing);
+    assert_eq!((numbers(&found["events"]), &found["last_seq"]), (vec![11], &json!(11)));
+
+    let since = tokio::time::Instant::now();
+    for (query, expected, last) in [
+        ("since=9&wait=60s", &[10, 11][..], 11),
+        ("since=11&wait=10ms", &[], 11),
+        // Of another journal: whoever has such a number has to know at once.
+        ("since=400&wait=60s", &[], 11),
+    ] {
+        let data = surface.data(&format!("/api/v1/events?{query}")).await;
+        assert_eq!(
+            (numbers(&data["events"]), &data["last_seq"]),
+            (expected.to_vec(), &json!(last))
+        );
+    }
+    let waiting = surface.data("/api/v1/events?since=11&wait=60s");
+    let (found, ()) = tokio::join!(waiting, async { surface.state.stop.cancel() });
+    assert_eq!(numbers(&found["events"]), Vec::<u64>::new());
+    assert!(since.elapsed() < Duration::from_secs(30), "nothing waited in vain");
+}
+
+#[tokio::test]
+async fn whoever_waits_holds_nobody_up() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let router = surface.router();
+    for _ in 0..100 {
+        let path = "/api/v1/events?since=9&wait=60s";
+        let router = router.clone();
+        tasks.spawn(async move {
+            ask(router, Method::GET, path, &[]).await;
+        });
+    }
+    tokio::task::yield_now().await;
+    let answer = ask(router, Method::GET, "/api/v1/events?since=9", &[]).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn questions_to_the_journal_that_mean_nothing_are_named() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    for (path, named) in [
+        (
+            "history?result=fine",
+            "\"fine\" is not a result: freed, nothing_freed, grew, unmeasured, failed, lost",
+        ),
+        (
+            "history?since=yesterday",
+            "since=\"yesterday\" is not a valid time (try 2h or 2026-11-21T00:00:00Z)",
+        ),
+        ("history?limit=10001", "limit 10001"),
+        ("history?offset=1", "offset"),
+        ("events?types=started,x", "\"x\" is not a type of event: queued, "),
+        ("events?since=x", "since=\"x\" is not a valid time"),
+        ("events?since=1&wait=61s", "wait=\"61s\" is not a time from 0s to 60s"),
+        ("events?since=1&wait=soon", "wait=\"soon\" is not a time from 0s to 60s"),
+        ("events?wait=30s", "wait needs since=, the number of the event to go on after"),
+        ("events?since=1h&wait=30s", "wait needs since="),
+    ] {
+        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
+        let error = body["error"].as_str().unwrap();
+        assert!(error.contains(named), "{path}: {error}");
+    }
+    for path in ["history?target=ordrs", "events?target=ordrs"] {
+        let (status, body) = surface.json(&format!("/api/v1/{path}")).await;
+        let says = "no database, view or shard matches \"ordrs\"; did you mean \"orders\"?";
+        assert_eq!((status, body["error"].as_str()), (StatusCode::NOT_FOUND, Some(says)));
+    }
+}
+
+#[tokio::test]
+async fn history_and_events_take_every_name_a_target_has_and_every_way_to_write_a_time() {
+    let mut tasks = JoinSet::new();
+    let surface = surface(&mut tasks).await;
+    let journal = surface.state.journal.clone().unwrap();
+    let shard = "db:couchdb@a/shards%2F00000000-7fffffff%2Forders.17";
+    let view = format!("view:_cluster/orders.17/{}", "01".repeat(16));
+    for (number, (target, design)) in
+        [(shard, None), (&view, Some("_design/clients"))].into_iter().enumerate()
+    {
+        let outcome = Outcome {
+            target: target.parse().unwrap(),
+            design: design.map(Into::into),
+            started_at: Moment::from_unix(NOW.unix() - 7_200),
+            ended_at: Moment::from_unix(NOW.unix() - 3_600 * (2 - number as u64)),
+            ..outcome(0)
+        };
+        journal.keep(vec![Change::Ended { outcome, closes: None }]).await.unwrap();
+    }
+    for (query, outcomes, events) in [
+        ("target=orders", &[12, 10][..], &[11, 13][..]),
+        ("target=shards/00000000-7fffffff/orders.17", &[10], &[11]),
+        ("target=orders/_design/clients", &[12], &[13]),
+        // Both design documents have the same view.
+        ("target=orders/_design/customers", &[12], &[13]),
+        (&format!("target={}", encoded(shard)), &[10], &[11]),
+        // An id as it is printed, pasted without another layer of encoding.
+        (&format!("target={shard}"), &[10], &[11]),
+        (&format!("target={view}"), &[12], &[13]),
+        // Nothing but the memory knows it any more.
+        ("target=db:couchdb@a%2Fd2", &[5], &[6]),
+        ("target=d2", &[5], &[6]),
+    ] {
+        let data = surface.data(&format!("/api/v1/history?{query}")).await;
+        assert_eq!(numbers(&data["outcomes"]), outcomes, "{query}");
+        let data = surface.data(&format!("/api/v1/events?{query}")).await;
+        assert_eq!(numbers(&data["events"]), events, "{query}");
+    }
+    for (since, outcomes) in [
+        ("90m", &[12, 7, 5, 3, 1][..]),
+        ("2026-11-21", &[7, 5, 3, 1]),
+        ("2026-11-20T23:00:00Z", &[12, 7, 5, 3, 1]),
+        ("3d", &[12, 10, 7, 5, 3, 1]),
+    ] {
+        let data = surface.data(&format!("/api/v1/history?since={since}")).await;
+        assert_eq!(numbers(&data["outcomes"]), outcomes, "{since}");
+    }
+    for (since, events) in [("1h", 7), ("2026-11-21T00:54:01Z", 0), ("9", 2)] {
+        let data = surface.data(&format!("/api/v1/events?since={since}")).await;
+        assert_eq!(data["events"].as_array().unwrap().len(), events, "{since}");
+    }
+}
+
+#[tokio::test]
+async fn a_journal_that_is_not_there_or_ended_is_said() {
+    let surface = Surface::new();
+    for path in ["/api/v1/history", "/api/v1/events"] {
+        let (status, body) = surface.json(path).await;
+        assert_eq!((status, &body["errorType"]), (StatusCode::NOT_FOUND, &json!("not_found")));
+    }
+    let mut tasks = JoinSet::new();
+    let with = self::surface(&mut tasks).await;
+    let metrics = with.get("/metrics").await;
+    for line in ["recliner_journal_last_seq 9", "recliner_journal_dropped_total 0"] {
+        assert!(metrics.text().lines().any(|it| it == line), "{}", metrics.text());
+    }
+    tasks.shutdown().await;
+    let (status, body) = with.json("/api/v1/history").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(body["error"], "the journal is closed: recliner is stopping");
+}
+
+#[tokio::test]
+async fn long_lists_are_read_page_by_page_and_come_to_the_same() {
+    let mut tasks = JoinSet::new();
+    let mut surface = Surface::new();
+    let journal = journal(&mut tasks).await;
+    let mut changes: Vec<Change> = Vec::new();
+    for number in 0..1_700 {
+        changes.push(Change::Ended { outcome: outcome(number), closes: None });
+    }
+    journal.keep(changes).await.unwrap();
+    surface.state.journal = Some(journal);
+    // Each outcome is told by an event with the number behind its own.
+    let outcomes: Vec<u64> = (0..1_700).rev().map(|number| 2 * number + 1).collect();
+    let events: Vec<u64> = (0..1_700).map(|number| 2 * number + 2).collect();
+    let all = surface.data("/api/v1/history?limit=10000").await;
+    assert_eq!((numbers(&all["outcomes"]), &all["next_before"]), (outcomes.clone(), &json!(null)));
+    for limit in [0, 1, 499, 500, 501, 1_000, 1_699, 1_700] {
+        let part = surface.data(&format!("/api/v1/history?limit={limit}")).await;
+        assert_eq!(numbers(&part["outcomes"]), outcomes[..limit], "{limit}");
+        let next = outcomes[..limit].last().filter(|_| limit < 1_700);
+        assert_eq!(part["next_before"], json!(next), "{limit}");
+        let newest = surface.data(&format!("/api/v1/events?limit={limit}")).await;
+        assert_eq!(numbers(&newest["events"]), events[1_700 - limit..], "{limit}");
+        assert_eq!((&newest["more"], &newest["last_seq"]), (&json!(false), &json!(3_400)));
+        let behind = surface.data(&format!("/api/v1/events?since=2&limit={limit}")).await;
+        assert_eq!(numbers(&behind["events"]), events[1..(1 + limit).min(1_700)], "{limit}");
+        assert_eq!((&behind["more"], &behind["limit"]), (&json!(limit < 1_699), &json!(limit)));
+    }
+    let failed = surface.data("/api/v1/history?limit=900&result=failed").await;
+    assert_eq!(numbers(&failed["outcomes"]).len(), 850);
+    let none = surface.data("/api/v1/events?types=suspended&limit=1000").await;
+    assert_eq!((&none["events"], &none["last_seq"]), (&json!([]), &json!(3_400)));
+}

@@ -1,0 +1,484 @@
+//! `/metrics`.
+
+use super::*;
+use crate::{
+    model::memory::{Scope, Suspension},
+    serve::http::{families, metrics::Scrape},
+};
+use couchdb_client::CertificateEnds;
+use metrics_text::{Coding, Format, Writer, duplicate_series};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{Read as _, Write as _},
+    process::{Command, Stdio},
+};
+
+/// With everything registered that the service registers.
+fn whole() -> Surface {
+    let surface = Surface::new();
+    let process = prometheus::process_collector::ProcessCollector::for_self();
+    surface.state.registry.register(Box::new(process)).unwrap();
+    couchdb_client::Metrics::register(&surface.state.registry).unwrap();
+    surface
+}
+
+/// The names of the families in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.filter_map(|line| line.split(' ').next()).collect()
+}
+
+#[tokio::test]
+async fn a_small_cluster_scrapes_as_written_down() {
+    let surface = Surface::new();
+    let text = surface.get("/metrics").await;
+    insta::assert_snapshot!("text", text.text());
+    let accept = [("accept", "application/openmetrics-text; version=1.0.0")];
+    let open = surface.ask(Method::GET, "/metrics", &accept).await;
+    insta::assert_snapshot!("openmetrics", open.text());
+}
+
+#[tokio::test]
+async fn a_scrape_shows_one_plan_though_another_one_comes_meanwhile() {
+    let surface = Surface::new();
+    let render = |scrape: &Scrape| {
+        let mut writer = Writer::new(Format::Text, Coding::Identity);
+        scrape.write(&mut writer);
+        writer.finish()
+    };
+    let scrape = Scrape::of(&surface.state);
+    let before = render(&scrape);
+    surface.plan.send_replace(Arc::default());
+    assert_eq!(render(&scrape), before);
+    assert_ne!(render(&Scrape::of(&surface.state)), before, "the next one shows the other");
+}
+
+#[tokio::test]
+async fn the_format_is_negotiated_and_always_named() {
+    let surface = whole();
+    let text = "text/plain; version=0.0.4; charset=utf-8";
+    let open = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    for (headers, expected) in [
+        (&[][..], text),
+        (&[("accept", "*/*")], text),
+        (&[("accept", "text/html, */*;q=0.1")], text),
+        (&[("accept", "image/png")], text),
+        (
+            &[(
+                "accept",
+                "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            )],
+            open,
+        ),
+        (&[("accept", "application/openmetrics-text;q=0.1, text/plain;q=0.9")], text),
+        (&[("accept", "text/plain;q=0.5"), ("accept", "application/openmetrics-text")], open),
+    ] {
+        let answer = surface.ask(Method::GET, "/metrics", headers).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.header("content-type"), expected, "{headers:?}");
+        assert_eq!(answer.header("vary"), "accept, accept-encoding");
+        assert_eq!(answer.text().ends_with("# EOF\n"), expected == open);
+    }
+}
+
+#[tokio::test]
+async fn gzip_carries_the_same_text() {
+    let surface = Surface::new();
+    let plain = surface.get("/metrics").await;
+    assert_eq!(plain.header("content-encoding"), "");
+    let packed = surface.ask(Method::GET, "/metrics", &[("accept-encoding", "gzip")]).await;
+    assert_eq!(packed.header("content-encoding"), "gzip");
+    assert_eq!(packed.header("content-type"), plain.header("content-type"));
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&*packed.body).read_to_string(&mut text).unwrap();
+    assert_eq!(text, plain.text());
+    let refused = surface.ask(Method::GET, "/metrics", &[("accept-encoding", "gzip;q=0")]).await;
+    assert_eq!(refused.header("content-encoding"), "");
+}
+
+#[tokio::test]
+async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
+    let mut surface = whole();
+    surface.state.journal = Some(journal::opened().1);
+    let accept = [("accept", "application/openmetrics-text")];
+    for answer in
+        [surface.get("/metrics").await, surface.ask(Method::GET, "/metrics", &accept).await]
+    {
+        assert_eq!(duplicate_series(answer.text()), [""; 0]);
+    }
+    let answer = surface.get("/metrics").await;
+    let own: BTreeSet<&str> =
+        names(answer.text()).into_iter().filter(|name| name.starts_with("recliner_")).collect();
+    let table: BTreeSet<&str> = families::ALL.iter().map(|family| family.name).collect();
+    // None has anything to show here: no feed is followed, nobody looked for indexes that lag, no
+    // request was sent, slack queues are empty, no node said what it runs, no volume is configured
+    // and no directory read, smoosh is left alone, nothing is suspended, no certificate is used, and
+    // no gate is shut since a moment.
+    let silent = BTreeSet::from([
+        families::FEED_CONNECTED.name,
+        families::FEED_EVENTS.name,
+        families::FEED_PENDING_EVENTS.name,
+        families::FEED_SUBSCRIBERS.name,
+        families::VIEW_UPDATES_PENDING.name,
+        families::SEARCH_UPDATES_PENDING.name,
+        families::INDEX_BUILDS_RUNNING.name,
+        families::INDEX_BUILDS_WAITING.name,
+        families::INDEX_BUILDS_STALLED.name,
+        families::INDEX_BUILDS_STARTED.name,
+        families::INDEX_BUILDS_FINISHED.name,
+        families::PRESSURE.name,
+        families::SMOOSH_TAKEN_OVER.name,
+        families::SMOOSH_CHANNELS_STOPPED.name,
+        families::CERTIFICATE_EXPIRY_TIMESTAMP.name,
+        families::SUSPENDED_SINCE_TIMESTAMP.name,
+        families::SUSPENSION_INFO.name,
+        families::DISK_SIZE_BYTES.name,
+        families::DISK_AVAILABLE_BYTES.name,
+        families::DISK_RESERVED_BYTES.name,
+        families::NODE_VIEW_FILES.name,
+        families::NODE_VIEW_FILE_BYTES.name,
+        families::NODE_VIEW_ACTIVE_BYTES.name,
+        families::NODE_VIEW_RECLAIMABLE_BYTES.name,
+        families::VIEW_PART_FILE_BYTES.name,
+        families::VIEW_PART_RECLAIMABLE_BYTES.name,
+        families::STALE_INDEX_BYTES.name,
+        families::LEFTOVER_BYTES.name,
+        families::TRASH_BYTES.name,
+        families::SOURCE_DISAGREEMENTS.name,
+        families::JOBS_RUNNING.name,
+        families::JOB_PROGRESS_RATIO.name,
+        families::JOB_LAST_PROGRESS_TIMESTAMP.name,
+        families::COMPACTION_RECLAIMED_BYTES.name,
+        families::COMPACTION_REWRITTEN_BYTES.name,
+        families::COUCHDB_REQUEST_DURATION.name,
+        families::QUEUE_SLACK_BYTES_MIN.name,
+        families::QUEUE_SLACK_BYTES_MAX.name,
+        families::GATE_CLOSED_SINCE_TIMESTAMP.name,
+        families::SUSPENDED_SINCE_TIMESTAMP.name,
+    ]);
+    assert_eq!(own, &table - &silent);
+    for process in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
+        assert!(names(answer.text()).contains(process), "{process}");
+    }
+}
+
+#[test]
+fn what_the_client_counts_is_what_the_table_says() {
+    let registry = prometheus::Registry::new();
+    couchdb_client::Metrics::register(&registry).unwrap();
+    let gathered = registry.gather();
+    let requests = gathered.iter().find(|it| it.name() == families::COUCHDB_REQUESTS.name);
+    let requests = requests.expect("registered under the table's name");
+    assert_eq!(requests.help(), families::COUCHDB_REQUESTS.help);
+    let mut labels: Vec<&str> =
+        requests.get_metric()[0].get_label().iter().map(|label| label.name()).collect();
+    let mut expected = families::COUCHDB_REQUESTS.labels.to_vec();
+    labels.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(labels, expected);
+    // A histogram without children is not gathered: its name is taken all the same.
+    let twin = prometheus::HistogramVec::new(
+        prometheus::HistogramOpts::new(
+            families::COUCHDB_REQUEST_DURATION.name,
+            families::COUCHDB_REQUEST_DURATION.help,
+        ),
+        &families::COUCHDB_REQUEST_DURATION.labels,
+    );
+    let registered = registry.register(Box::new(twin.unwrap()));
+    assert!(matches!(registered, Err(prometheus::Error::AlreadyReg)), "{registered:?}");
+}
+
+#[tokio::test]
+async fn before_anything_was_seen_only_the_program_shows() {
+    let surface = Surface::new();
+    surface.plan.send_replace(Arc::default());
+    surface.status.send_replace(Arc::default());
+    let text = surface.get("/metrics").await;
+    let names = names(text.text());
+    for unknown in [
+        "recliner_node_up",
+        "recliner_scan_duration_seconds",
+        "recliner_targets",
+        "recliner_file_bytes",
+    ] {
+        assert!(!names.contains(unknown), "{unknown}");
+    }
+    assert!(names.contains("recliner_build_info"));
+    // A node that was named and never read.
+    let mut draft = Draft::new(1);
+    draft.node("couchdb@a");
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let text = surface.get("/metrics").await;
+    assert!(!text.text().contains("recliner_targets{"), "{}", text.text());
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_absent_and_what_is_empty_is_zero() {
+    let surface = Surface::new();
+    let text = surface.get("/metrics").await;
+    let has = |line: &str| text.text().lines().any(|it| it == line);
+    let mentions = |start: &str| text.text().lines().any(|it| it.starts_with(start));
+    assert!(has("recliner_node_up{node=\"couchdb@b\"} 0"));
+    assert!(!mentions("recliner_node_info{node=\"couchdb@b\""));
+    assert!(!mentions("recliner_smoosh_up{node=\"couchdb@b\""));
+    assert!(!mentions("recliner_scan_last_success_timestamp_seconds{node=\"couchdb@b\""));
+    assert!(has("recliner_queue_size{node=\"couchdb@b\",channel=\"ratio_dbs\"} 0"));
+    assert!(!mentions("recliner_queue_oldest_timestamp_seconds{node=\"couchdb@b\""));
+    assert!(has("recliner_scan_errors_total{node=\"couchdb@a\",reason=\"timeout\"} 0"));
+    assert!(has("recliner_scan_errors_total{node=\"couchdb@b\",reason=\"connect\"} 2"));
+    assert!(has("recliner_targets{node=\"couchdb@a\",kind=\"db\",state=\"orphan\"} 1"));
+    // What lies about is counted, and has no series of its own: its database's live
+    // instance has that name.
+    assert!(!mentions(
+        "recliner_target_file_bytes{node=\"couchdb@a\",kind=\"db\",db=\"orders.16\""
+    ));
+    assert!(has(
+        "recliner_target_file_bytes{node=\"couchdb@a\",kind=\"db\",db=\"orders\",range=\"00000000-ffffffff\",ddoc=\"\",signature=\"\"} 104857600"
+    ));
+}
+
+/// The lines of a family's samples.
+fn samples<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
+    let of = |line: &&str| line.strip_prefix(family).is_some_and(|it| it.starts_with([' ', '{']));
+    text.lines().filter(of).collect()
+}
+
+#[tokio::test]
+async fn a_suspension_shows_since_when_and_why() {
+    let surface = Surface::new();
+    let mut plan = planned(&snapshot());
+    let why = Some("disks are\nmoved".to_owned());
+    let suspension = Suspension { since: NOW, by: None, why };
+    let history = Arc::make_mut(&mut plan.conditions.history);
+    history.suspensions.0.insert(Scope::Channel("ratio_dbs".into()), suspension);
+    surface.plan.send_replace(Arc::new(plan));
+    let answer = surface.get("/metrics").await;
+    let since = families::SUSPENDED_SINCE_TIMESTAMP.name;
+    let expected = format!("{since}{{scope=\"channel:ratio_dbs\"}} {}", NOW.unix());
+    assert_eq!(samples(answer.text(), since), [expected]);
+    assert_eq!(
+        samples(answer.text(), families::SUSPENSION_INFO.name),
+        ["recliner_suspension_info{scope=\"channel:ratio_dbs\",by=\"\",why=\"disks are moved\"} 1"]
+    );
+}
+
+#[tokio::test]
+async fn what_waits_for_a_restart_and_when_certificates_end_shows() {
+    let mut surface = Surface::new();
+    surface.config.send_modify(|config| {
+        Arc::make_mut(config).needs_restart = vec!["--log.format".into(), "storage.path".into()];
+    });
+    let ends = CertificateEnds { own: Some(NOW), authorities: None };
+    surface.state.certificates = watch::channel(ends).1;
+    let answer = surface.get("/metrics").await;
+    let waits = families::CONFIG_NEEDS_RESTART.name;
+    assert_eq!(samples(answer.text(), waits), [format!("{waits} 2")]);
+    let end = families::CERTIFICATE_EXPIRY_TIMESTAMP.name;
+    let expected = format!("{end}{{use=\"couchdb\"}} {}", NOW.unix());
+    assert_eq!(samples(answer.text(), end), [expected]);
+}
+
+#[tokio::test]
+async fn copies_on_a_node_that_left_the_cluster_show_as_missing() {
+    let surface = Surface::new();
+    let mut draft = Draft::new(10);
+    let there = draft.node("couchdb@a");
+    draft.change_node(there, |node| node.member = true);
+    let left = draft.node("couchdb@gone");
+    for node in [there, left] {
+        draft.change_node(node, |node| node.served = true);
+        let db = draft.db(DbName { db: "orders", suffix: ".16" });
+        let ix = draft.db_target(node, db, Some(RANGE));
+        if node == left {
+            draft.set_state(ix, TargetState::Missing);
+        } else {
+            draft.set_facts(ix, facts(MIB, MIB));
+        }
+    }
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let answer = surface.get("/metrics").await;
+    let of_the_node = answer.text().lines().filter(|line| line.contains("couchdb@gone"));
+    assert_eq!(
+        of_the_node.collect::<Vec<_>>(),
+        ["recliner_targets{node=\"couchdb@gone\",kind=\"db\",state=\"missing\"} 1"]
+    );
+}
+
+#[tokio::test]
+async fn of_two_live_instances_of_one_name_the_larger_shows() {
+    let surface = Surface::new();
+    let mut draft = Draft::new(10);
+    let node = draft.node("couchdb@a");
+    draft.change_node(node, |node| node.member = true);
+    for (suffix, file) in [(".16", 90), (".17", 80), ("", 70)] {
+        let db = draft.db(DbName { db: "orders", suffix });
+        let ix = draft.db_target(node, db, Some(RANGE));
+        draft.set_facts(ix, facts(file * MIB, MIB));
+        let view = View {
+            signature: Signature([1; 16]),
+            designs: ["_design/a".into()].into(),
+            language: "javascript".into(),
+            collators: [].into(),
+            exact_range: true,
+            ..View::default()
+        };
+        let view = draft.add_view(db, view);
+        draft.set_facts(view, facts(file * MIB, MIB));
+    }
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let text = surface.get("/metrics").await;
+    assert_eq!(duplicate_series(text.text()), [""; 0]);
+    let files = text.text().lines().filter(|it| it.starts_with("recliner_target_file_bytes{"));
+    let view = "01".repeat(16);
+    assert_eq!(
+        files.collect::<Vec<_>>(),
+        [
+            format!(
+                "recliner_target_file_bytes{{node=\"couchdb@a\",kind=\"db\",db=\"orders\",range=\"00000000-ffffffff\",ddoc=\"\",signature=\"\"}} {}",
+                90 * MIB
+            ),
+            format!(
+                "recliner_target_file_bytes{{node=\"_cluster\",kind=\"view\",db=\"orders\",range=\"\",ddoc=\"_design/a\",signature=\"{view}\"}} {}",
+                90 * MIB
+            ),
+        ]
+    );
+    for kind in ["db", "view"] {
+        let line =
+            format!("recliner_database_file_bytes{{db=\"orders\",kind=\"{kind}\"}} {}", 90 * MIB);
+        assert!(text.text().lines().any(|it| it == line), "{line}");
+    }
+}
+
+/// The values of a family, summed by the labels of these names.
+fn summed(text: &str, family: &str, by: &[&str]) -> BTreeMap<Vec<String>, u64> {
+    let mut sums = BTreeMap::new();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(family)?.strip_prefix('{'));
+    for (labels, value) in lines.filter_map(|line| line.split_once("} ")) {
+        let of = |name: &&str| {
+            let named = format!("{name}=\"");
+            let mut found = labels.split("\",").filter_map(|pair| pair.strip_prefix(&*named));
+            found.next().unwrap_or_default().trim_end_matches('"').to_owned()
+        };
+        *sums.entry(by.iter().map(of).collect()).or_default() += value.parse::<u64>().unwrap();
+    }
+    sums
+}
+
+#[tokio::test]
+async fn sums_over_targets_are_those_of_their_databases_and_parts_of_views_are_apart() {
+    let surface = Surface::new();
+    let mut draft = Draft::new(2);
+    let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
+    for node in [a, b] {
+        draft.change_node(node, |node| {
+            node.member = true;
+            node.disk = Some(crate::table::OnDisk::default());
+        });
+    }
+    // More databases than are exported whole, of some of which there are sums.
+    for at in 1..=5_u64 {
+        let db = draft.db(DbName { db: &format!("db-{at}"), suffix: ".17" });
+        for node in [a, b] {
+            let shard = draft.db_target(node, db, Some(RANGE));
+            draft.set_facts(shard, facts(at * 10 * MIB, MIB));
+            let part = draft.part(node, db, Some(RANGE), Signature([1; 16]));
+            draft.set_facts(part, facts(at * 5 * MIB, MIB));
+        }
+        let view = View { signature: Signature([1; 16]), ..View::default() };
+        let view = draft.add_view(db, view);
+        draft.set_map(db, DbMap { copies: 2, ranges: 1 }, &[view]);
+        draft.set_facts(view, facts(at * 5 * MIB, MIB));
+    }
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let answer = surface.get("/metrics").await;
+    let text = answer.text();
+    for what in ["file", "active", "reclaimable"] {
+        let databases = summed(text, &format!("recliner_database_{what}_bytes"), &["db", "kind"]);
+        let targets = summed(text, &format!("recliner_target_{what}_bytes"), &["db", "kind"]);
+        let dbs: BTreeSet<&str> = databases.keys().map(|labels| labels[0].as_str()).collect();
+        assert_eq!(dbs, BTreeSet::from(["db-2", "db-3", "db-4", "db-5"]));
+        let whole: BTreeSet<&str> = targets.keys().map(|labels| labels[0].as_str()).collect();
+        assert_eq!(whole, BTreeSet::from(["db-4", "db-5"]));
+        for (labels, sum) in &targets {
+            assert_eq!(databases[labels], *sum, "{what} of {labels:?}");
+        }
+    }
+    // The same files once more, by what was read of them.
+    let parts = summed(text, "recliner_view_part_file_bytes", &["db"]);
+    assert_eq!(parts[&vec!["db-5".to_owned()]], 50 * MIB);
+    let kinds = summed(text, "recliner_file_bytes", &["node", "kind"]);
+    let of = |node: &str, kind: &str| kinds.get(&vec![node.to_owned(), kind.to_owned()]).copied();
+    assert_eq!(of("_cluster", "view"), Some((1..=5).map(|at| at * 10 * MIB).sum()));
+    assert_eq!(of("couchdb@a", "view"), None, "a copy of a view is in no sum beside the view");
+    let nodes = summed(text, "recliner_node_view_file_bytes", &[]);
+    assert_eq!(nodes[&Vec::new()], of("_cluster", "view").unwrap());
+    assert!(text.contains("\nrecliner_databases_not_exported 3\n"));
+
+    // Who serves some nodes alone knows no sum over all of them.
+    draft.change_node(b, |node| node.served = false);
+    surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
+    let answer = surface.get("/metrics").await;
+    let kinds = summed(answer.text(), "recliner_database_file_bytes", &["kind"]);
+    assert_eq!(kinds.into_keys().collect::<Vec<_>>(), [["view".to_owned()]]);
+}
+
+#[tokio::test]
+async fn one_scrape_too_many_is_told_to_come_again() {
+    let surface = Surface::new();
+    let scrapes = metrics::Scrapes::new(1);
+    let route = get(metrics::metrics).layer(Extension(scrapes.clone()));
+    let router = Router::new().route("/metrics", route).with_state(surface.state.clone());
+    let held = scrapes.turn().await.unwrap();
+    let answer = ask(router.clone(), Method::GET, "/metrics", &[]).await;
+    assert_eq!(
+        (answer.status, answer.text()),
+        (StatusCode::SERVICE_UNAVAILABLE, "too many scrapes at a time\n")
+    );
+    assert_eq!(answer.header("retry-after"), "1");
+    drop(held);
+    for _ in 0..3 {
+        let answer = ask(router.clone(), Method::GET, "/metrics", &[]).await;
+        assert_eq!(answer.status, StatusCode::OK, "a turn comes back");
+    }
+}
+
+#[tokio::test]
+async fn promtool_finds_nothing_to_say() {
+    if Command::new("promtool").arg("--version").output().is_err() {
+        println!("skipped: promtool is not installed (Debian has it in the package prometheus)");
+        return;
+    }
+    let text = whole().get("/metrics").await;
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool.stdin.take().unwrap().write_all(&text.body).unwrap();
+    let said = promtool.wait_with_output().unwrap();
+    let words = [said.stdout, said.stderr].concat();
+    assert_eq!(String::from_utf8_lossy(&words), "", "{}", text.text());
+    assert!(said.status.success());
+}
+
+#[tokio::test]
+async fn nodes_are_found_at_addresses_proven_to_be_their_own() {
+    let surface = Surface::new();
+    let (status, found) = surface.json("/sd").await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(
+        found,
+        json!([{
+            "targets": ["couch-a:5984"],
+            "labels": {
+                "__scheme__": "http",
+                "__metrics_path__": "/db/_node/_local/_prometheus",
+                "__meta_recliner_node": "couchdb@a",
+                "__meta_recliner_version": "3.5.0",
+            },
+        }])
+    );
+}

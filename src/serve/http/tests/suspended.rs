@@ -1,0 +1,77 @@
+//! What an operator suspended shows everywhere, with since, by whom and why.
+
+use super::*;
+use crate::{
+    jobs::History,
+    model::memory::{Scope, Suspension, Suspensions},
+};
+
+#[tokio::test]
+async fn a_suspension_shows_since_when_by_whom_and_why() {
+    let surface = Surface::new();
+    let why = format!("the <disk> of couch-a is \"replaced\" {}", "x".repeat(300));
+    let of = |by: &str, why: Option<&str>| Suspension {
+        since: NOW,
+        by: Some(by.to_owned()),
+        why: why.map(str::to_owned),
+    };
+    let suspensions = Suspensions(
+        [
+            (Scope::All, of("unix socket, uid 7", Some(&why))),
+            (Scope::Channel("ratio_dbs".into()), of("ann from 10.0.0.7", None)),
+        ]
+        .into(),
+    );
+    let history = Arc::new(History { suspensions, ..History::default() });
+    let conditions = Conditions { history, ..Conditions::default() };
+    let snapshot = snapshot();
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.follow(&snapshot, NOW);
+    let plan = queues.publish(&snapshot, &conditions, &Arc::default(), NOW);
+    surface.plan.send_replace(Arc::new(plan));
+
+    let says =
+        format!("all starts are suspended since 2026-11-21T00:54:00Z by unix socket, uid 7: {why}");
+    let other =
+        "starts of channel ratio_dbs are suspended since 2026-11-21T00:54:00Z by ann from 10.0.0.7";
+    let expected = json!([
+        {
+            "scope": "all", "since": "2026-11-21T00:54:00Z", "by": "unix socket, uid 7",
+            "why": why, "says": says,
+        },
+        {
+            "scope": "channel:ratio_dbs", "since": "2026-11-21T00:54:00Z",
+            "by": "ann from 10.0.0.7", "why": null, "says": other,
+        },
+    ]);
+    for path in ["/api/v1/status", "/api/v1/plan"] {
+        assert_eq!(surface.data(path).await["suspensions"], expected, "{path}");
+    }
+    let refused = surface.data("/api/v1/plan").await["refused"].take();
+    let whys: Vec<&str> =
+        refused.as_array().unwrap().iter().map(|it| it["why"].as_str().unwrap()).collect();
+    let said = format!("{says}; recliner resume all takes that back");
+    assert!(!whys.is_empty() && whys.iter().all(|why| *why == said), "{whys:?}");
+
+    let page = surface.get("/").await;
+    let shown = "All starts are suspended since 2026-11-21T00:54:00Z by unix socket, uid 7: the &lt;disk&gt; of couch-a is &quot;replaced&quot;";
+    assert!(page.text().contains(shown), "{}", page.text());
+    assert!(page.text().contains("Starts of channel ratio_dbs are suspended"), "{}", page.text());
+
+    let metrics = surface.get("/metrics").await;
+    let unix = NOW.unix();
+    let short = why.chars().take(120).collect::<String>().replace('"', "\\\"") + "…";
+    for line in [
+        "recliner_suspended{scope=\"all\"} 1".to_owned(),
+        "recliner_suspended{scope=\"channel:ratio_dbs\"} 1".to_owned(),
+        format!("recliner_suspended_since_timestamp_seconds{{scope=\"all\"}} {unix}"),
+        format!(
+            "recliner_suspension_info{{scope=\"all\",by=\"unix socket, uid 7\",why=\"{short}\"}} 1"
+        ),
+        format!("recliner_suspended_since_timestamp_seconds{{scope=\"channel:ratio_dbs\"}} {unix}"),
+        "recliner_suspension_info{scope=\"channel:ratio_dbs\",by=\"ann from 10.0.0.7\",why=\"\"} 1"
+            .to_owned(),
+    ] {
+        assert!(metrics.text().lines().any(|it| it == line), "{line} in {}", metrics.text());
+    }
+}

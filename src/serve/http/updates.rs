@@ -1,0 +1,107 @@
+//! `GET /_db_updates`, in CouchDB's shape: answers, errors and headers are its own.
+
+use super::{State, answer};
+use crate::{
+    feeds::feed::{Ask, Bad, Begun, Kind, Refused},
+    store::journal::Anew,
+};
+use axum::{
+    body::Body,
+    extract::{self, Query},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+
+/// Why an answer does not begin behind the sequence that was sent.
+const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");
+
+/// What browsers send when they open an event source again.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How long who was sent away had better wait, in seconds.
+const AGAIN: HeaderValue = HeaderValue::from_static("5");
+
+type Parameters = Vec<(String, String)>;
+
+/// Tells what happened to databases.
+pub(super) async fn updates(
+    extract::State(state): extract::State<State>,
+    method: Method,
+    headers: HeaderMap,
+    Query(parameters): Query<Parameters>,
+) -> Response {
+    if method != Method::GET && method != Method::HEAD {
+        let mut refused =
+            error(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Only GET allowed");
+        refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET"));
+        return refused;
+    }
+    let pairs = parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
+    let ask = match Ask::read(pairs, last) {
+        Ok(ask) => ask,
+        Err(bad @ (Bad::Integer | Bad::Feed | Bad::Sequence)) => {
+            return error(StatusCode::BAD_REQUEST, "bad_request", bad);
+        }
+    };
+    let Some(feed) = &state.feed else {
+        let why = "This recliner keeps no journal, and so has no events of databases to tell.";
+        return error(StatusCode::NOT_FOUND, "not_found", why);
+    };
+    let kind = ask.kind;
+    if method == Method::HEAD && kind != Kind::Normal {
+        return told(kind, None, Body::empty());
+    }
+    match feed.open(ask).await {
+        Ok(Begun { tag, anew, body }) if kind == Kind::Normal => {
+            let tag = format!("\"{tag}\"");
+            if has(&headers, &tag) {
+                return (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response();
+            }
+            let mut answer = told(kind, anew, Body::from_stream(body.pieces()));
+            if let Ok(tag) = HeaderValue::from_str(&tag) {
+                answer.headers_mut().insert(header::ETAG, tag);
+            }
+            answer
+        }
+        Ok(Begun { anew, body, .. }) => told(kind, anew, Body::from_stream(body.pieces())),
+        Err(refused @ (Refused::Full(_) | Refused::Trouble(_))) => {
+            let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", refused);
+            answer.headers_mut().insert(header::RETRY_AFTER, AGAIN);
+            answer
+        }
+    }
+}
+
+/// An answer that is told piece by piece.
+fn told(kind: Kind, anew: Option<Anew>, body: Body) -> Response {
+    let (content, cache) = match kind {
+        Kind::Normal | Kind::Longpoll | Kind::Continuous => ("application/json", "must-revalidate"),
+        Kind::EventSource => ("text/event-stream", "no-cache"),
+    };
+    let headers = [(header::CONTENT_TYPE, content), (header::CACHE_CONTROL, cache)];
+    let mut answer = (headers, body).into_response();
+    if let Some(anew) = anew {
+        let why = HeaderValue::from_static(match anew {
+            Anew::Foreign => "foreign",
+            Anew::Trimmed => "trimmed",
+        });
+        answer.headers_mut().insert(BEGINS_ANEW, why);
+    }
+    answer
+}
+
+/// Whether the reader has what bears this tag. A weak one is as good.
+fn has(headers: &HeaderMap, tag: &str) -> bool {
+    let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|it| it.to_str().ok());
+    lists.flat_map(|list| list.split(',')).any(|one| {
+        let one = one.trim();
+        one.strip_prefix("W/").unwrap_or(one) == tag
+    })
+}
+
+fn error(code: StatusCode, error: &str, reason: impl ToString) -> Response {
+    let body = answer::whole(&json!({ "error": error, "reason": reason.to_string() }));
+    (code, [(header::CACHE_CONTROL, "must-revalidate")], body).into_response()
+}

@@ -1,0 +1,425 @@
+//! What other programs read of targets and plans: one JSON shape for commands and API.
+//!
+//! Owns the names of the fields, which other programs depend on, and the sentences that say
+//! why a target does not start. Pure: it takes a plan and answers with plain values; the API
+//! pages over it, `scan` and `explain` print it.
+
+mod find;
+mod miss;
+mod ordered;
+mod planned;
+mod suspension;
+mod volume;
+mod why;
+
+pub use find::{Found, find, no_match, selector};
+pub use miss::{MissLine, not_taken};
+pub use ordered::OrderLine;
+pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
+pub use suspension::SuspensionLine;
+pub use volume::VolumeLine;
+pub use why::why;
+
+use crate::{
+    model::{
+        facts::{Fact, Facts},
+        target::{Kind, State, TargetId},
+    },
+    plan::{Decision, Freshness, Plan, Refusal},
+    table::{DbIx, Ix, Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
+};
+use couchdb_client::OwnAddress;
+use couchdb_names::Signature;
+use hashbrown::{HashMap, HashSet};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
+/// Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Target {
+    /// The identity commands take.
+    pub id: String,
+    /// `db`, `view`, `cleanup` or `search`.
+    pub kind: &'static str,
+    /// The node, or `_cluster`.
+    pub node: String,
+    /// The clustered database's name.
+    pub db: String,
+    /// The shard's range.
+    pub range: Option<String>,
+    /// What builds a search index: `nouveau` or `clouseau`.
+    pub engine: Option<&'static str>,
+    /// The shard file's name; of a search index its own in its design document.
+    pub name: Option<String>,
+    /// The first of an index's design documents.
+    pub ddoc: Option<String>,
+    /// All design documents that share the view.
+    pub ddocs: Vec<String>,
+    /// The view's signature.
+    pub signature: Option<String>,
+    /// How it stands to the shard map.
+    pub state: &'static str,
+    /// Files one compaction of it rewrites.
+    pub copies: u32,
+    /// Whether sizes are one copy's times their number.
+    pub estimated: bool,
+    /// Size on disk.
+    pub file_bytes: Option<u64>,
+    /// Live bytes, as CouchDB counts them.
+    pub active_bytes: Option<u64>,
+    /// Bytes uncompressed, as CouchDB estimates them.
+    pub external_bytes: Option<u64>,
+    /// Size after a compaction, as predicted.
+    pub predicted_bytes: Option<u64>,
+    /// What a compaction would free, as predicted.
+    pub reclaimable_bytes: Option<u64>,
+    /// Whether active may be trusted, or its last compaction tells instead.
+    pub confidence: &'static str,
+    /// File over active.
+    pub ratio: Option<f64>,
+    /// The last sequence written or indexed.
+    pub update_seq: Option<u64>,
+    /// The sequence at the last compaction.
+    pub compacted_seq: Option<u64>,
+    /// Sequences a view has not seen.
+    pub updates_pending: Option<u64>,
+    /// The collator versions one copy of a view names.
+    pub collator_versions: Option<Vec<String>>,
+    /// Whether CouchDB says a compaction runs.
+    pub compact_running: Option<bool>,
+    /// Who measured each fact that is known.
+    pub sources: BTreeMap<&'static str, &'static str>,
+    /// When it was measured.
+    pub measured_at: Option<String>,
+    /// Why its file's header says nothing, where it was read and does not.
+    pub problem: Option<ProblemLine>,
+    /// The channel that takes it.
+    pub channel: Option<String>,
+    /// Its priority there, per file.
+    pub priority: Option<f64>,
+    /// Why the channels that do not take it do not.
+    pub misses: Vec<MissLine>,
+    /// Why it does not start, if a channel takes it.
+    pub refusal: Option<RefusalLine>,
+}
+
+/// One target with what is decided about it, in words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explained {
+    /// What is known of it.
+    #[serde(flatten)]
+    pub target: Target,
+    /// Why it does not start, and what would have to change.
+    pub why: Option<String>,
+    /// What makes its facts count: `measured` lately, or `followed` by feeds that told of no
+    /// change since; null where they do not.
+    pub fresh: Option<&'static str>,
+    /// What would be sent, where it starts.
+    pub start: Option<StartLine>,
+    /// What an operator ordered, while it waits.
+    pub ordered: Option<OrderLine>,
+    /// Of a view's part the id of the view: nothing compacts the part alone, and what is decided is
+    /// decided about the view.
+    pub part_of: Option<String>,
+}
+
+/// Views of the whole cluster, by what their parts share with them.
+#[derive(Clone, Debug, Default)]
+pub struct WholeViews(HashMap<(DbIx, Signature), TargetId>);
+
+impl WholeViews {
+    /// The views of a plan to which some of these targets belong; one pass over all targets where
+    /// any is a part.
+    #[must_use]
+    pub fn of(plan: &Plan, found: &[Ix]) -> Self {
+        let found = found.iter().filter_map(|ix| plan.snapshot.target(*ix));
+        let parts = found.filter(|target| target.is_part()).filter_map(key);
+        let wanted: HashSet<(DbIx, Signature)> = parts.collect();
+        if wanted.is_empty() {
+            return Self::default();
+        }
+        let views = plan.snapshot.targets();
+        let views = views.filter(|target| target.kind() == Kind::View && !target.is_part());
+        let views = views.filter_map(|target| Some((key(target)?, target.id())));
+        Self(views.filter(|(key, _)| wanted.contains(key)).collect())
+    }
+}
+
+/// What a view and its parts share.
+fn key(target: TargetRef<'_>) -> Option<(DbIx, Signature)> {
+    Some((target.db(), target.view()?.signature))
+}
+
+impl Explained {
+    /// What `plan` decides about `target`, which may be a part of one of `views`.
+    #[must_use]
+    pub fn of(plan: &Plan, target: TargetRef<'_>, views: &WholeViews) -> Self {
+        let why = match plan.decision(target) {
+            Decision::Refused(refusal) => Some(why(plan, target, &refusal)),
+            Decision::Start | Decision::NotTaken => None,
+        };
+        let start = plan.start(target.ix()).and_then(|start| StartLine::of(plan, start));
+        let ordered = OrderLine::of(plan, target);
+        let fresh = plan.freshness(target).map(Freshness::label);
+        let part_of = key(target).filter(|_| target.is_part());
+        let part_of = part_of.and_then(|key| Some(views.0.get(&key)?.to_string()));
+        Self { target: Target::of(plan, target), why, fresh, start, ordered, part_of }
+    }
+}
+
+/// Why a file's header says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProblemLine {
+    /// One of a closed set.
+    pub reason: &'static str,
+    /// What is wrong, and what to do next.
+    pub says: &'static str,
+}
+
+/// Why a target does not start.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RefusalLine {
+    /// One of a closed set.
+    pub reason: &'static str,
+    /// What was measured.
+    pub value: Option<f64>,
+    /// What it was compared with.
+    pub limit: Option<f64>,
+    /// Since when that keeps it, where something says so; else since when it waits.
+    pub since: Option<String>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeLine {
+    /// Its name.
+    pub node: String,
+    /// Whether it answered when last asked.
+    pub up: Option<bool>,
+    /// Whether the cluster counts it among its nodes.
+    pub member: bool,
+    /// Whether this process reads its shards; of other nodes' nothing is known here.
+    pub served: bool,
+    /// Its CouchDB version, where its own address is known.
+    pub version: Option<String>,
+    /// Whether it is asked at its own address.
+    pub own_address: bool,
+    /// What an operator could do about it, in sentences.
+    pub findings: Vec<&'static str>,
+    /// When a pass over its targets last ended with none unread.
+    pub last_success: Option<String>,
+    /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
+    pub smoosh: &'static str,
+    /// What lies in its directories beside targets, where they are read.
+    pub disk: Option<DiskLine>,
+    /// Targets of which CouchDB and files' headers say different things, where both were read.
+    pub source_disagreements: Option<u64>,
+}
+
+/// What lies in a node's directories beside targets, in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskLine {
+    /// Files that were met.
+    pub files: u64,
+    /// View index files that nothing uses.
+    pub stale_index_bytes: u64,
+    /// Whether design documents were known: without them, only index files that lost their
+    /// shard count as stale.
+    pub designs_known: bool,
+    /// What compactions left behind.
+    pub leftover_bytes: u64,
+    /// Deleted by CouchDB and still there.
+    pub trash_bytes: u64,
+    /// Nouveau's indexes, where they lie inside.
+    pub nouveau_bytes: u64,
+    /// Clouseau's indexes, where they lie inside.
+    pub clouseau_bytes: u64,
+    /// Whatever is no file of CouchDB's.
+    pub other_bytes: u64,
+    /// The file systems that they lie on, and what can be freed of each.
+    pub volumes: Vec<VolumeLine>,
+    /// How long the last walk took.
+    pub duration_seconds: f64,
+    /// When a walk last read everything.
+    pub last_success: Option<String>,
+}
+
+impl DiskLine {
+    fn of(disk: OnDisk, volumes: Vec<VolumeLine>) -> Self {
+        Self {
+            files: disk.files,
+            stale_index_bytes: disk.stale_index,
+            designs_known: disk.designs_known,
+            leftover_bytes: disk.leftover,
+            trash_bytes: disk.trash,
+            nouveau_bytes: disk.nouveau,
+            clouseau_bytes: disk.clouseau,
+            other_bytes: disk.other,
+            volumes,
+            duration_seconds: disk.took_ms as f64 / 1e3,
+            last_success: disk.last_success.map(Moment::rfc3339),
+        }
+    }
+}
+
+impl Target {
+    /// What `plan` knows of `target`.
+    #[must_use]
+    pub fn of(plan: &Plan, target: TargetRef<'_>) -> Self {
+        let facts = target.facts();
+        let view = target.view();
+        let placement = plan.placement(target.ix());
+        let forecast = plan.forecast(target);
+        let finite = |number: f64| number.is_finite().then_some(number);
+        Self {
+            id: target.id().to_string(),
+            kind: target.kind().label(),
+            node: target.node().to_owned(),
+            db: target.db_name().db.to_owned(),
+            range: target.range().map(|range| range.to_string()),
+            engine: target.search().map(|search| search.engine.label()),
+            name: target
+                .search()
+                .map(|search| search.index.to_string())
+                .or_else(|| target.shard_name()),
+            ddoc: view.and_then(|view| view.designs.first()).map(|design| design.to_string()),
+            ddocs: view
+                .map(|view| view.designs.iter().map(ToString::to_string).collect())
+                .unwrap_or_default(),
+            // No request told one of what cannot be addressed.
+            signature: view
+                .filter(|view| target.state() != State::Unaddressable && view.search.is_none())
+                .map(|view| view.signature.to_string()),
+            state: target.state().label(),
+            copies: target.copies(),
+            estimated: target.estimated(),
+            file_bytes: target.on_disk(Fact::File),
+            active_bytes: target.on_disk(Fact::Active),
+            external_bytes: target.on_disk(Fact::External),
+            predicted_bytes: forecast.predicted,
+            reclaimable_bytes: forecast.reclaimable,
+            confidence: forecast.confidence,
+            ratio: facts.ratio().and_then(finite),
+            update_seq: facts.update_seq.get(),
+            compacted_seq: facts.compacted_seq.get(),
+            updates_pending: facts.updates_pending.get(),
+            collator_versions: view
+                .filter(|view| facts.measured_at.is_some() && view.search.is_none())
+                .map(|view| view.collators.iter().map(ToString::to_string).collect()),
+            // A header does not tell what runs.
+            compact_running: (facts.said_by_couchdb() && target.search().is_none())
+                .then_some(facts.flags.compact_running),
+            sources: sources(&facts),
+            measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
+            problem: target
+                .problem()
+                .map(|problem| ProblemLine { reason: problem.label(), says: problem.says() }),
+            channel: placement.map(|(channel, _)| channel.name.to_string()),
+            priority: placement.and_then(|(_, placement)| finite(placement.priority)),
+            misses: plan
+                .misses(target)
+                .map(|(channel, miss)| MissLine::new(channel, miss))
+                .collect(),
+            refusal: match plan.decision(target) {
+                Decision::Refused(refusal) => Some(refusal.into()),
+                Decision::Start | Decision::NotTaken => None,
+            },
+        }
+    }
+}
+
+fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
+    [
+        ("file_bytes", Fact::File),
+        ("active_bytes", Fact::Active),
+        ("external_bytes", Fact::External),
+        ("update_seq", Fact::UpdateSeq),
+        ("compacted_seq", Fact::CompactedSeq),
+        ("updates_pending", Fact::UpdatesPending),
+    ]
+    .into_iter()
+    .filter_map(|(name, fact)| Some((name, facts.source_of(fact)?.label())))
+    .collect()
+}
+
+impl From<Refusal> for RefusalLine {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            reason: refusal.reason.label(),
+            value: refusal.value,
+            limit: refusal.limit,
+            since: refusal.since.map(Moment::rfc3339),
+        }
+    }
+}
+
+impl NodeLine {
+    /// What is known of its own daemon, in words.
+    #[must_use]
+    pub fn smoosh_says(&self) -> &'static str {
+        match self.smoosh {
+            "unasked" => "no direct address",
+            "not_offered" => "needs CouchDB 3.4",
+            other => other,
+        }
+    }
+
+    /// What a snapshot with these totals knows of the node at `at`.
+    fn of(node: &Node, totals: &Totals, at: NodeIx) -> Self {
+        let volumes = || node.volumes.iter().map(|on| VolumeLine::of(on, totals, at)).collect();
+        Self {
+            node: node.name.to_string(),
+            up: node.up,
+            member: node.member,
+            served: node.served,
+            version: node.version.map(|version| version.to_string()),
+            own_address: node.own_address.found().is_some(),
+            findings: findings(node),
+            last_success: node.last_success.map(Moment::rfc3339),
+            smoosh: match node.smoosh {
+                SmooshSeen::Unasked => "unasked",
+                SmooshSeen::NotOffered => "not_offered",
+                SmooshSeen::Failed => "failed",
+                SmooshSeen::Channels(_) => "up",
+            },
+            disk: node.disk.map(|disk| DiskLine::of(disk, volumes())),
+            source_disagreements: node.disagreements,
+        }
+    }
+}
+
+/// What an operator could do about a node.
+fn findings(node: &Node) -> Vec<&'static str> {
+    let ungiven = node.served && matches!(node.own_address, OwnAddress::Ungiven);
+    ungiven.then_some("no direct address: list it under couchdb.nodes").into_iter().collect()
+}
+
+/// The nodes of a plan, without the pseudo node.
+pub fn nodes(plan: &Plan) -> impl Iterator<Item = NodeLine> {
+    let (nodes, totals) = (plan.snapshot.nodes().iter(), plan.snapshot.totals());
+    let nodes = nodes.enumerate().skip(1);
+    nodes.filter_map(|(at, node)| Some(NodeLine::of(node, totals, NodeIx::from_usize(at)?)))
+}
+
+/// What one target is called in a sentence: its shard, its view, or its database.
+#[must_use]
+pub fn title(target: TargetRef<'_>) -> String {
+    let db = target.db_name().db;
+    match (target.kind(), target.view().and_then(|view| view.designs.first())) {
+        (Kind::View, Some(design)) => format!("view {db}/{design}"),
+        (Kind::Cleanup, _) => format!("index files of {db}"),
+        (Kind::Search, Some(design)) => {
+            let search = target.search();
+            let engine = search.map_or("search", |search| search.engine.label());
+            format!("{engine} index {db}/{design}/{}", search.map_or("", |search| &search.index))
+        }
+        (Kind::Db | Kind::View | Kind::Search, _) => {
+            format!("{} on {}", target.shard_name().unwrap_or_else(|| db.to_owned()), target.node())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

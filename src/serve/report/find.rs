@@ -1,0 +1,137 @@
+//! From what a person types to the targets it means.
+
+use crate::{
+    model::target::{Kind, Selector, TargetId},
+    plan::Plan,
+    table::{Ix, TargetRef},
+};
+
+/// How alike a name has to be to what was typed, from 0 to 1, to be suggested.
+const ALIKE: f64 = 0.8;
+
+/// What a text meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Exactly one target.
+    One(Ix),
+    /// All targets of one database, or all indexes of one design document.
+    Several(Vec<Ix>),
+    /// An id or a name that nothing has.
+    None,
+}
+
+impl Found {
+    /// Every target that is meant.
+    #[must_use]
+    pub fn all(self) -> Vec<Ix> {
+        match self {
+            Self::One(ix) => vec![ix],
+            Self::Several(all) => all,
+            Self::None => Vec::new(),
+        }
+    }
+}
+
+/// What a text names, among the targets of a plan and among those that are gone.
+#[must_use]
+pub fn selector(plan: &Plan, text: &str) -> Selector {
+    let found = find(plan, text).all();
+    let views = found.into_iter().filter_map(|ix| plan.snapshot.target(ix));
+    // All others are known by their ids.
+    let views = views.filter(|target| target.kind() == Kind::View && text.contains("/_design/"));
+    Selector::new(text, views.map(TargetRef::id))
+}
+
+/// Says that nothing has a name or an id, with what may have been meant.
+#[must_use]
+pub fn no_match(plan: &Plan, text: &str) -> String {
+    let kind = text.split_once(':').and_then(|(kind, _)| Kind::from_label(kind));
+    if kind.is_some() {
+        return match text.parse::<TargetId>() {
+            Ok(_) => format!("no target has the id {text:?}"),
+            Err(why) => why.to_string(),
+        };
+    }
+    let hint = nearest(plan, text).map(|name| format!("; did you mean {name:?}?"));
+    format!("no database, view or shard matches {text:?}{}", hint.unwrap_or_default())
+}
+
+/// The database or design document whose name is most like a text, if one is.
+fn nearest(plan: &Plan, text: &str) -> Option<String> {
+    let typed = text.to_lowercase();
+    let alike = |name: &str| {
+        let (one, other) = (name.chars().count(), typed.chars().count());
+        if one.abs_diff(other) > one.max(other) / 2 {
+            return 0.0;
+        }
+        strsim::jaro_winkler(&typed, &name.to_lowercase())
+    };
+    let mut best: Option<(f64, String)> = None;
+    let mut offer = |alike: f64, name: &dyn Fn() -> String| {
+        if alike > ALIKE && best.as_ref().is_none_or(|(so_far, _)| alike > *so_far) {
+            best = Some((alike, name()));
+        }
+    };
+    let mut last = None;
+    for target in plan.snapshot.targets() {
+        let db = target.db_name().db;
+        if last.replace(target.db()) != Some(target.db()) {
+            offer(alike(db), &|| db.to_owned());
+        }
+        let views = target.view().filter(|_| !target.is_part());
+        for design in views.iter().flat_map(|view| view.designs.iter()) {
+            // People leave `_design/` out, or the database.
+            let name = design.strip_prefix("_design/").unwrap_or(design);
+            let (short, whole) = (format!("{db}/{name}"), format!("{db}/{design}"));
+            let like = [&whole, &short, &**design, name].map(alike);
+            offer(like.into_iter().fold(0.0, f64::max), &|| whole.clone());
+        }
+    }
+    best.map(|(_, name)| name)
+}
+
+/// Finds targets by id, shard file name, database, or `<db>/_design/x`.
+///
+/// A text that is an id is only that. A database may itself be called `app/_design/x`: the
+/// database then wins, and its views are named by their ids.
+#[must_use]
+pub fn find(plan: &Plan, text: &str) -> Found {
+    let targets = || plan.snapshot.targets();
+    let matching = |wanted: &dyn Fn(TargetRef<'_>) -> bool| {
+        let ids: Vec<Ix> = targets().filter(|target| wanted(*target)).map(TargetRef::ix).collect();
+        match *ids {
+            [] => Found::None,
+            [one] => Found::One(one),
+            _ => Found::Several(ids),
+        }
+    };
+    if let Ok(id) = text.parse::<TargetId>() {
+        return matching(&|target| target.kind() == id.kind() && target.id() == id);
+    }
+    let by_db = matching(&|target| target.db_name().db == text);
+    if by_db != Found::None {
+        return by_db;
+    }
+    let by_shard = matching(&|target| {
+        target.kind() == Kind::Db && target.shard_name().as_deref() == Some(text)
+    });
+    if by_shard != Found::None {
+        return by_shard;
+    }
+    // The name of a database may hold `/_design/` as well, so the text is not cut there.
+    let has_design = |target: TargetRef<'_>| {
+        let id = text.strip_prefix(target.db_name().db).and_then(|rest| rest.strip_prefix('/'));
+        target.view().is_some_and(|view| view.designs.iter().any(|design| Some(&**design) == id))
+    };
+    // The view itself is meant, where it is a target, and not its parts; search indexes where
+    // there is no view.
+    let is_view = |target: TargetRef<'_>| target.kind() == Kind::View && has_design(target);
+    match matching(&|target| !target.is_part() && is_view(target)) {
+        Found::None => {}
+        found @ (Found::One(_) | Found::Several(_)) => return found,
+    }
+    match matching(&is_view) {
+        Found::None => matching(&has_design),
+        found @ (Found::One(_) | Found::Several(_)) => found,
+    }
+}

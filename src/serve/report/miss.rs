@@ -1,0 +1,185 @@
+//! Why a channel does not take a target: as JSON, and in words.
+
+use crate::{
+    model::{
+        channel::{Channel, Priority},
+        score::{Miss, MissReason},
+    },
+    text::size,
+};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// Why one channel does not take a target. Numbers are per file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MissLine {
+    /// The channel.
+    pub channel: Cow<'static, str>,
+    /// One of a closed set.
+    pub reason: Cow<'static, str>,
+    /// What was measured.
+    pub value: Option<f64>,
+    /// What it was compared with.
+    pub limit: Option<f64>,
+    /// What both count: `ratio`, `bytes` or `changes`; null where nothing is compared.
+    #[serde(default)]
+    pub unit: Option<Cow<'static, str>>,
+}
+
+impl MissLine {
+    /// A miss of a channel.
+    #[must_use]
+    pub fn new(channel: &Channel, miss: Miss) -> Self {
+        Self {
+            channel: channel.name.to_string().into(),
+            reason: miss.reason.label().into(),
+            value: miss.value,
+            limit: miss.limit.filter(|limit| limit.is_finite()),
+            unit: unit(channel.priority, miss.reason).map(Cow::Borrowed),
+        }
+    }
+
+    /// Why, in one word.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        let Some(reason) = MissReason::from_label(&self.reason) else { return &self.reason };
+        match reason {
+            MissReason::NotThisKind => "other",
+            MissReason::BelowMinSize => "small",
+            MissReason::AboveMaxSize => "large",
+            MissReason::BelowMinPriority => "lean",
+            MissReason::AboveMaxPriority => "excessive",
+            MissReason::TooFewChanges => "unchanged",
+            MissReason::NoUpgradeNeeded => "current",
+            MissReason::Excluded => "excluded",
+            MissReason::Ignored => "ignored",
+            MissReason::UnknownSize => "unmeasured",
+        }
+    }
+
+    /// Why, as what comes behind the channel's name and a colon.
+    #[must_use]
+    pub fn says(&self) -> String {
+        let Some(reason) = MissReason::from_label(&self.reason) else {
+            return self.reason.replace('_', " ");
+        };
+        let bytes = self.unit.as_deref() == Some("bytes");
+        let number = |number: Option<f64>| match number {
+            None => "unknown".to_owned(),
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "saturates"
+            )]
+            Some(number) if bytes => size::short(number as u64),
+            Some(number) if number.fract() == 0.0 => format!("{number}"),
+            Some(number) => format!("{number:.2}"),
+        };
+        let (value, limit) = (number(self.value), number(self.limit));
+        let priority = if bytes { "slack" } else { "ratio" };
+        match reason {
+            MissReason::NotThisKind => "it is for another kind of target".to_owned(),
+            MissReason::BelowMinSize => format!("the file is {value}, it takes more than {limit}"),
+            MissReason::AboveMaxSize => format!("the file is {value}, it takes at most {limit}"),
+            MissReason::BelowMinPriority => {
+                format!("the {priority} is {value}, it takes more than {limit}")
+            }
+            MissReason::AboveMaxPriority => {
+                format!("the {priority} is {value}, it takes at most {limit}")
+            }
+            MissReason::TooFewChanges => {
+                let plural = if self.value == Some(1.0) { "" } else { "s" };
+                format!(
+                    "{value} change{plural} since the last compaction, it takes {limit} or more"
+                )
+            }
+            MissReason::NoUpgradeNeeded => "the file needs no upgrade".to_owned(),
+            MissReason::Excluded => "excluded by its name or its state".to_owned(),
+            MissReason::Ignored => "named by ignore".to_owned(),
+            MissReason::UnknownSize => "its size is not known".to_owned(),
+        }
+    }
+}
+
+/// Why no channel takes a target, in one word: the reason that says most, since every channel has
+/// its own.
+#[must_use]
+pub fn not_taken(misses: &[MissLine]) -> Option<&str> {
+    const TELLING: [MissReason; 9] = [
+        MissReason::Ignored,
+        MissReason::Excluded,
+        MissReason::UnknownSize,
+        MissReason::TooFewChanges,
+        MissReason::BelowMinSize,
+        MissReason::AboveMaxSize,
+        MissReason::BelowMinPriority,
+        MissReason::AboveMaxPriority,
+        MissReason::NoUpgradeNeeded,
+    ];
+    let of = |reason: &MissReason| misses.iter().find(|miss| miss.reason == reason.label());
+    TELLING.iter().find_map(of).map(MissLine::word)
+}
+
+/// What the numbers of a miss count.
+const fn unit(priority: Priority, reason: MissReason) -> Option<&'static str> {
+    match reason {
+        MissReason::BelowMinSize | MissReason::AboveMaxSize => Some("bytes"),
+        MissReason::TooFewChanges => Some("changes"),
+        MissReason::BelowMinPriority | MissReason::AboveMaxPriority => match priority {
+            Priority::Ratio => Some("ratio"),
+            Priority::Slack => Some("bytes"),
+            Priority::Upgrade | Priority::Cleanup => None,
+        },
+        MissReason::NotThisKind
+        | MissReason::NoUpgradeNeeded
+        | MissReason::Excluded
+        | MissReason::Ignored
+        | MissReason::UnknownSize => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::channel::Channels;
+
+    #[test]
+    fn a_miss_is_a_sentence_with_units() {
+        let channels = Channels::default();
+        let line = |channel: &str, reason, value: f64, limit: f64| {
+            let (_, channel) = channels.named(channel).unwrap();
+            MissLine::new(channel, Miss { reason, value: Some(value), limit: Some(limit) })
+        };
+        for (line, word, says) in [
+            (
+                line("ratio_dbs", MissReason::BelowMinPriority, 1.154, 2.0),
+                "lean",
+                "the ratio is 1.15, it takes more than 2",
+            ),
+            (
+                line("slack_dbs", MissReason::BelowMinPriority, 1_618_187.0, 536_870_912.0),
+                "lean",
+                "the slack is 1.5 MiB, it takes more than 512 MiB",
+            ),
+            (
+                line("slack_dbs", MissReason::BelowMinSize, 8_192.0, 1_048_576.0),
+                "small",
+                "the file is 8 KiB, it takes more than 1 MiB",
+            ),
+            (
+                line("ratio_dbs", MissReason::TooFewChanges, 3.0, 1_000.0),
+                "unchanged",
+                "3 changes since the last compaction, it takes 1000 or more",
+            ),
+        ] {
+            assert_eq!((line.word(), line.says().as_str()), (word, says));
+            let json = serde_json::to_value(&line).unwrap();
+            assert_eq!(serde_json::from_value::<MissLine>(json).unwrap(), line);
+        }
+        let (_, upgrade) = channels.named("upgrade_dbs").unwrap();
+        let current = MissLine::new(upgrade, Miss::plain(MissReason::NoUpgradeNeeded));
+        let lean = line("ratio_dbs", MissReason::BelowMinPriority, 1.0, 2.0);
+        assert_eq!(not_taken(&[current, lean]), Some("lean"));
+        assert_eq!(not_taken(&[]), None);
+    }
+}

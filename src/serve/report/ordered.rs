@@ -1,0 +1,67 @@
+//! What an operator ordered and did not start yet, in JSON.
+
+use super::{RefusalLine, why};
+use crate::{
+    model::memory::Ordered,
+    plan::{Decision, Plan},
+    table::{Ix, TargetRef},
+};
+use serde::Serialize;
+
+/// An order that waits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OrderLine {
+    /// The target's id.
+    pub id: String,
+    /// Who gave it.
+    pub by: String,
+    /// When.
+    pub since: String,
+    /// Until when it waits for a limit.
+    pub until: String,
+    /// Whether it counts though no channel takes the target, or though it rests.
+    pub force: bool,
+    /// The channel it counts for; none where none takes it any more.
+    pub channel: Option<String>,
+    /// What will be sent; the body is `{}`.
+    pub request: Option<String>,
+    /// Why it does not start now; null where it does.
+    pub refusal: Option<RefusalLine>,
+    /// The same in a sentence.
+    pub why: Option<String>,
+}
+
+impl OrderLine {
+    /// The order to compact a target, if there is one.
+    #[must_use]
+    pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
+        let Ordered { at, until, by, force } =
+            plan.conditions.history.orders.get(&target.ix())?.clone();
+        let refusal = match plan.decision(target) {
+            Decision::Refused(refusal) => Some(refusal),
+            Decision::Start | Decision::NotTaken => None,
+        };
+        let channel = plan.candidate_of(target).map(|channel| channel.name.to_string());
+        let not_taken = channel.is_none().then(|| "no channel takes it any more".to_owned());
+        Some(Self {
+            id: target.id().to_string(),
+            by,
+            since: at.rfc3339(),
+            until: until.rfc3339(),
+            force,
+            request: plan.would_send(target).map(|request| request.to_string()),
+            why: refusal.map(|refusal| why(plan, target, &refusal)).or(not_taken),
+            refusal: refusal.map(RefusalLine::from),
+            channel,
+        })
+    }
+
+    /// Every order that waits, the oldest first.
+    pub(super) fn all(plan: &Plan) -> Vec<Self> {
+        let orders = plan.conditions.history.orders.iter();
+        let mut orders: Vec<(_, Ix)> = orders.map(|(ix, ordered)| (ordered.at, *ix)).collect();
+        orders.sort_unstable();
+        let targets = orders.into_iter().filter_map(|(_, ix)| plan.snapshot.target(ix));
+        targets.filter_map(|target| Self::of(plan, target)).collect()
+    }
+}

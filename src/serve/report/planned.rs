@@ -1,0 +1,289 @@
+//! The plan in JSON: what starts, with the exact requests, and why the rest does not.
+
+use super::{OrderLine, RefusalLine, SuspensionLine, why};
+use crate::{
+    plan::{Caveat, Decision, Gate, Plan, Start},
+    table::{Ix, NodeIx, TargetRef},
+};
+use couchdb_client::Address;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use wall_clock::Moment;
+
+/// What is shown of a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// Queues of this node alone.
+    pub node: Option<&'a str>,
+    /// Queues of this channel alone.
+    pub channel: Option<&'a str>,
+    /// Refused targets to leave out first.
+    pub offset: usize,
+    /// Refused targets at most.
+    pub limit: usize,
+}
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Planned {
+    /// When its facts were read.
+    pub generated_at: String,
+    /// When it was made.
+    pub made_at: String,
+    /// Whether the starts are sent, or would be.
+    pub mode: &'static str,
+    /// Where CouchDB answers, if that is known.
+    pub address: Option<String>,
+    /// What starts, in order.
+    pub starts: Vec<StartLine>,
+    /// What an operator ordered and did not start yet, of all nodes and channels.
+    pub orders: Vec<OrderLine>,
+    /// How the candidates of each queue are decided.
+    pub candidates: Vec<CandidatesLine>,
+    /// Gates that are shut.
+    pub gates: Vec<GateLine>,
+    /// What an operator suspended, of all nodes and channels.
+    pub suspensions: Vec<SuspensionLine>,
+    /// Targets that wait and do not start.
+    pub total: usize,
+    /// Of which so many are left out.
+    pub offset: usize,
+    /// And so many shown at most.
+    pub limit: usize,
+    /// Why they do not, in the queues' order.
+    pub refused: Vec<RefusedLine>,
+}
+
+/// One start. Bytes are those of all files it compacts; unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StartLine {
+    /// The target's id.
+    pub id: String,
+    /// `db`, `view` or `cleanup`.
+    pub kind: &'static str,
+    /// The node whose file is compacted, or `_cluster` for what happens on all of them.
+    pub node: String,
+    /// The database.
+    pub db: String,
+    /// The shard's range.
+    pub range: Option<String>,
+    /// The shard file's name, where one file is compacted.
+    pub name: Option<String>,
+    /// The design document that the request names.
+    pub ddoc: Option<String>,
+    /// The channel that takes it.
+    pub channel: String,
+    /// Who ordered it, where an operator did.
+    pub ordered_by: Option<String>,
+    /// Its priority there, per file.
+    pub priority: Option<f64>,
+    /// Since when it waits.
+    pub since: Option<String>,
+    /// Exactly what is sent; the body is `{}`.
+    pub request: String,
+    /// The same as a URL, where an address of CouchDB's is known.
+    pub url: Option<String>,
+    /// Bytes on disk before.
+    pub file_bytes: Option<u64>,
+    /// Bytes it frees, as predicted.
+    pub gain_bytes: Option<u64>,
+    /// Bytes it writes anew, as predicted.
+    pub rewrite_bytes: Option<u64>,
+    /// Bytes it takes beside each old file, at its worst moment.
+    pub peak_bytes: u64,
+    /// How long it takes at the rate that was measured.
+    pub duration_seconds: Option<f64>,
+    /// Whether active may be trusted.
+    pub confidence: &'static str,
+    /// What makes these numbers less than certain.
+    pub caveats: Vec<&'static str>,
+}
+
+/// How the candidates of one queue are decided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CandidatesLine {
+    /// The node, or `_cluster`.
+    pub node: String,
+    /// The channel.
+    pub channel: String,
+    /// How many start.
+    pub starts: u64,
+    /// How many do not, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// A gate that is shut.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GateLine {
+    /// The node, or `_cluster`.
+    pub node: String,
+    /// The gate.
+    pub gate: &'static str,
+    /// What was measured, where it compares.
+    pub value: Option<f64>,
+    /// What it was compared with.
+    pub limit: Option<f64>,
+    /// Since when it is shut.
+    pub since: Option<String>,
+}
+
+/// A target that waits and does not start.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RefusedLine {
+    /// The target's id.
+    pub id: String,
+    /// The node, or `_cluster`.
+    pub node: String,
+    /// The channel that takes it.
+    pub channel: String,
+    /// Its priority there, per file.
+    pub priority: Option<f64>,
+    /// Bytes a compaction would free, as its last one tells or as predicted.
+    pub reclaimable_bytes: Option<u64>,
+    /// Why it does not.
+    pub refusal: RefusalLine,
+    /// The same in a sentence.
+    pub why: String,
+}
+
+impl Planned {
+    /// What is wanted of a plan.
+    #[must_use]
+    pub fn of(plan: &Plan, wanted: Wanted<'_>) -> Self {
+        let (outline, refused) = Self::outline(plan, wanted);
+        let lines = refused.into_iter();
+        let lines = lines.filter_map(|ix| RefusedLine::of(plan, plan.snapshot.target(ix)?));
+        Self { refused: lines.collect(), ..outline }
+    }
+
+    /// The same without the refused targets, and which they are: there may be many.
+    #[must_use]
+    pub fn outline(plan: &Plan, wanted: Wanted<'_>) -> (Self, Vec<Ix>) {
+        let node_name = |at: NodeIx| plan.snapshot.node(at).map_or("", |node| &node.name);
+        let fits = |node: &str, channel: &str| {
+            wanted.node.is_none_or(|name| name == node)
+                && wanted.channel.is_none_or(|name| name == channel)
+        };
+        let starts: Vec<StartLine> = plan
+            .starts
+            .iter()
+            .filter_map(|start| StartLine::of(plan, start))
+            .filter(|line| fits(&line.node, &line.channel))
+            .collect();
+        let mut candidates = Vec::new();
+        let mut waiting: Vec<Ix> = Vec::new();
+        for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
+            let Some(channel) = plan.channels.list.get(queue.channel) else { continue };
+            let node = node_name(queue.node);
+            if !fits(node, &channel.name) {
+                continue;
+            }
+            waiting.extend(queue.waiting().filter(|ix| plan.start(*ix).is_none()));
+            if counts.starts > 0 || counts.reasons().next().is_some() {
+                candidates.push(CandidatesLine {
+                    node: node.to_owned(),
+                    channel: channel.name.to_string(),
+                    starts: counts.starts,
+                    refused: counts.reasons().map(|(it, count)| (it.label(), count)).collect(),
+                });
+            }
+        }
+        let nodes = plan.snapshot.nodes().iter().enumerate();
+        let gates = nodes
+            .filter(|(at, node)| *at == 0 || node.member)
+            .filter(|(_, node)| wanted.node.is_none_or(|name| name == &*node.name))
+            .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &node.name)))
+            .flat_map(|(at, name)| shut(plan, at, name))
+            .collect();
+        let outline = Self {
+            generated_at: plan.snapshot.generated_at().rfc3339(),
+            made_at: plan.made_at.rfc3339(),
+            mode: plan.rules.mode.label(),
+            address: address(plan, NodeIx::CLUSTER).map(str::to_owned),
+            starts,
+            orders: OrderLine::all(plan),
+            candidates,
+            gates,
+            suspensions: SuspensionLine::all(plan),
+            total: waiting.len(),
+            offset: wanted.offset,
+            limit: wanted.limit,
+            refused: Vec::new(),
+        };
+        let page = waiting.into_iter().skip(wanted.offset).take(wanted.limit);
+        (outline, page.collect())
+    }
+}
+
+/// The gates of a node that are shut.
+fn shut(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
+    Gate::ALL.into_iter().filter_map(move |gate| {
+        let refusal = plan.gate(gate, at)?;
+        Some(GateLine {
+            node: name.to_owned(),
+            gate: gate.label(),
+            value: refusal.value,
+            limit: refusal.limit,
+            since: refusal.since.map(Moment::rfc3339),
+        })
+    })
+}
+
+/// Where a person would send a request about a node: to its own address, else to any that is
+/// known.
+fn address(plan: &Plan, node: NodeIx) -> Option<&str> {
+    let nodes = plan.snapshot.nodes().iter();
+    let answer = nodes.filter(|node| node.member && node.up == Some(true));
+    let own = plan.snapshot.node(node).into_iter().chain(answer.map(AsRef::as_ref));
+    own.filter_map(|node| node.own_address.found()).map(Address::as_str).next()
+}
+
+impl StartLine {
+    /// One start of a plan.
+    #[must_use]
+    pub fn of(plan: &Plan, start: &Start) -> Option<Self> {
+        let target = plan.snapshot.target(start.ix)?;
+        let channel = plan.channels.list.get(start.channel)?;
+        let placed = plan.placement(start.ix).map(|(_, placement)| placement);
+        Some(Self {
+            id: target.id().to_string(),
+            kind: target.kind().label(),
+            node: plan.snapshot.node(start.node)?.name.to_string(),
+            db: target.db_name().db.to_owned(),
+            range: target.range().map(|range| range.to_string()),
+            name: start.shard.as_deref().map(str::to_owned),
+            ddoc: start.design.as_deref().map(str::to_owned),
+            channel: channel.name.to_string(),
+            ordered_by: start.ordered.as_ref().map(|ordered| ordered.by.clone()),
+            priority: placed.map(|placed| placed.priority).filter(|it| it.is_finite()),
+            since: placed.map(|placed| placed.since.rfc3339()),
+            request: start.request.to_string(),
+            url: address(plan, start.node).map(|at| [at, &start.request.path].concat()),
+            file_bytes: start.file,
+            gain_bytes: start.gain,
+            rewrite_bytes: start.rewrite,
+            peak_bytes: start.peak,
+            duration_seconds: start.duration.map(|span| span.as_secs_f64()),
+            confidence: plan.forecast(target).confidence,
+            caveats: start.caveats.iter().copied().map(Caveat::label).collect(),
+        })
+    }
+}
+
+impl RefusedLine {
+    /// A target of a plan, if it waits and does not start.
+    #[must_use]
+    pub fn of(plan: &Plan, target: TargetRef<'_>) -> Option<Self> {
+        let (channel, placed) = plan.placement(target.ix())?;
+        let Decision::Refused(refusal) = plan.decision(target) else { return None };
+        Some(Self {
+            id: target.id().to_string(),
+            node: target.node().to_owned(),
+            channel: channel.name.to_string(),
+            priority: Some(placed.priority).filter(|it| it.is_finite()),
+            reclaimable_bytes: plan.forecast(target).reclaimable,
+            why: why(plan, target, &refusal),
+            refusal: refusal.into(),
+        })
+    }
+}

@@ -1,0 +1,129 @@
+//! The JSON other programs depend on, whole.
+
+use super::*;
+use crate::{
+    model::{
+        channel::Channels,
+        facts::{Flags, Known, Measured, Source},
+    },
+    plan::{Conditions, Queues},
+    table::{DbMap, DbName, Draft, Ix, View},
+};
+use couchdb_names::{Range, Signature};
+use std::sync::Arc;
+
+const MIB: u64 = 1 << 20;
+
+fn facts(file: u64, active: u64) -> Facts {
+    Facts {
+        file: Known::new(file),
+        active: Known::new(active),
+        measured_at: Some(Measured { at: Moment::from_unix(1_795_222_434), by: Source::Http }),
+        ..Facts::default()
+    }
+}
+
+fn plan() -> (Plan, Vec<Ix>) {
+    let mut draft = Draft::new(5);
+    let node = draft.node("couchdb@a");
+    let orders = draft.db(DbName { db: "app/orders", suffix: ".17" });
+    let shard = draft.db_target(node, orders, Some(Range { from: 0, to: u32::MAX }));
+    draft.set_facts(shard, facts(8 * MIB, 9 * MIB));
+    let view = View {
+        signature: Signature([1; 16]),
+        designs: ["_design/a".into(), "_design/b".into()].into(),
+        language: "javascript".into(),
+        collators: ["153.120".into()].into(),
+        exact_range: true,
+        ..View::default()
+    };
+    let view = draft.add_view(orders, view);
+    draft.set_map(orders, DbMap { copies: 3, ranges: 1 }, &[view]);
+    let flags = Flags { estimated: true, ..Flags::default() };
+    draft.set_facts(view, Facts { flags, updates_pending: Known::new(4), ..facts(0, 0) });
+    let odd = draft.db(DbName { db: "app/_design/x", suffix: ".17" });
+    let odd = draft.db_target(node, odd, None);
+    let snapshot = draft.publish(Moment::from_unix(1_795_222_440));
+    let mut queues = Queues::new(Arc::new(Channels::default()));
+    queues.follow(&snapshot, Moment::from_unix(1_795_222_440));
+    let plan = queues.publish(
+        &snapshot,
+        &Conditions::default(),
+        &Arc::default(),
+        Moment::from_unix(1_795_222_440),
+    );
+    (plan, vec![shard, view, odd])
+}
+
+#[test]
+fn unknown_is_null_and_known_is_said_with_its_source() {
+    let (plan, ids) = plan();
+    let json = |at: usize| {
+        serde_json::to_value(Target::of(&plan, plan.snapshot.target(ids[at]).unwrap())).unwrap()
+    };
+    let shard = json(0);
+    assert_eq!(shard["id"], "db:couchdb@a/shards%2F00000000-ffffffff%2Fapp%2Forders.17");
+    assert_eq!(shard["name"], "shards/00000000-ffffffff/app/orders.17");
+    assert_eq!(shard["reclaimable_bytes"], 0, "never below zero");
+    assert_eq!(shard["external_bytes"], serde_json::Value::Null);
+    assert_eq!(shard["sources"], serde_json::json!({"file_bytes": "http", "active_bytes": "http"}));
+    assert_eq!(shard["measured_at"], "2026-11-21T00:53:54Z");
+    assert_eq!(
+        shard["misses"][0],
+        serde_json::json!({
+            "channel": "ratio_dbs",
+            "reason": "below_min_priority",
+            "value": 8.0 / 9.0,
+            "limit": 2.0,
+            "unit": "ratio",
+        })
+    );
+    let view = json(1);
+    assert_eq!(view["id"], format!("view:_cluster/app%2Forders.17/{}", "01".repeat(16)));
+    assert_eq!(view["ddoc"], "_design/a");
+    assert_eq!(view["copies"], 3);
+    assert_eq!(view["updates_pending"], 4);
+    assert_eq!(view["collator_versions"], serde_json::json!(["153.120"]));
+    let unread = json(2);
+    for field in ["file_bytes", "measured_at", "compact_running", "channel", "priority", "refusal"]
+    {
+        assert_eq!(unread[field], serde_json::Value::Null, "{field}");
+    }
+}
+
+#[test]
+fn a_text_finds_what_it_names() {
+    let (plan, ids) = plan();
+    for (text, found) in [
+        ("app/orders", Found::Several(vec![ids[0], ids[1]])),
+        ("app/orders/_design/b", Found::One(ids[1])),
+        ("app/_design/x", Found::One(ids[2])),
+        ("shards/00000000-ffffffff/app/orders.17", Found::One(ids[0])),
+        ("db:couchdb@a/shards%2F00000000-ffffffff%2Fapp%2Forders.17", Found::One(ids[0])),
+        ("db:couchdb@b/shards%2F00000000-ffffffff%2Fapp%2Forders.17", Found::None),
+        ("nothing", Found::None),
+        ("ordrs", Found::None),
+        ("", Found::None),
+    ] {
+        assert_eq!(find(&plan, text), found, "{text}");
+    }
+    for (text, says) in [
+        ("nothing", "no database, view or shard matches \"nothing\""),
+        (
+            "App/Ordrs",
+            "no database, view or shard matches \"App/Ordrs\"; did you mean \"app/orders\"?",
+        ),
+        (
+            "app/orders/a",
+            "no database, view or shard matches \"app/orders/a\"; did you mean \"app/orders/_design/a\"?",
+        ),
+        ("db:couchdb@b/x", "no target has the id \"db:couchdb@b/x\""),
+        (
+            "view:_cluster/x/y",
+            "\"view:_cluster/x/y\" is not a target id: it has to end with a view's signature, 32 hex digits",
+        ),
+    ] {
+        assert_eq!(no_match(&plan, text), says);
+    }
+    assert_eq!(title(plan.snapshot.target(ids[1]).unwrap()), "view app/orders/_design/a");
+}

@@ -1,0 +1,6 @@
+//! Where facts come from: CouchDB over HTTP, other recliners.
+//!
+//! Owns the reading. Keeps nothing: what was read goes to `scan` as observations.
+
+pub mod fetch;
+pub mod inventory;

@@ -1,0 +1,106 @@
+//! Design documents: which have a view index, and which share one.
+
+use crate::table::Query;
+use std::collections::BTreeMap;
+
+/// What of a design document decides about its index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Design {
+    /// Its id, `_design/x`.
+    pub id: String,
+    /// The language of its functions; JavaScript where it says nothing.
+    pub language: Option<String>,
+    /// Whether it defines any view.
+    pub has_views: bool,
+    /// A view to query so that its index is built; none where only readers' queries shall.
+    pub query: Option<String>,
+    /// Everything that goes into the index's signature, as one text: equal texts share an
+    /// index. (`couch_mrview_util:ddoc_to_mrst/2` hashes views, language, options and lib.)
+    pub definition: String,
+}
+
+/// Design documents of one database that share an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesignGroup {
+    /// Their ids, sorted.
+    pub ids: Vec<String>,
+    /// Their language.
+    pub language: String,
+    /// What to query so that their index is built: of the first whose document allows it.
+    pub built_by: Option<Query>,
+    /// What they define.
+    pub definition: String,
+}
+
+/// Whether a query server answers for this language. On others `_info` reports an index
+/// that lags for ever.
+#[must_use]
+pub fn served(language: &str, languages: &[String]) -> bool {
+    languages.iter().any(|served| served == language)
+}
+
+/// The indexes a database's design documents have, each once.
+///
+/// A document without views has none, though `_info` invents one for it.
+#[must_use]
+pub fn groups(designs: Vec<Design>, languages: &[String]) -> Vec<DesignGroup> {
+    type Sharing = Vec<(String, Option<String>)>;
+    let mut groups: BTreeMap<(String, String), Sharing> = BTreeMap::new();
+    for design in designs.into_iter().filter(|design| design.has_views) {
+        let language = design.language.unwrap_or_else(|| "javascript".to_owned());
+        if served(&language, languages) {
+            groups
+                .entry((language, design.definition))
+                .or_default()
+                .push((design.id, design.query));
+        }
+    }
+    groups
+        .into_iter()
+        .map(|((language, definition), mut designs)| {
+            designs.sort_unstable();
+            let query = |(id, view): &(String, Option<String>)| {
+                Some(Query { design: id.as_str().into(), view: view.as_deref()?.into() })
+            };
+            let built_by = designs.iter().find_map(query);
+            let ids = designs.into_iter().map(|(id, _)| id).collect();
+            DesignGroup { ids, language, built_by, definition }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn design(id: &str, language: Option<&str>, definition: &str) -> Design {
+        Design {
+            id: id.into(),
+            language: language.map(Into::into),
+            has_views: !definition.is_empty(),
+            query: (id != "_design/a").then(|| "v".into()),
+            definition: definition.into(),
+        }
+    }
+
+    #[test]
+    fn equal_definitions_share_an_index_and_what_has_none_is_left_out() {
+        let languages = ["javascript".to_owned(), "query".to_owned()];
+        let found = groups(
+            vec![
+                design("_design/b", None, "v"),
+                design("_design/a", Some("javascript"), "v"),
+                design("_design/c", None, "w"),
+                design("_design/mango", Some("query"), "v"),
+                design("_design/filters", None, ""),
+                design("_design/coffee", Some("coffeescript"), "v"),
+            ],
+            &languages,
+        );
+        let ids: Vec<_> = found.iter().map(|group| group.ids.join(" ")).collect();
+        assert_eq!(ids, ["_design/a _design/b", "_design/c", "_design/mango"]);
+        // The first of the two does without being built by itself.
+        let built_by = Query { design: "_design/b".into(), view: "v".into() };
+        assert_eq!(found[0].built_by, Some(built_by));
+    }
+}

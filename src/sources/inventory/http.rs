@@ -1,0 +1,279 @@
+//! Observations over HTTP: CouchDB's node interface.
+
+mod convert;
+mod readable;
+mod searches;
+mod views;
+
+use super::{
+    Lane, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage, TaskSeen, Unread, rights,
+};
+use crate::table::{Ix, SmooshSeen, Snapshot, TargetRef};
+use couchdb_client::{Client, Error, Kind as Failed, NO_USER, Paging};
+use couchdb_names::{ShardName, Version};
+use futures::{
+    FutureExt as _, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use std::sync::Arc;
+use wall_clock::Clock;
+
+/// Databases a page of the shard map: a node route buffers its whole answer in the server,
+/// two kilobytes a database and more.
+const MAP_PAGE: usize = 500;
+
+/// CouchDB's `[couchdb] max_dbs_open`: a node with more shards than this opens each one
+/// anew in every sweep, so all of its reads are cold.
+const OPEN_AT_MOST: usize = 500;
+
+/// What the HTTP source goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// Requests in flight per node.
+    pub requests_in_flight: usize,
+    /// Languages of views that some query server of the cluster answers for.
+    pub languages: Vec<String>,
+    /// Databases that the settings name in full: what is looked for where the login may
+    /// not list databases.
+    pub named: Vec<String>,
+}
+
+/// Reads a cluster through CouchDB's node interface.
+#[derive(Clone, Debug)]
+pub struct HttpSource {
+    client: Client,
+    clock: Clock,
+    settings: Arc<HttpSettings>,
+}
+
+impl HttpSource {
+    /// A source over this client.
+    #[must_use]
+    pub fn new(client: Client, clock: Clock, settings: HttpSettings) -> Self {
+        Self { client, clock, settings: Arc::new(settings) }
+    }
+
+    /// Who is there.
+    fn nodes(self) -> BoxStream<'static, Observation> {
+        let members = async move {
+            let members = self.client.membership().await.map(Members::from).map_err(Unread::from);
+            let names = match &members {
+                Ok(members) => members.expected.clone(),
+                // Nobody could say who is there: those that are known may answer by themselves.
+                Err(unread) if unread.was_asked() => self.client.known_nodes(),
+                Err(_) => Vec::new(),
+            };
+            let first = stream::once(std::future::ready(Observation::Members(members)));
+            let nodes =
+                stream::iter(names).map(move |node| self.clone().node(node)).buffer_unordered(32);
+            first.chain(nodes)
+        };
+        stream::once(members).flatten().boxed()
+    }
+
+    /// Which of these nodes are back.
+    fn away(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
+        stream::iter(nodes)
+            .map(move |node| {
+                let client = self.client.clone();
+                async move { client.is_back(&node).await.then_some(Observation::Back { node }) }
+            })
+            .buffer_unordered(32)
+            .filter_map(std::future::ready)
+            .boxed()
+    }
+
+    async fn node(self, node: String) -> Observation {
+        // `_local`'s own list of files would do as a sign of life but is as large as the
+        // node; `/_node/{n}` is answered by the node itself and is small.
+        let welcome = self.client.node_welcome(&node).await;
+        let version = welcome
+            .as_ref()
+            .ok()
+            .and_then(|welcome| welcome.version.as_deref()?.parse::<Version>().ok());
+        let up = match welcome {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Unread::from(error)),
+        };
+        let smoosh =
+            if up.is_ok() { self.smoosh(&node, version).await } else { SmooshSeen::Unasked };
+        let own_address = self.client.access(&node).own;
+        Observation::Node(NodeSeen { node, up, version, own_address, smoosh })
+    }
+
+    async fn smoosh(&self, node: &str, version: Option<Version>) -> SmooshSeen {
+        match self.client.smoosh_status(node).await {
+            Ok(Some(status)) => SmooshSeen::from(status),
+            Ok(None) => SmooshSeen::NotOffered,
+            Err(error) if error.kind() == Failed::NoOwnAddress => SmooshSeen::Unasked,
+            // An old server has no such route, whatever it answers there.
+            Err(_) if version.is_some_and(|version| version < Version::new(3, 4, 0)) => {
+                SmooshSeen::NotOffered
+            }
+            Err(_) => SmooshSeen::Failed,
+        }
+    }
+
+    async fn reshard(self) -> Result<Reshard, Unread> {
+        let jobs = self.client.reshard_jobs().await.map_err(Unread::from)?;
+        let mut reshard = Reshard::default();
+        for job in jobs {
+            let over = matches!(job.job_state.as_deref(), Some("completed" | "failed" | "stopped"));
+            if let Some(source) = job.source.as_deref().and_then(ShardName::split)
+                && !over
+            {
+                reshard.add(source.db, source.range);
+            }
+        }
+        Ok(reshard)
+    }
+
+    fn map(self) -> BoxStream<'static, Observation> {
+        enum At {
+            Page(Option<Paging>),
+            End,
+            Readable(BoxStream<'static, Observation>),
+            Over,
+        }
+        stream::unfold(At::Page(None), move |at| {
+            let this = self.clone();
+            async move {
+                let client = &this.client;
+                match at {
+                    At::Page(after) => {
+                        match client.shard_map_page(after.as_ref(), MAP_PAGE).await {
+                            Ok(page) => {
+                                let entries =
+                                    page.docs.iter().filter_map(convert::map_entry).collect();
+                                let next = page.next.map_or(At::End, |next| At::Page(Some(next)));
+                                Some((Observation::MapPage(entries), next))
+                            }
+                            Err(error) if error.kind() == Failed::Forbidden => {
+                                let forbidden = Observation::Unread(error.into());
+                                Some((forbidden, At::Readable(this.readable())))
+                            }
+                            Err(error) => Some((Observation::MapEnd(Err(error.into())), At::Over)),
+                        }
+                    }
+                    At::End => Some((Observation::MapEnd(Ok(MapRead::Whole)), At::Over)),
+                    At::Readable(mut rest) => {
+                        rest.next().await.map(|seen| (seen, At::Readable(rest)))
+                    }
+                    At::Over => None,
+                }
+            }
+        })
+        .boxed()
+    }
+
+    /// Node by node, so that only one node's list is held at a time.
+    fn files(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
+        stream::iter(nodes)
+            .then(move |node| {
+                let client = self.client.clone();
+                async move {
+                    let names = client.node_files(&node).await.map_err(Unread::from);
+                    Observation::Files { names, node }
+                }
+            })
+            .boxed()
+    }
+
+    fn strays(self, dbs: Vec<String>) -> BoxStream<'static, Observation> {
+        stream::iter(dbs)
+            .then(move |db| {
+                let client = self.client.clone();
+                async move {
+                    let entry = client.shard_map_entry(&db).await;
+                    let entry = entry.map(|doc| doc.as_ref().and_then(convert::map_entry));
+                    Observation::Stray { entry: entry.map_err(Unread::from), db }
+                }
+            })
+            .boxed()
+    }
+
+    /// All nodes at once, each with its own requests in flight, so that a slow node only
+    /// delays itself.
+    fn shards(self, snapshot: Arc<Snapshot>, lanes: Vec<Lane>) -> BoxStream<'static, Observation> {
+        let lanes = lanes.into_iter().map(|lane| {
+            let (this, snapshot) = (self.clone(), Arc::clone(&snapshot));
+            let cold = if lane.targets.len() > OPEN_AT_MOST { usize::MAX } else { lane.unread };
+            let node: Arc<str> = lane.node.into();
+            stream::iter(lane.targets.into_iter().enumerate())
+                .map(move |(at, ix)| {
+                    let (this, snapshot, node) =
+                        (this.clone(), Arc::clone(&snapshot), Arc::clone(&node));
+                    async move { this.shard(&snapshot, &node, ix, at < cold).await }
+                })
+                .buffer_unordered(self.settings.requests_in_flight.max(1))
+                .boxed()
+        });
+        stream::select_all(lanes).boxed()
+    }
+
+    async fn shard(&self, snapshot: &Snapshot, node: &str, ix: Ix, cold: bool) -> Observation {
+        let target = snapshot.target(ix);
+        let Some(shard) = target.and_then(TargetRef::shard_name) else {
+            return Observation::Shard { ix, facts: Ok(None) };
+        };
+        let version = target.and_then(|target| snapshot.node(target.node_ix())?.version);
+        let facts = match self.client.shard_info(node, &shard, cold).await {
+            Ok(info) => Ok(Some(convert::db_facts(&info, version, self.clock.now()))),
+            Err(error) if error.kind() == Failed::NotFound => Ok(None),
+            Err(error) => Err(Unread::from(error)),
+        };
+        Observation::Shard { ix, facts }
+    }
+
+    fn poll(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
+        stream::iter(nodes)
+            .map(move |node| {
+                let client = self.client.clone();
+                async move {
+                    let tasks = client.active_tasks(&node).await.map_err(Unread::from);
+                    let tasks = tasks.map(|tasks| tasks.iter().filter_map(TaskSeen::of).collect());
+                    Observation::Tasks { node, tasks }
+                }
+            })
+            .buffer_unordered(32)
+            .boxed()
+    }
+}
+
+impl Source for HttpSource {
+    fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
+        let this = self.clone();
+        let observations = match stage {
+            Stage::Nodes => this.nodes(),
+            Stage::Map => this.map(),
+            Stage::Files { nodes } => this.files(nodes),
+            Stage::Strays { dbs } => this.strays(dbs),
+            Stage::Shards { snapshot, lanes } => this.shards(snapshot, lanes),
+            Stage::Views { snapshot, dbs } => this.views(snapshot, dbs),
+            Stage::Splits => stream::once(this.reshard().map(Observation::Reshard)).boxed(),
+            Stage::Poll { nodes } => this.poll(nodes),
+            Stage::Away { nodes } => this.away(nodes),
+            Stage::Disk => stream::empty().boxed(),
+        };
+        observations.chain(stream::once(std::future::ready(Observation::StageEnded))).boxed()
+    }
+}
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        let right = if let Error::Forbidden { asked, .. } = &error {
+            Some(rights::missing(asked.route))
+        } else {
+            // All that is missing has one cause.
+            matches!(error, Error::NoUser { .. }).then_some(NO_USER)
+        };
+        Self { reason: error.kind().label(), message: error.to_string(), right }
+    }
+}
+
+impl Unread {
+    /// What stands until the first question is asked.
+    const fn nothing_to_ask() -> Self {
+        Self { reason: "unaddressable", message: String::new(), right: None }
+    }
+}

@@ -1,0 +1,139 @@
+//! From CouchDB's words to ours. Pure.
+
+use super::super::{Doing, MapEntry, Members, TaskSeen};
+use crate::{
+    model::{
+        estimate,
+        facts::{Facts, Flags, Measured, Source},
+        target::Kind,
+    },
+    table::{SmooshChannel, SmooshSeen, WaitingPriority},
+};
+use couchdb_client::wire;
+use couchdb_names::Version;
+use wall_clock::Moment;
+
+/// The newest file format a 3.x server writes. Older formats read as this one from the
+/// moment 3.x opens them (`couch_bt_engine_header:upgrade_disk_version/1`), so that only
+/// files of before 1.0 ever show less.
+const LATEST_FORMAT: u64 = 8;
+
+impl From<wire::Membership> for Members {
+    fn from(members: wire::Membership) -> Self {
+        let connected = members.all_nodes.unwrap_or_default();
+        let expected = members.cluster_nodes.unwrap_or_else(|| connected.clone());
+        Self { expected, connected }
+    }
+}
+
+impl From<wire::SmooshStatus> for SmooshSeen {
+    fn from(status: wire::SmooshStatus) -> Self {
+        let channels = status.channels.into_iter().map(|(name, channel)| {
+            let waiting = channel.waiting.size.unwrap_or_default();
+            // An empty queue says zero for both ends.
+            let priority = channel.waiting.min.zip(channel.waiting.max);
+            SmooshChannel {
+                name: name.into(),
+                active: channel.active.unwrap_or_default(),
+                starting: channel.starting.unwrap_or_default(),
+                waiting,
+                priority: priority
+                    .filter(|_| waiting > 0)
+                    .map(|(min, max)| WaitingPriority { min, max }),
+            }
+        });
+        Self::Channels(channels.collect())
+    }
+}
+
+impl TaskSeen {
+    /// A task that works on a target; others (replications, resharding) do not.
+    pub(super) fn of(task: &wire::ActiveTask) -> Option<Self> {
+        let shard = task.database.clone()?;
+        let doing = match task.kind.as_deref()? {
+            "database_compaction" => Doing::Compacts,
+            "view_compaction" => Doing::CompactsView(task.design_document.clone()?),
+            "indexer" => Doing::Builds(task.design_document.clone()?),
+            // Of nouveau and clouseau alike.
+            "search_indexer" => Doing::BuildsSearch {
+                design: task.design_document.clone()?,
+                index: task.index.clone()?,
+            },
+            _ => return None,
+        };
+        Some(Self {
+            phase: task.phase.clone(),
+            progress: task.progress,
+            changes_done: task.changes_done,
+            total_changes: task.total_changes,
+            started_on: task.started_on,
+            updated_on: task.updated_on,
+            pid: task.pid.clone(),
+            indexer_pid: task.indexer_pid.clone(),
+            process_status: task.process_status.clone(),
+            ..Self::bare(doing, shard)
+        })
+    }
+}
+
+/// One document of the shard map; `None` for design documents and what is no database.
+pub(super) fn map_entry(doc: &wire::DbsDoc) -> Option<MapEntry> {
+    let db = doc.id.as_deref().filter(|id| !id.starts_with("_design/"))?;
+    let suffix = doc.suffix.as_deref()?;
+    let changelog: Vec<[&str; 3]> =
+        doc.changelog.iter().map(|it| [&*it.what, &*it.range, &*it.node]).collect();
+    Some(MapEntry::new(db, suffix, &doc.by_range, &doc.by_node, &changelog))
+}
+
+/// The facts of a shard copy.
+pub(super) fn db_facts(info: &wire::ShardInfo, version: Option<Version>, now: Moment) -> Facts {
+    let bt_engine = info.engine.as_deref().is_none_or(|engine| engine == "couch_bt_engine");
+    Facts {
+        file: info.sizes.file.into(),
+        active: info.sizes.active.into(),
+        external: info.sizes.external.into(),
+        update_seq: info.update_seq.into(),
+        compacted_seq: info.compacted_seq.into(),
+        docs: info.doc_count.into(),
+        deleted_docs: info.doc_del_count.into(),
+        measured_at: Some(Measured { at: now, by: Source::Http }),
+        flags: Flags {
+            compact_running: info.compact_running.unwrap_or_default(),
+            needs_upgrade: bt_engine
+                && info.disk_format_version.is_some_and(|format| format < LATEST_FORMAT),
+            ..Flags::default()
+        },
+        confidence: estimate::confidence(Kind::Db, version, None),
+        ..Facts::default()
+    }
+}
+
+/// The facts of a view index: of one copy, or of the cluster's sum over `ranges` files.
+pub(super) fn view_facts(
+    index: &wire::ViewIndex,
+    ranges: Option<u64>,
+    version: Option<Version>,
+    now: Moment,
+) -> Facts {
+    let per_file = |sum: Option<u64>| sum.map(|sum| sum / ranges.unwrap_or(1).max(1));
+    let pending = index.pending_updates.or_else(|| index.updates_pending.and_then(|it| it.total));
+    // The union over the cluster mixes nodes with different libraries: only one copy tells.
+    let collators = index.collator_versions.as_ref().filter(|_| ranges.is_none());
+    Facts {
+        file: per_file(index.sizes.file).into(),
+        active: per_file(index.sizes.active).into(),
+        external: per_file(index.sizes.external).into(),
+        update_seq: index.update_seq.into(),
+        updates_pending: pending.into(),
+        measured_at: Some(Measured { at: now, by: Source::Http }),
+        flags: Flags {
+            compact_running: index.compact_running.unwrap_or_default(),
+            updater_running: index.updater_running.unwrap_or_default(),
+            needs_upgrade: collators.is_some_and(|versions| versions.len() >= 2),
+            estimated: true,
+            ..Flags::default()
+        },
+        confidence: estimate::confidence(Kind::View, version, None),
+        ..Facts::default()
+    }
+}

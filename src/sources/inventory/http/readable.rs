@@ -1,0 +1,91 @@
+//! The databases that a login without admin rights may read, each asked by itself.
+//!
+//! What stands in for the shard map where that is forbidden: names from `/_all_dbs` or from
+//! the settings, places from `/{db}/_shards`, the instance from `/{db}`.
+
+use super::HttpSource;
+use crate::sources::inventory::{MapEntry, MapRead, Observation, Unread};
+use couchdb_client::Kind as Failed;
+use futures::{
+    FutureExt as _, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use std::{collections::BTreeMap, future::ready};
+
+/// Names a page.
+const PAGE: usize = 1_000;
+
+/// Databases asked for at a time: each costs a request to every range.
+const DATABASES: usize = 4;
+
+impl HttpSource {
+    /// Entries, what could not be read, and an end.
+    pub(super) fn readable(self) -> BoxStream<'static, Observation> {
+        let all = async move {
+            let (names, unlisted) = match self.names().await {
+                Ok(names) => (names, None),
+                Err(unread) if is_forbidden(&unread) => (self.settings.named.clone(), Some(unread)),
+                Err(unread) => {
+                    return stream::once(ready(Observation::MapEnd(Err(unread)))).boxed();
+                }
+            };
+            let entries = stream::iter(names)
+                .map(move |db| {
+                    let this = self.clone();
+                    async move { this.entry(&db).await }
+                })
+                .buffer_unordered(DATABASES);
+            // A database that failed for another reason than rights may still be there.
+            let seen = entries.map(Some).chain(stream::once(ready(None))).scan(
+                None,
+                |broken: &mut Option<Unread>, entry| {
+                    ready(Some(match (entry, broken.as_ref()) {
+                        (Some(Ok(entry)), _) => Observation::MapPage(entry.into_iter().collect()),
+                        (Some(Err(unread)), None) if !is_forbidden(&unread) => {
+                            *broken = Some(unread);
+                            Observation::MapPage(Vec::new())
+                        }
+                        (Some(Err(unread)), _) => Observation::Unread(unread),
+                        (None, Some(unread)) => Observation::MapEnd(Err(unread.clone())),
+                        (None, None) => Observation::MapEnd(Ok(MapRead::Readable)),
+                    }))
+                },
+            );
+            stream::iter(unlisted.map(Observation::Unread)).chain(seen).boxed()
+        };
+        all.flatten_stream().boxed()
+    }
+
+    async fn names(&self) -> Result<Vec<String>, Unread> {
+        let (mut names, mut after) = (Vec::new(), None);
+        loop {
+            let (page, next) = self.client.all_dbs_page(after.as_ref(), PAGE).await?;
+            names.extend(page);
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(names),
+            }
+        }
+    }
+
+    /// What stands in for the map's entry of one database; `None` where there is none.
+    async fn entry(&self, db: &str) -> Result<Option<MapEntry>, Unread> {
+        let found = async {
+            let shards = self.client.db_shards(db).await?.shards;
+            let started = self.client.database(db).await?.instance_start_time;
+            Ok(started.map(|started| {
+                let suffix = format!(".{started}");
+                MapEntry::new(db, &suffix, &shards, &BTreeMap::new(), &[])
+            }))
+        };
+        match found.await {
+            Ok(entry) => Ok(entry),
+            Err(error) if couchdb_client::Error::kind(&error) == Failed::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_forbidden(unread: &Unread) -> bool {
+    unread.reason == Failed::Forbidden.label()
+}

@@ -1,0 +1,121 @@
+//! Search indexes over HTTP: which a database has, whether the cluster can build them, and
+//! how far they are.
+
+use super::HttpSource;
+use crate::{
+    model::facts::{Facts, Flags, Known, Measured, Source},
+    sources::inventory::{SearchSeen, Unread, served},
+    table::Snapshot,
+};
+use couchdb_client::{Kind as Failed, wire};
+use couchdb_names::Engine;
+use futures::future::join_all;
+use std::collections::BTreeSet;
+use tokio::sync::OnceCell;
+
+/// Which engines the cluster has, asked once a reading and only where some database has a
+/// search index.
+#[derive(Debug, Default)]
+pub(super) struct Offers(OnceCell<Vec<BTreeSet<String>>>);
+
+impl Offers {
+    /// Whether every node that could be asked has an engine; none where no node could.
+    async fn of(&self, source: &HttpSource, snapshot: &Snapshot, engine: Engine) -> Option<bool> {
+        let said = self.0.get_or_init(|| source.features(snapshot)).await;
+        let word = match engine {
+            Engine::Nouveau => "nouveau",
+            // Where a node of clouseau's was connected (`dreyfus:available/0`).
+            Engine::Clouseau => "search",
+        };
+        (!said.is_empty()).then(|| said.iter().all(|features| features.contains(word)))
+    }
+}
+
+impl HttpSource {
+    /// What each node says of its own, where it can be asked at its own address; else what the
+    /// way in says.
+    async fn features(&self, snapshot: &Snapshot) -> Vec<BTreeSet<String>> {
+        let nodes = snapshot.nodes().iter().skip(1);
+        let nodes = nodes.filter(|node| node.member && node.up == Some(true));
+        let asked = join_all(nodes.map(|node| self.client.own_welcome(&node.name))).await;
+        let mut said: Vec<_> = asked.into_iter().filter_map(Result::ok).collect();
+        if said.is_empty() {
+            said.extend(self.client.welcome().await);
+        }
+        said.into_iter()
+            .filter_map(|welcome| Some(welcome.features?.into_iter().collect()))
+            .collect()
+    }
+
+    /// The search indexes of one database, with what could be read of each.
+    ///
+    /// One in a language that no query server answers for is left out, as a view is: its build
+    /// fails each time.
+    pub(super) async fn searches(
+        &self,
+        snapshot: &Snapshot,
+        db: &str,
+        ranges: u32,
+        docs: &[wire::DesignDoc],
+        offers: &Offers,
+    ) -> Vec<SearchSeen> {
+        let mut all = Vec::new();
+        for doc in docs.iter().filter(|doc| served(doc.language(), &self.settings.languages)) {
+            let Some(design) = &doc.id else { continue };
+            for engine in Engine::ALL {
+                for index in doc.searches(engine) {
+                    let offered = offers.of(self, snapshot, engine).await;
+                    let facts = if offered == Some(true) {
+                        self.search(engine, db, ranges, design, index).await
+                    } else {
+                        Ok(None)
+                    };
+                    all.push(SearchSeen {
+                        engine,
+                        design: design.clone(),
+                        index: index.clone(),
+                        language: doc.language().to_owned(),
+                        autoupdate: match engine {
+                            Engine::Nouveau => doc.autoupdate.nouveau,
+                            Engine::Clouseau => doc.autoupdate.indexes,
+                        },
+                        offered,
+                        unaddressable: is_unaddressable(&facts),
+                        facts,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    async fn search(
+        &self,
+        engine: Engine,
+        db: &str,
+        ranges: u32,
+        design: &str,
+        index: &str,
+    ) -> Result<Option<Facts>, Unread> {
+        let info = self.client.search_info(engine, db, design, index).await?;
+        let measured_at = Some(Measured { at: self.clock.now(), by: Source::Http });
+        let Some(info) = info else {
+            let never = Facts { update_seq: Known::new(0), measured_at, ..Facts::default() };
+            return Ok(Some(never));
+        };
+        let index = info.search_index;
+        let per_file = |sum: Option<u64>| sum.map(|sum| sum / u64::from(ranges.max(1)));
+        Ok(Some(Facts {
+            file: per_file(index.disk_size).into(),
+            docs: index.docs().into(),
+            update_seq: index.built_to().into(),
+            measured_at,
+            flags: Flags { estimated: true, ..Flags::default() },
+            ..Facts::default()
+        }))
+    }
+}
+
+fn is_unaddressable(facts: &Result<Option<Facts>, Unread>) -> bool {
+    facts.as_ref().is_err_and(|unread| unread.reason == Failed::Unaddressable.label())
+}

@@ -1,0 +1,235 @@
+//! View indexes over HTTP: exact on the range that holds the design document.
+
+use super::{HttpSource, OPEN_AT_MOST, convert, searches::Offers};
+use crate::{
+    model::{
+        facts::Facts,
+        target::{Kind, State},
+    },
+    sources::inventory::{
+        Databases, Design, DesignGroup, IndexSeen, Observation, Unread, ViewSeen, doc_hash, groups,
+    },
+    table::{Ix, NodeIx, Snapshot, TargetRef},
+};
+use couchdb_client::{Kind as Failed, wire};
+use couchdb_names::Signature;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use std::sync::Arc;
+
+/// Databases whose views are read at a time: each costs a request to every range.
+const DATABASES: usize = 4;
+
+impl HttpSource {
+    /// Database by database.
+    pub(super) fn views(
+        self,
+        snapshot: Arc<Snapshot>,
+        dbs: Databases,
+    ) -> BoxStream<'static, Observation> {
+        let count = dbs.len();
+        let dbs = Arc::new(dbs);
+        let offers = Arc::new(Offers::default());
+        stream::iter(0..count)
+            .map(move |at| {
+                let (this, snapshot, dbs) = (self.clone(), Arc::clone(&snapshot), Arc::clone(&dbs));
+                let offers = Arc::clone(&offers);
+                async move { this.views_of(&snapshot, dbs.copies(at), &offers).await }
+            })
+            .buffer_unordered(DATABASES)
+            .filter_map(std::future::ready)
+            .boxed()
+    }
+
+    async fn views_of(
+        &self,
+        snapshot: &Snapshot,
+        copies: &[Ix],
+        offers: &Offers,
+    ) -> Option<Observation> {
+        let copies: Vec<TargetRef<'_>> =
+            copies.iter().filter_map(|ix| snapshot.target(*ix)).collect();
+        let name = copies.first()?.db_name();
+        // A sweep asks after it has read the shards: where all of them are kept open, they are.
+        let cold = copies.iter().filter(|copy| reopens(snapshot, copy.node_ix()));
+        let cold = cold.map(|copy| copy.node());
+        let ranges = copies.first()?.map().ranges;
+        let (mut signatures, mut searches) = (None, Vec::new());
+        let docs = match self.out_of_reach(&copies) {
+            Some(unread) => Err(unread),
+            None => match self.client.design_docs(name.db, cold).await {
+                // Deleted since the map was read: the next sweep takes it out.
+                Err(error) if error.kind() == Failed::NotFound => return None,
+                docs => docs.map_err(Unread::from),
+            },
+        };
+        let views = match docs {
+            Ok(docs) => {
+                signatures = all_signatures(&docs);
+                searches = self.searches(snapshot, name.db, ranges, &docs, offers).await;
+                let designs = docs.iter().filter_map(design).collect();
+                let groups = groups(designs, &self.settings.languages);
+                let mut views = Vec::with_capacity(groups.len());
+                for group in groups {
+                    views.push(self.view(snapshot, name.db, &copies, group).await);
+                }
+                Ok(merged(views))
+            }
+            Err(unread) => Err(unread),
+        };
+        let (db, suffix) = (name.db.to_owned(), name.suffix.to_owned());
+        Some(Observation::Views { db, suffix, views, searches, signatures })
+    }
+
+    /// Why a database cannot be asked for its design documents: all copies of some range lie on
+    /// nodes that hang, and CouchDB would wait for them, for each database anew.
+    fn out_of_reach(&self, copies: &[TargetRef<'_>]) -> Option<Unread> {
+        let map = copies.first()?.map();
+        if copies.len() < map.copies as usize {
+            return None;
+        }
+        let (silent, others): (Vec<&TargetRef<'_>>, Vec<_>) =
+            copies.iter().partition(|copy| self.client.is_silent(copy.node()));
+        let lost =
+            silent.iter().find(|copy| others.iter().all(|other| other.range() != copy.range()))?;
+        let (db, range) = (lost.db_name().db, lost.range()?);
+        Some(Unread {
+            reason: Failed::NodeDown.label(),
+            message: format!(
+                "the design documents of {db} are not asked for: {} does not answer, and no other node that does has range {range}",
+                lost.node()
+            ),
+            right: None,
+        })
+    }
+
+    /// One index, asked for through the first of its documents that a request can carry.
+    async fn view(
+        &self,
+        snapshot: &Snapshot,
+        db: &str,
+        copies: &[TargetRef<'_>],
+        group: DesignGroup,
+    ) -> ViewSeen {
+        let mut asked = Err(Unread::nothing_to_ask());
+        for design in &group.ids {
+            asked = self.index(snapshot, db, copies, design).await;
+            if !is_unaddressable(&asked) {
+                break;
+            }
+        }
+        ViewSeen {
+            unaddressable: is_unaddressable(&asked),
+            index: asked,
+            designs: group.ids,
+            language: group.language,
+            built_by: group.built_by,
+        }
+    }
+
+    async fn index(
+        &self,
+        snapshot: &Snapshot,
+        db: &str,
+        copies: &[TargetRef<'_>],
+        design: &str,
+    ) -> Result<IndexSeen, Unread> {
+        let hash = doc_hash(design);
+        let holders = copies.iter().filter(|copy| {
+            let up = snapshot.node(copy.node_ix()).is_some_and(|node| node.up == Some(true));
+            up && copy.range().is_some_and(|range| range.contains(hash))
+        });
+        // The same copy each time, the first by node, so that values do not jump between
+        // copies that were compacted at different times.
+        let holder = holders.min_by_key(|copy| copy.node());
+        if let Some((copy, shard)) = holder.and_then(|copy| Some((copy, copy.shard_name()?))) {
+            match self.client.shard_view_info(copy.node(), &shard, design, false).await {
+                Ok(info) => {
+                    let version = snapshot.node(copy.node_ix()).and_then(|node| node.version);
+                    let facts =
+                        convert::view_facts(&info.view_index, None, version, self.clock.now());
+                    return seen(db, info, facts, Some(copy.ix()));
+                }
+                // Another hash function, or a document that just moved: ask the cluster.
+                Err(error) if error.kind() == Failed::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let info = self.client.view_info(db, design).await?;
+        let ranges = copies.first().map_or(1, |copy| u64::from(copy.map().ranges));
+        let facts = convert::view_facts(&info.view_index, Some(ranges), None, self.clock.now());
+        seen(db, info, facts, None)
+    }
+}
+
+/// Whether a node has more files than it keeps open, or was not asked for all of them.
+fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
+    let files = snapshot.totals().of(node, Kind::Db).states[State::Ok as usize];
+    let many = files > OPEN_AT_MOST as u64;
+    snapshot.node(node).is_some_and(|node| node.up == Some(true) && (many || node.spared))
+}
+
+fn seen(
+    db: &str,
+    info: wire::ViewInfo,
+    facts: Facts,
+    copy: Option<Ix>,
+) -> Result<IndexSeen, Unread> {
+    let signature = info.view_index.signature.ok_or_else(|| Unread {
+        reason: Failed::Garbage.label(),
+        message: format!("_info of a design document of {db} names no signature"),
+        right: None,
+    })?;
+    let collators = info.view_index.collator_versions.unwrap_or_default();
+    Ok(IndexSeen { signature, facts, collators, copy })
+}
+
+fn is_unaddressable(asked: &Result<IndexSeen, Unread>) -> bool {
+    asked.as_ref().is_err_and(|unread| unread.reason == Failed::Unaddressable.label())
+}
+
+fn design(doc: &wire::DesignDoc) -> Option<Design> {
+    let views = doc.views.as_ref();
+    Some(Design {
+        id: doc.id.clone()?,
+        language: doc.language.clone(),
+        has_views: doc.has_views(),
+        query: views.and_then(|views| views.first.clone()).filter(|_| doc.autoupdate.views),
+        definition: format!("{:?}{}", doc.options, views.map_or("", |views| &views.text)),
+    })
+}
+
+/// Every name that an index file of one of these documents may have: that of CouchDB 3, and the
+/// one before, which stays until the file is first opened.
+fn all_signatures(docs: &[wire::DesignDoc]) -> Option<Vec<Signature>> {
+    let mut all = Vec::with_capacity(2 * docs.len());
+    for doc in docs {
+        let design = couchdb_files::Design::parse(&doc.text).ok()?;
+        all.extend([design.signature, design.signature_2x]);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
+/// Definitions that differ in form may still share a signature: one target each.
+fn merged(views: Vec<ViewSeen>) -> Vec<ViewSeen> {
+    let mut merged: Vec<ViewSeen> = Vec::with_capacity(views.len());
+    for view in views {
+        let same = merged.iter_mut().find(|known| match (&known.index, &view.index) {
+            (Ok(known), Ok(index)) => known.signature == index.signature,
+            _ => false,
+        });
+        match same {
+            Some(known) => {
+                known.designs.extend(view.designs);
+                known.designs.sort_unstable();
+                known.built_by = known.built_by.take().or(view.built_by);
+            }
+            None => merged.push(view),
+        }
+    }
+    merged
+}

@@ -1,0 +1,359 @@
+//! What a read of the cluster yields.
+
+use super::{MapEntry, Reshard};
+use crate::{
+    datadir::{Problem, Sums, Volume},
+    model::facts::Facts,
+    table::{Ix, Query, SmooshSeen},
+};
+use couchdb_client::{OwnAddress, wire::Names};
+use couchdb_files::Reported;
+use couchdb_names::{Engine, Signature, Version};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use wall_clock::Moment;
+
+/// Why something could not be read: a closed word for metrics, and a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The closed word.
+    pub reason: &'static str,
+    /// What was tried, what came, what to do next.
+    pub message: String,
+    /// Where a right is missing: which, in a sentence that is the same for all that it
+    /// hides.
+    pub right: Option<&'static str>,
+}
+
+impl Unread {
+    /// Whether a question went out, or would have where somebody had answered before: it was
+    /// neither forbidden nor held back because of the login.
+    #[must_use]
+    pub fn was_asked(&self) -> bool {
+        self.right.is_none() && !["login", "stopped"].contains(&self.reason)
+    }
+}
+
+impl Observation {
+    /// Whether it tells of many databases or files at once.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        matches!(
+            self,
+            Self::MapPage(_) | Self::Files { .. } | Self::Disk { .. } | Self::Told { .. }
+        )
+    }
+}
+
+/// How much of the shard map was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapRead {
+    /// All of it.
+    Whole,
+    /// The databases that the login may read, each asked by itself.
+    Readable,
+    /// None: nobody is there to ask. What lies on a disk is taken as it lies.
+    None,
+}
+
+/// One thing that was seen, or could not be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observation {
+    /// The cluster's nodes: those it expects, and which of them are connected.
+    Members(Result<Members, Unread>),
+    /// One node.
+    Node(NodeSeen),
+    /// A node that did not answer does so again.
+    Back {
+        /// The node.
+        node: String,
+    },
+    /// What is being split.
+    Reshard(Result<Reshard, Unread>),
+    /// A page of the shard map.
+    MapPage(Vec<MapEntry>),
+    /// The map ended: whole, or broken off.
+    MapEnd(Result<MapRead, Unread>),
+    /// Something of the cluster, such as one database, that could not be read.
+    Unread(Unread),
+    /// The files on one node's disk, by the names CouchDB gives them.
+    Files {
+        /// The node.
+        node: String,
+        /// Their names.
+        names: Result<Names, Unread>,
+    },
+    /// A database that a stray file names, asked for by itself, after the files were read.
+    Stray {
+        /// The database.
+        db: String,
+        /// The map's entry, if it has one by now.
+        entry: Result<Option<MapEntry>, Unread>,
+    },
+    /// The facts of one shard copy.
+    Shard {
+        /// Which.
+        ix: Ix,
+        /// Its facts; `None` when the file is gone.
+        facts: Result<Option<Facts>, Unread>,
+    },
+    /// The view indexes of one database.
+    Views {
+        /// The database, by the place of its map entry's targets.
+        db: String,
+        /// Its instance suffix.
+        suffix: String,
+        /// The indexes that were read, each with what could not be.
+        views: Result<Vec<ViewSeen>, Unread>,
+        /// The search indexes of the same design documents.
+        searches: Vec<SearchSeen>,
+        /// What may name an index file of any of its design documents, in whatever language;
+        /// `None` where one of them could not be read.
+        signatures: Option<Vec<Signature>>,
+    },
+    /// The compactions and index builds a node runs.
+    Tasks {
+        /// The node.
+        node: String,
+        /// What runs.
+        tasks: Result<Vec<TaskSeen>, Unread>,
+    },
+    /// Some of the files in a node's directories.
+    Disk {
+        /// The node.
+        node: Arc<str>,
+        /// The files.
+        files: Vec<FileSeen>,
+    },
+    /// All of a node's directories were walked, or they could not be.
+    DiskEnd {
+        /// The node.
+        node: Arc<str>,
+        /// What lies there beside targets.
+        disk: Result<DiskSeen, Unread>,
+    },
+    /// What lies on a node whose files another process reads.
+    Told {
+        /// The node.
+        node: Arc<str>,
+        /// All of its databases.
+        dbs: Vec<DbSeen>,
+        /// All of the parts of views there.
+        parts: Vec<PartSeen>,
+    },
+    /// Such a process told all it knows, or could not be asked.
+    ToldEnd {
+        /// Where it is asked.
+        peer: Arc<str>,
+        /// The nodes it told of.
+        nodes: Result<BTreeSet<Arc<str>>, Unread>,
+    },
+    /// Everything of this stage was read.
+    StageEnded,
+}
+
+/// One file in a node's directories.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileSeen {
+    /// A database file.
+    Db(DbSeen),
+    /// The view index of one shard.
+    View(PartSeen),
+    /// What a compaction writes, or left behind.
+    Compaction(CompactionFile),
+    /// Something that could not be read.
+    Unread(Unread),
+}
+
+/// A database file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DbSeen {
+    /// CouchDB's name for it.
+    pub shard: Box<str>,
+    /// What its header says.
+    pub facts: Facts,
+    /// Whether CouchDB says the same.
+    pub reported: Reported,
+    /// Whether it is the file that was there when it was last seen, however it grew.
+    pub same: bool,
+    /// Why its header says nothing, where it does not.
+    pub problem: Option<Problem>,
+}
+
+/// The part of a view that is the index of one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartSeen {
+    /// The shard.
+    pub shard: Box<str>,
+    /// What names the index.
+    pub signature: Signature,
+    /// What its header says.
+    pub facts: Facts,
+    /// The collator versions it names.
+    pub collators: Arc<[Arc<str>]>,
+    /// Why its header says nothing, where it does not.
+    pub problem: Option<Problem>,
+}
+
+/// What a compaction writes, or left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionFile {
+    /// The shard that is compacted, or whose index is.
+    pub shard: Box<str>,
+    /// Whether it is an index's.
+    pub of_view: bool,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// When it last changed.
+    pub changed: Moment,
+}
+
+/// What lies in a node's directories beside targets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskSeen {
+    /// In bytes.
+    pub sums: Sums,
+    /// Whether every directory was read, so that what was not met is gone.
+    pub whole: bool,
+    /// How long it took.
+    pub took: Duration,
+    /// What the directories lie on.
+    pub volumes: Vec<Volume>,
+}
+
+/// The cluster's nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// The nodes it expects.
+    pub expected: Vec<String>,
+    /// The nodes that are connected.
+    pub connected: Vec<String>,
+}
+
+/// One node, as far as it answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSeen {
+    /// Its name.
+    pub node: String,
+    /// Whether it answered, and if not, why.
+    pub up: Result<(), Unread>,
+    /// Its version, where its own address is known.
+    pub version: Option<Version>,
+    /// Where it listens itself.
+    pub own_address: OwnAddress,
+    /// What its own daemon says.
+    pub smoosh: SmooshSeen,
+}
+
+/// One view index of a database.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewSeen {
+    /// The design documents that share it, by id, sorted.
+    pub designs: Vec<String>,
+    /// Their language.
+    pub language: String,
+    /// What to query so that CouchDB builds it, where its documents allow that.
+    pub built_by: Option<Query>,
+    /// What was read of it.
+    pub index: Result<IndexSeen, Unread>,
+    /// Whether no request can carry the documents' names.
+    pub unaddressable: bool,
+}
+
+/// One search index of a database.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchSeen {
+    /// What builds it.
+    pub engine: Engine,
+    /// Its design document, by id.
+    pub design: String,
+    /// Its name there.
+    pub index: String,
+    /// The language of its function.
+    pub language: String,
+    /// Whether its document lets it be built without being asked for.
+    pub autoupdate: bool,
+    /// Whether the cluster has the engine; none where no node could say.
+    pub offered: Option<bool>,
+    /// What was read of it: nothing where the engine is not there to ask.
+    pub facts: Result<Option<Facts>, Unread>,
+    /// Whether no request can carry its names.
+    pub unaddressable: bool,
+}
+
+/// What was read of one view index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexSeen {
+    /// Its signature.
+    pub signature: Signature,
+    /// Its facts, per file.
+    pub facts: Facts,
+    /// The collator versions one copy names.
+    pub collators: Vec<String>,
+    /// The shard whose index this is, where one copy was read; else it is the cluster's sum.
+    pub copy: Option<Ix>,
+}
+
+/// One running task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSeen {
+    /// What it does.
+    pub doing: Doing,
+    /// The shard file's name.
+    pub shard: String,
+    /// The phase of a compaction; what is done is counted anew in each of a database's.
+    pub phase: Option<String>,
+    /// Percent of the phase, as CouchDB says it; above 100 where more came than it expected.
+    pub progress: Option<f64>,
+    /// What is done of the phase.
+    pub changes_done: Option<u64>,
+    /// What there is to do in the phase.
+    pub total_changes: Option<u64>,
+    /// When this process of it began, in seconds since 1970 by the node's clock.
+    pub started_on: Option<u64>,
+    /// When it last said how far it is, in seconds since 1970 by the node's clock.
+    pub updated_on: Option<u64>,
+    /// The Erlang process; each pass of a compaction has another.
+    pub pid: Option<String>,
+    /// Of an indexer, the process it works for: a compaction's, where that one builds anew.
+    pub indexer_pid: Option<String>,
+    /// `running`, `waiting`, `suspended`, … (3.2+).
+    pub process_status: Option<String>,
+}
+
+impl TaskSeen {
+    /// A task of which nothing is known but what it does.
+    #[must_use]
+    pub const fn bare(doing: Doing, shard: String) -> Self {
+        Self {
+            doing,
+            shard,
+            phase: None,
+            progress: None,
+            changes_done: None,
+            total_changes: None,
+            started_on: None,
+            updated_on: None,
+            pid: None,
+            indexer_pid: None,
+            process_status: None,
+        }
+    }
+}
+
+/// What a task does with its shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Compacts the shard.
+    Compacts,
+    /// Compacts the index of this design document.
+    CompactsView(String),
+    /// Builds the index of this design document.
+    Builds(String),
+    /// Builds a search index.
+    BuildsSearch {
+        /// Its design document.
+        design: String,
+        /// Its name there.
+        index: String,
+    },
+}

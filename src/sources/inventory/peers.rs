@@ -1,0 +1,240 @@
+//! What sidecars read of files: other recliners, each beside one node.
+//!
+//! Asks for their facts page by page and believes no more of an answer than it needs. A sidecar
+//! that is away costs exactness alone: what it told last is forgotten, and CouchDB is asked for
+//! all again.
+
+use super::{
+    Directories, Observation, Unread,
+    told::{FactsPage, Told},
+};
+use crate::{model::target::TargetId, sources::fetch};
+use couchdb_client::Address;
+use couchdb_names::encode_part;
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
+use reqwest::{Response, StatusCode, header::DATE};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use wall_clock::{Clock, Moment};
+
+/// Lines a page.
+const PAGE: usize = 5_000;
+
+/// Pages at most: a node that has more files than they hold is told by CouchDB alone.
+const PAGES: usize = 400;
+
+/// The largest page that is read. A line is less than a kilobyte.
+const LONGEST: usize = 16 << 20;
+
+/// All pages together: a million lines are 350 MB.
+const LONGEST_OF_ALL: usize = 512 << 20;
+
+/// The longest wait for a page.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Reads facts from sidecars.
+#[derive(Clone, Debug)]
+pub struct PeersSource {
+    http: reqwest::Client,
+    peers: Arc<[Address]>,
+    login: Option<Arc<(String, SecretString)>>,
+    clock: Clock,
+}
+
+/// The API's envelope, as far as it is read.
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    data: Option<FactsPage>,
+    error: Option<String>,
+}
+
+impl PeersSource {
+    /// A source over these sidecars; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the HTTP library cannot be set up.
+    pub fn new(
+        peers: &[Address],
+        login: Option<(String, SecretString)>,
+        clock: Clock,
+    ) -> Result<Option<Self>, reqwest::Error> {
+        if peers.is_empty() {
+            return Ok(None);
+        }
+        let http = fetch::client(WITHIN)?;
+        Ok(Some(Self { http, peers: peers.into(), login: login.map(Arc::new), clock }))
+    }
+
+    /// All that one sidecar read, or why there is none of it: half would count for all.
+    async fn of(&self, peer: &Address) -> Vec<Observation> {
+        let name: Arc<str> = peer.to_string().into();
+        match self.all(peer).await {
+            Ok(told) => {
+                let nodes = told.keys().cloned().collect();
+                let mut seen: Vec<Observation> = told
+                    .into_iter()
+                    .map(|(node, Told { dbs, parts })| Observation::Told { node, dbs, parts })
+                    .collect();
+                seen.push(Observation::ToldEnd { peer: name, nodes: Ok(nodes) });
+                seen
+            }
+            Err(why) => {
+                let unread = Unread {
+                    reason: "peer",
+                    message: format!("cannot read what {peer} knows of its files: {why}"),
+                    right: None,
+                };
+                vec![Observation::ToldEnd { peer: name, nodes: Err(unread) }]
+            }
+        }
+    }
+
+    async fn all(&self, peer: &Address) -> Result<BTreeMap<Arc<str>, Told>, String> {
+        let mut all: BTreeMap<Arc<str>, Told> = BTreeMap::new();
+        let (mut after, mut read): (Option<TargetId>, usize) = (None, 0);
+        let mut begun = BTreeSet::new();
+        for _ in 0..PAGES {
+            let (page, ahead, bytes) = self.page(peer, after.as_ref()).await?;
+            read = read.saturating_add(bytes);
+            if read > LONGEST_OF_ALL {
+                return Err(format!("what it knows is larger than {LONGEST_OF_ALL} bytes"));
+            }
+            if page.facts.len() > PAGE {
+                return Err(format!("a page of it has more than {PAGE} lines"));
+            }
+            let last = page.facts.last().map(|line| line.id.clone());
+            for line in page.facts {
+                line.put(&mut all, self.clock.now(), ahead);
+            }
+            let Some(next) = page.next else { return Ok(all) };
+            // Where it would be asked for the same again, or for nothing, it goes on for ever.
+            if Some(&next) != last.as_ref() || !begun.insert(next.to_string()) {
+                return Err("its pages do not go on".to_owned());
+            }
+            after = Some(next);
+        }
+        Err(format!("it has more than {} files", PAGE * PAGES))
+    }
+
+    /// A page, by how many seconds the sidecar's clock is ahead, and how many bytes it had.
+    async fn page(
+        &self,
+        peer: &Address,
+        after: Option<&TargetId>,
+    ) -> Result<(FactsPage, i64, usize), String> {
+        let base = peer.as_str().trim_end_matches('/');
+        let mut at = format!("{base}/api/v1/facts?limit={PAGE}");
+        if let Some(after) = after {
+            at.push_str(&format!("&after={}", encode_part(&after.to_string())));
+        }
+        let mut request = self.http.get(at);
+        if let Some(login) = &self.login {
+            request = request.basic_auth(&login.0, Some(login.1.expose_secret()));
+        }
+        let answer = request.send().await.map_err(fetch::words)?;
+        let status = answer.status();
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(
+                "it wants another user or password; give RECLINER_USER and RECLINER_PASSWORD"
+                    .to_owned(),
+            );
+        }
+        let ahead = ahead(&answer, self.clock.now());
+        let body = fetch::body(answer, LONGEST).await?;
+        let strange = || format!("it answered {status} and not as recliner does");
+        let read: Envelope = serde_json::from_slice(&body).map_err(|_| strange())?;
+        match (read.data, read.error) {
+            (Some(page), _) => Ok((page, ahead, body.len())),
+            (None, Some(why)) => {
+                Err(format!("it answered {status}: {}", why.chars().take(200).collect::<String>()))
+            }
+            (None, None) => Err(strange()),
+        }
+    }
+}
+
+impl Directories for PeersSource {
+    /// Asks every sidecar, all at once.
+    fn read(&self) -> BoxStream<'static, Observation> {
+        let asked = self.peers.iter().cloned().map(|peer| {
+            let this = self.clone();
+            stream::once(async move { this.of(&peer).await }).flat_map(stream::iter).boxed()
+        });
+        stream::select_all(asked).boxed()
+    }
+}
+
+/// By how many seconds the clock that an answer was sent by is ahead of `now`; zero where it
+/// does not say.
+fn ahead(answer: &Response, now: Moment) -> i64 {
+    let date = answer.headers().get(DATE).and_then(|date| date.to_str().ok());
+    let sent = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+    sent.map_or(0, |sent| {
+        sent.timestamp().as_second() - i64::from(u32::try_from(now.unix()).unwrap_or(u32::MAX))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::{Router, extract::Query};
+    use serde_json::{Value, json};
+    use std::collections::HashMap;
+    use tokio::net::TcpListener;
+    use tokio_util::task::AbortOnDropHandle;
+
+    fn id(number: usize) -> String {
+        format!("db:couchdb%40a/shards%2F00000000-ffffffff%2Fdb{number:07}.1700000000")
+    }
+
+    fn line(number: usize) -> Value {
+        json!({ "id": id(number), "exact": true, "measured_at": "2026-11-21T00:54:00Z" })
+    }
+
+    /// What a sidecar comes to that answers by `page`, given the number behind which to go on.
+    #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
+    async fn of(page: fn(usize) -> Value) -> Result<usize, String> {
+        let answer = move |Query(query): Query<HashMap<String, String>>| async move {
+            let after = query.get("after").and_then(|id| id.get(id.len() - 18..id.len() - 11));
+            let after = after.and_then(|number| number.parse::<usize>().ok());
+            axum::Json(json!({ "data": page(after.map_or(0, |after| after + 1)) }))
+        };
+        let _installed = rustls::crypto::ring::default_provider().install_default();
+        let router = Router::new().route("/api/v1/facts", axum::routing::get(answer));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer: Address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let _server = AbortOnDropHandle::new(tokio::spawn(async move {
+            axum::serve(listener, router).await.unwrap();
+        }));
+        let source = PeersSource::new(std::slice::from_ref(&peer), None, Clock::System).unwrap();
+        let all = source.unwrap().all(&peer).await?;
+        Ok(all.values().map(|told| told.dbs.len()).sum())
+    }
+
+    #[tokio::test]
+    async fn a_sidecars_pages_end() {
+        let two = |from: usize| match from {
+            0 => json!({ "facts": [line(0), line(1)], "next": id(1) }),
+            _ => json!({ "facts": [line(2)], "next": null }),
+        };
+        assert_eq!(of(two).await, Ok(3));
+        let again = |_: usize| json!({ "facts": [line(0), line(1)], "next": id(1) });
+        let elsewhere = |from: usize| json!({ "facts": [line(from)], "next": id(from + 9) });
+        let nothing = |from: usize| json!({ "facts": [], "next": id(from) });
+        for page in [again, elsewhere, nothing] as [fn(usize) -> Value; 3] {
+            assert_eq!(of(page).await, Err("its pages do not go on".to_owned()));
+        }
+        let many = |_: usize| json!({ "facts": (0..=PAGE).map(line).collect::<Vec<_>>() });
+        assert_eq!(of(many).await, Err(format!("a page of it has more than {PAGE} lines")));
+        let more = |from: usize| json!({ "facts": [line(from)], "next": id(from) });
+        assert_eq!(of(more).await, Err(format!("it has more than {} files", PAGE * PAGES)));
+    }
+}

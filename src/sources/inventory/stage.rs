@@ -1,0 +1,186 @@
+//! What to read: the stages of a sweep, and what is read beside it.
+
+use super::Observation;
+use crate::table::{Ix, Snapshot};
+use futures::stream::BoxStream;
+use std::{fmt::Debug, sync::Arc};
+
+/// Where observations come from.
+pub trait Source: Debug + Send + Sync + 'static {
+    /// Reads what `stage` asks for. MUST end with [`Observation::StageEnded`] and MUST end:
+    /// every read has a deadline.
+    fn read(&self, stage: Stage) -> BoxStream<'static, Observation>;
+}
+
+/// What is to be read.
+#[derive(Clone, Debug)]
+pub enum Stage {
+    /// Who belongs to the cluster and which nodes answer.
+    Nodes,
+    /// The shard map, page by page.
+    Map,
+    /// The files on these nodes' disks.
+    Files {
+        /// The nodes.
+        nodes: Vec<String>,
+    },
+    /// Databases that only stray files name.
+    Strays {
+        /// The databases.
+        dbs: Vec<String>,
+    },
+    /// The files in those nodes' directories that this process can read itself.
+    Disk,
+    /// Shard copies, node by node.
+    Shards {
+        /// What the targets' places mean.
+        snapshot: Arc<Snapshot>,
+        /// What to read on each node.
+        lanes: Vec<Lane>,
+    },
+    /// Design documents and view indexes, database by database.
+    Views {
+        /// What the targets' places mean.
+        snapshot: Arc<Snapshot>,
+        /// The databases.
+        dbs: Databases,
+    },
+    /// What is being split.
+    Splits,
+    /// What these nodes run.
+    Poll {
+        /// The nodes.
+        nodes: Vec<String>,
+    },
+    /// Whether these nodes, which did not answer, do so again.
+    Away {
+        /// The nodes.
+        nodes: Vec<String>,
+    },
+}
+
+impl Stage {
+    /// Its word in the log.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Map => "map",
+            Self::Files { .. } => "files",
+            Self::Strays { .. } => "strays",
+            Self::Disk => "disk",
+            Self::Shards { .. } => "shards",
+            Self::Views { .. } => "views",
+            Self::Splits => "splits",
+            Self::Poll { .. } => "poll",
+            Self::Away { .. } => "away",
+        }
+    }
+}
+
+/// What to read on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The node.
+    pub node: String,
+    /// Db targets on it, those that were never read first.
+    pub targets: Vec<Ix>,
+    /// How many of them were never read.
+    pub unread: usize,
+}
+
+impl Lane {
+    /// What to read on `node`: these targets of `snapshot`.
+    #[must_use]
+    pub fn of(node: &str, targets: Vec<Ix>, snapshot: &Snapshot) -> Self {
+        let (mut unread, mut read) = (targets, Vec::new());
+        unread.retain(|ix| {
+            let known = snapshot.target(*ix).is_some_and(|it| it.facts().measured_at.is_some());
+            if known {
+                read.push(*ix);
+            }
+            !known
+        });
+        let count = unread.len();
+        unread.append(&mut read);
+        Self { node: node.to_owned(), targets: unread, unread: count }
+    }
+}
+
+/// Databases, each by its copies, through any of which its design documents are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Databases {
+    /// Db targets, those of one database instance side by side.
+    copies: Vec<Ix>,
+    /// Where each database ends among them; a million lists of one would cost more than
+    /// all they hold.
+    ends: Vec<u32>,
+}
+
+impl Databases {
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The copies of the database at `at`; empty beyond the last.
+    #[must_use]
+    pub fn copies(&self, at: usize) -> &[Ix] {
+        let Some(&end) = self.ends.get(at) else { return &[] };
+        let begin = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
+        self.copies.get(begin.unwrap_or_default() as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Adds a database.
+    pub fn push(&mut self, copies: impl IntoIterator<Item = Ix>) {
+        self.copies.extend(copies);
+        self.ends.push(u32::try_from(self.copies.len()).unwrap_or(u32::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::facts::{Facts, Measured, Source as MeasuredBy},
+        table::{DbName, Draft},
+    };
+    use wall_clock::Moment;
+
+    #[test]
+    fn databases_keep_their_copies_apart() {
+        let ix = |at| Ix::from_usize(at).unwrap();
+        let mut dbs = Databases::default();
+        assert!(dbs.is_empty());
+        dbs.push([ix(3), ix(1)]);
+        dbs.push([ix(2)]);
+        let copies: Vec<&[Ix]> = (0..3).map(|at| dbs.copies(at)).collect();
+        assert_eq!((dbs.len(), copies), (2, vec![&[ix(3), ix(1)][..], &[ix(2)], &[]]));
+    }
+
+    #[test]
+    fn a_lane_begins_with_what_was_never_read() {
+        let mut draft = Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let mut targets = Vec::new();
+        for (name, read) in [("a", true), ("b", false), ("c", true), ("d", false)] {
+            let db = draft.db(DbName { db: name, suffix: "" });
+            let ix = draft.db_target(node, db, None);
+            if read {
+                let measured = Measured { at: Moment::from_unix(1), by: MeasuredBy::Http };
+                draft.set_facts(ix, Facts { measured_at: Some(measured), ..Facts::default() });
+            }
+            targets.push(ix);
+        }
+        let [a, b, c, d] = targets[..] else { unreachable!() };
+        let lane = Lane::of("couchdb@a", targets, draft.now());
+        assert_eq!(lane, Lane { node: "couchdb@a".into(), targets: vec![b, d, a, c], unread: 2 });
+    }
+}

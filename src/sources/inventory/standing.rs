@@ -1,0 +1,160 @@
+//! How files and the shard map stand to each other: stray, missing, or on the move.
+
+use super::{CopyAt, MapEntry};
+use crate::model::target::State;
+use couchdb_names::Range;
+use std::collections::BTreeSet;
+
+/// A copy that is on a node's disk or should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// The clustered database.
+    pub db: &'a str,
+    /// The range.
+    pub range: Range,
+    /// The node.
+    pub node: &'a str,
+}
+
+/// The shards that `_reshard` splits at the moment: (database, range) of the sources.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reshard {
+    sources: BTreeSet<(String, Range)>,
+}
+
+impl Reshard {
+    /// Adds a job's source shard.
+    pub fn add(&mut self, db: &str, source: Range) {
+        self.sources.insert((db.to_owned(), source));
+    }
+
+    /// Whether nothing is split.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Whether a copy is a source or a target of a running split: targets are the halves
+    /// of a source's range.
+    #[must_use]
+    pub fn covers(&self, copy: Copy<'_>) -> bool {
+        let first = (copy.db.to_owned(), Range { from: 0, to: 0 });
+        self.sources
+            .range(first..)
+            .take_while(|(db, _)| db == copy.db)
+            .any(|(_, source)| source.contains(copy.range.from) && source.contains(copy.range.to))
+    }
+}
+
+/// The state of a copy that lies where the map places it.
+#[must_use]
+pub fn standing_of_placed(copy: Copy<'_>, reshard: &Reshard) -> State {
+    if reshard.covers(copy) { State::Resharding } else { State::Ok }
+}
+
+/// The state of a file that the map does not place where it lies.
+///
+/// `entry` is the map's entry of the same database instance, if there is one; `absent` tells
+/// whether a copy that should be on a disk is not.
+#[must_use]
+pub fn standing_of_stray(
+    copy: Copy<'_>,
+    entry: Option<&MapEntry>,
+    reshard: &Reshard,
+    absent: impl Fn(&CopyAt) -> bool,
+) -> State {
+    if reshard.covers(copy) {
+        return State::Resharding;
+    }
+    let moving = entry.is_some_and(|entry| {
+        let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
+        entry.leaving.contains(&at)
+            && entry.copies.iter().any(|other| other.range == copy.range && absent(other))
+    });
+    if moving { State::Resharding } else { State::Orphan }
+}
+
+/// The state of a copy that the map has and its node's disk has not.
+#[must_use]
+pub fn standing_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> State {
+    let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
+    if reshard.covers(copy) || entry.arriving.contains(&at) {
+        State::Resharding
+    } else {
+        State::Missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOW: Range = Range { from: 0, to: 0x7fff_ffff };
+    const ALL: Range = Range { from: 0, to: u32::MAX };
+
+    fn at(range: Range, node: &str) -> CopyAt {
+        CopyAt { range, node: node.to_owned() }
+    }
+
+    fn entry() -> MapEntry {
+        MapEntry {
+            db: "db".into(),
+            suffix: ".1".into(),
+            copies: [at(LOW, "a"), at(LOW, "c")].into(),
+            arriving: [at(LOW, "c")].into(),
+            leaving: [at(LOW, "b")].into(),
+        }
+    }
+
+    #[test]
+    fn a_shard_on_the_move_is_neither_stray_nor_missing() {
+        let none = Reshard::default();
+        let mut splitting = Reshard::default();
+        splitting.add("db", ALL);
+        let copy = |node| Copy { db: "db", range: LOW, node };
+        let entry = entry();
+        let c_absent = |copy: &CopyAt| copy.node == "c";
+        for (case, state, expected) in [
+            (
+                "old copy, new one still filling",
+                standing_of_stray(copy("b"), Some(&entry), &none, c_absent),
+                State::Resharding,
+            ),
+            (
+                "old copy, new one complete",
+                standing_of_stray(copy("b"), Some(&entry), &none, |_| false),
+                State::Orphan,
+            ),
+            (
+                "a copy nobody planned",
+                standing_of_stray(copy("d"), Some(&entry), &none, c_absent),
+                State::Orphan,
+            ),
+            (
+                "of a deleted database",
+                standing_of_stray(copy("b"), None, &none, |_| true),
+                State::Orphan,
+            ),
+            (
+                "a half of a split",
+                standing_of_stray(copy("a"), Some(&entry), &splitting, |_| false),
+                State::Resharding,
+            ),
+            (
+                "a new copy not yet there",
+                standing_of_absent(copy("c"), &entry, &none),
+                State::Resharding,
+            ),
+            ("an old copy not there", standing_of_absent(copy("a"), &entry, &none), State::Missing),
+            (
+                "not there during a split",
+                standing_of_absent(copy("a"), &entry, &splitting),
+                State::Resharding,
+            ),
+        ] {
+            assert_eq!(state, expected, "{case}");
+        }
+        let other = Copy { db: "db2", range: LOW, node: "a" };
+        assert_eq!(standing_of_stray(other, None, &splitting, |_| false), State::Orphan);
+    }
+}

@@ -1,0 +1,76 @@
+//! A table of numbered entries within its budget.
+
+use crate::model::settings::work::Keep;
+use redb::{ReadableTable as _, StorageError, Table};
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// Bytes that an entry takes beside what it says: its key, its moment, its place in a page.
+const OVERHEAD: u64 = 32;
+
+/// How full a table of numbered entries is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Shelf {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+}
+
+impl Shelf {
+    /// Puts an entry in.
+    pub(super) fn put(
+        &mut self,
+        table: &mut Table<'_, u64, (u32, &'static [u8])>,
+        seq: u64,
+        at: Moment,
+        said: &[u8],
+    ) -> Result<(), StorageError> {
+        // A moment has 32 bits.
+        let at = u32::try_from(at.unix()).unwrap_or(u32::MAX);
+        table.insert(seq, (at, said))?;
+        self.add(said.len());
+        Ok(())
+    }
+
+    /// Counts an entry of so many bytes in.
+    pub(super) const fn add(&mut self, length: usize) {
+        self.entries += 1;
+        self.bytes += cost(length);
+    }
+
+    /// Counts one out.
+    pub(super) const fn remove(&mut self, length: usize) {
+        self.entries = self.entries.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(cost(length));
+    }
+
+    /// Removes the oldest entries that are over the budget, `at_most` of them, so that no one
+    /// commit gets large. Answers whether more are.
+    pub(super) fn trim(
+        &mut self,
+        table: &mut Table<'_, u64, (u32, &'static [u8])>,
+        keep: Keep,
+        now: Moment,
+        at_most: usize,
+    ) -> Result<bool, StorageError> {
+        for _ in 0..at_most {
+            let over = match table.first()? {
+                None => return Ok(false),
+                Some((_, entry)) => {
+                    let at = Moment::from_unix(u64::from(entry.value().0));
+                    self.bytes > keep.max_size || at.age(now) > keep.keep
+                }
+            };
+            if !over {
+                return Ok(false);
+            }
+            if let Some((_, entry)) = table.pop_first()? {
+                self.remove(entry.value().1.len());
+            }
+        }
+        Ok(true)
+    }
+}
+
+const fn cost(length: usize) -> u64 {
+    length as u64 + OVERHEAD
+}

@@ -1,0 +1,310 @@
+//! The open database: read back at start, written batch by batch.
+
+use super::{
+    Event, Identity, Measured, OpenError, Place, Position, Reached, Taken, feed, marks,
+    pen::{Ended, Pen, Written},
+    tables::{
+        Counts, EVENTS, INTENTS, META, META_CALIBRATION, META_CLUSTER, META_COUNTS, META_POSITION,
+        META_SCHEMA, META_TRIAL, OUTCOMES, REMEMBERED, SCHEMA, SCHEMA_BEFORE, SUSPENSIONS, TAKEN,
+    },
+};
+use crate::model::{
+    memory::{Calibration, Change, Intent, Outcome, Recovered, Remembered, Scope, Suspension},
+    settings::work,
+};
+use redb::{Database, Error, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
+use serde::de::DeserializeOwned;
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Duration,
+};
+use wall_clock::Moment;
+
+/// Outcomes by which a repeated one is known: far more than any batch has.
+const SEEN: usize = 4096;
+
+/// Outcomes of jobs that started within this time are read back: the hourly budget counts
+/// them.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// How much is written and taken away again to learn whether there is room: more than a
+/// batch usually takes.
+const TRIAL: usize = 256 << 10;
+
+/// Entries that one commit removes from a table at most, beside twice what it adds.
+const TRIM: usize = 256;
+
+/// Outcomes that were written last, so that one that comes again is known.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    order: VecDeque<Ended>,
+    all: HashSet<Ended>,
+}
+
+impl Seen {
+    pub(super) fn has(&self, ended: &Ended) -> bool {
+        self.all.contains(ended)
+    }
+
+    fn add(&mut self, ended: Ended) {
+        if self.all.insert(ended) {
+            self.order.push_back(ended);
+        }
+        if self.order.len() > SEEN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+    }
+}
+
+/// What one commit writes.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) changes: Vec<Change>,
+    pub(super) taken: Vec<(Taken, bool)>,
+    pub(super) events: Vec<super::What>,
+    /// How far whoever told of them had come.
+    pub(super) reached: Reached,
+    /// Whether somebody hears of the events.
+    pub(super) hears: bool,
+}
+
+/// The open database.
+#[derive(Debug)]
+pub(super) struct Store {
+    database: Database,
+    counts: Counts,
+    seen: Seen,
+    /// Events of the last batch with their numbers, where somebody hears of them.
+    told: Vec<(u64, Event)>,
+    /// Passes over what was measured that have ended.
+    passes: u32,
+    /// The era that the first event of a database begins, until one did.
+    era: Option<String>,
+}
+
+impl Store {
+    /// Opens it and reads what writing needs to know.
+    pub(super) fn open(place: &dyn Place, make: bool) -> Result<Self, OpenError> {
+        let database = place.open(make)?;
+        let (counts, seen) = Self::begun(&database)
+            .map_err(|why| broken(place.name(), why))?
+            .map_err(|found| OpenError::Schema { place: place.name(), found, known: SCHEMA })?;
+        let era = Some(feed::new_era());
+        Ok(Self { database, counts, seen, told: Vec::new(), passes: 0, era })
+    }
+
+    /// Makes the tables of a new database, and reads what counts of an old one. The inner
+    /// error is the number of another form.
+    fn begun(database: &Database) -> Result<Result<(Counts, Seen), u32>, Error> {
+        let schema: Option<u32> = {
+            let tx = database.begin_read()?;
+            match tx.open_table(META) {
+                Ok(meta) => value(&meta, META_SCHEMA)?,
+                Err(redb::TableError::TableDoesNotExist(_)) => None,
+                Err(why) => return Err(why.into()),
+            }
+        };
+        match schema {
+            Some(SCHEMA) => {}
+            Some(SCHEMA_BEFORE) | None => {
+                let tx = database.begin_write()?;
+                let counts = value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
+                let seen = Seen::default();
+                let mut pen = Pen::new(&tx, counts, &seen, Moment::default())?;
+                pen.meta(META_SCHEMA, &SCHEMA)?;
+                // A number that somebody may have from now on is of an era.
+                pen.begin_era(&feed::new_era())?;
+                if schema.is_some() {
+                    let before = database.begin_read()?;
+                    for entry in before.open_table(EVENTS)?.iter()? {
+                        let (seq, entry) = entry?;
+                        pen.feed(seq.value(), &parsed(entry.value().1)?)?;
+                    }
+                }
+                pen.done()?;
+                tx.commit()?;
+            }
+            Some(other) => return Ok(Err(other)),
+        }
+        let tx = database.begin_read()?;
+        let counts = value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
+        let mut seen = Seen::default();
+        let mut newest = Vec::new();
+        for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(SEEN) {
+            newest.push(Ended::of(&parsed::<Outcome>(entry?.1.value().1)?));
+        }
+        newest.into_iter().rev().for_each(|ended| seen.add(ended));
+        Ok(Ok((counts, seen)))
+    }
+
+    pub(super) const fn last_seq(&self) -> u64 {
+        self.counts.last_seq
+    }
+
+    /// The events of the last batch, where somebody hears of them.
+    pub(super) fn told(&mut self) -> Vec<(u64, Event)> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// What stands in it, without what is written later.
+    pub(super) fn read(&self) -> Result<ReadTransaction, Error> {
+        Ok(self.database.begin_read()?)
+    }
+
+    /// The cluster it was written for; none yet in a new one.
+    pub(super) fn cluster(&self) -> Result<Option<Identity>, Error> {
+        value(&self.read()?.open_table(META)?, META_CLUSTER)
+    }
+
+    /// Everything the follower goes on from.
+    pub(super) fn recovered(&self, now: Moment) -> Result<Recovered, Error> {
+        let tx = self.read()?;
+        let mut found = Recovered::default();
+        for entry in tx.open_table(INTENTS)?.iter()? {
+            found.intents.push(parsed::<Intent>(entry?.1.value())?);
+        }
+        found.intents.sort_by_key(|intent| intent.at);
+        for entry in tx.open_table(REMEMBERED)?.iter()? {
+            let (target, remembered) = entry?;
+            let target = target.value().parse().map_err(|_| unreadable(target.value()))?;
+            found.remembered.insert(target, parsed::<Remembered>(remembered.value())?);
+        }
+        for entry in tx.open_table(SUSPENSIONS)?.iter()? {
+            let (scope, suspension) = parsed::<(Scope, Suspension)>(entry?.1.value())?;
+            found.suspensions.insert(scope, suspension);
+        }
+        let calibration: Option<Calibration> = value(&tx.open_table(META)?, META_CALIBRATION)?;
+        found.calibration = calibration.unwrap_or_default();
+        // Written as jobs ended: behind as many that ended long ago, none is of this hour.
+        for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(SEEN) {
+            let outcome = parsed::<Outcome>(entry?.1.value().1)?;
+            if outcome.started_at.age(now) <= HOUR {
+                found.recent.push(outcome);
+            }
+        }
+        found.recent.reverse();
+        Ok(found)
+    }
+
+    pub(super) fn keep_measured(&mut self, measured: &Measured) -> Result<(), Error> {
+        super::measured::keep(&self.database, measured, self.passes)?;
+        self.passes += u32::from(measured.total.is_some());
+        Ok(())
+    }
+
+    /// What was taken from smoosh and not given back.
+    pub(super) fn taken(&self) -> Result<Vec<Taken>, Error> {
+        let tx = self.read()?;
+        let mut all = Vec::new();
+        for entry in tx.open_table(TAKEN)?.iter()? {
+            all.push(parsed(entry?.1.value())?);
+        }
+        Ok(all)
+    }
+
+    /// How far `_db_updates` was followed.
+    pub(super) fn position(&self) -> Result<Option<Position>, Error> {
+        value(&self.read()?.open_table(META)?, META_POSITION)
+    }
+
+    pub(super) fn claim(&self, cluster: &Identity) -> Result<(), Error> {
+        let tx = self.database.begin_write()?;
+        Pen::new(&tx, self.counts, &self.seen, Moment::default())?.meta(META_CLUSTER, cluster)?;
+        Ok(tx.commit()?)
+    }
+
+    /// Writes a batch and removes some of what is over the budgets; durable when it returns.
+    /// Answers whether more is over. After an error it is not known whether the batch is in
+    /// the file, and the database has to be opened again.
+    pub(super) fn write(
+        &mut self,
+        batch: &Batch,
+        budgets: &work::Journal,
+        now: Moment,
+    ) -> Result<bool, Error> {
+        let tx = self.database.begin_write()?;
+        let mut pen = Pen::new(&tx, self.counts, &self.seen, now)?;
+        pen.tells(batch.hears);
+        for change in &batch.changes {
+            pen.change(change)?;
+        }
+        for (taken, is_taken) in &batch.taken {
+            pen.take(taken, *is_taken)?;
+        }
+        let begins = batch.events.iter().any(|what| what.database().is_some());
+        if let Some(era) = self.era.as_ref().filter(|_| begins) {
+            pen.begin_era(era)?;
+        }
+        for event in &batch.events {
+            pen.event(event.clone())?;
+        }
+        if let Some(position) = &batch.reached.position {
+            pen.meta(META_POSITION, position)?;
+        }
+        marks::write(&tx, &batch.reached.marks, self.passes)?;
+        let added = batch.changes.len() + batch.taken.len() + batch.events.len();
+        let more = pen.trim(budgets, TRIM + 2 * added)?;
+        let Written { counts, ended, told } = pen.done()?;
+        tx.commit()?;
+        self.counts = counts;
+        ended.into_iter().for_each(|ended| self.seen.add(ended));
+        self.told = told;
+        if begins {
+            self.era = None;
+        }
+        Ok(more)
+    }
+
+    /// Writes as much as a batch usually takes, and takes it away again.
+    pub(super) fn try_out(&self) -> Result<(), Error> {
+        let tx = self.database.begin_write()?;
+        tx.open_table(META)?.insert(META_TRIAL, vec![0x5a; TRIAL].as_slice())?;
+        tx.commit()?;
+        let tx = self.database.begin_write()?;
+        tx.open_table(META)?.remove(META_TRIAL)?;
+        Ok(tx.commit()?)
+    }
+
+    /// Entries and their bytes, of outcomes and of events, for tests.
+    #[cfg(test)]
+    pub(super) const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Ends what was begun and lets the file go.
+    pub(super) fn close(self) -> Result<(), Error> {
+        Ok(self.database.close()?)
+    }
+}
+
+/// An entry of the database as what it was.
+pub(super) fn parsed<T: DeserializeOwned>(said: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(said).map_err(|why| {
+        let text = String::from_utf8_lossy(said);
+        let start: String = text.chars().take(120).collect();
+        Error::Corrupted(format!("cannot read the entry {start:?}: {why}"))
+    })
+}
+
+fn unreadable(what: &str) -> Error {
+    Error::Corrupted(format!("cannot read the entry {what:?}"))
+}
+
+/// A single value of the database.
+pub(super) fn value<T: DeserializeOwned>(
+    meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
+    name: &'static str,
+) -> Result<Option<T>, Error> {
+    meta.get(name)?.map(|said| parsed(said.value())).transpose()
+}
+
+/// An error of reading at start, where all that was verified should have been readable.
+fn broken(place: String, why: Error) -> OpenError {
+    let said = why.to_string();
+    if let Error::Io(why) = why {
+        return OpenError::of(place, why.into());
+    }
+    OpenError::Damaged { place, why: said }
+}

@@ -1,0 +1,170 @@
+use super::{super::store::Store, *};
+use crate::table::Block;
+use proptest::prelude::*;
+use std::path::Path;
+
+/// A journal of some size, and how it is changed behind its back.
+#[derive(Clone, Debug)]
+enum Blow {
+    Truncate(f64),
+    Overwrite { from: f64, length: usize, with: u8 },
+    Flip(f64),
+    Grow(usize),
+}
+
+fn blow() -> impl Strategy<Value = Blow> {
+    let part = 0.0..1.0_f64;
+    prop_oneof![
+        part.clone().prop_map(Blow::Truncate),
+        (part.clone(), 1_usize..20_000, any::<u8>())
+            .prop_map(|(from, length, with)| Blow::Overwrite { from, length, with }),
+        // Where most of what matters is.
+        (0.0..0.02_f64, 1_usize..400, any::<u8>())
+            .prop_map(|(from, length, with)| Blow::Overwrite { from, length, with }),
+        part.prop_map(Blow::Flip),
+        (1_usize..10_000).prop_map(Blow::Grow),
+    ]
+}
+
+impl Blow {
+    fn strike(&self, bytes: &mut Vec<u8>) {
+        let length = bytes.len();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a length"
+        )]
+        let at = |part: f64| (length as f64 * part) as usize;
+        match self {
+            Self::Truncate(part) => bytes.truncate(at(*part)),
+            Self::Overwrite { from, length, with } => {
+                bytes[at(*from)..].iter_mut().take(*length).for_each(|byte| *byte = *with);
+            }
+            Self::Flip(part) => bytes[at(*part)] ^= 0x10,
+            Self::Grow(more) => bytes.resize(length + more, 0x77),
+        }
+    }
+}
+
+/// A journal with a few hundred outcomes, as a file.
+async fn written(dir: &Path) -> Vec<u8> {
+    let running = Running::claimed(Directory::new(dir)).await;
+    running.keep((0..400).map(ended).collect()).await.unwrap();
+    running.keep((400..600).map(|at| Change::Intended(intent(at))).collect()).await.unwrap();
+    running.stopped().await;
+    std::fs::read(dir.join("journal.redb")).unwrap()
+}
+
+/// Opens it and reads all: whole as it was, or an error that says so.
+fn whole_or_refused(dir: &Path) -> Result<(), String> {
+    let store = match Store::open(&Directory::new(dir), true) {
+        Ok(store) => store,
+        Err(why @ (OpenError::Damaged { .. } | OpenError::Schema { .. })) => {
+            return Err(why.to_string());
+        }
+        Err(other) => panic!("not said to be damaged: {other}"),
+    };
+    let tx = store.read().unwrap();
+    let query = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
+    assert_eq!(query::history(&tx, &query).unwrap().entries.len(), 400);
+    assert_eq!(store.recovered(moment(0)).unwrap().intents.len(), 200);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused_with_a_sentence_or_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = written(dir.path()).await;
+    let path = dir.path().join("journal.redb");
+    let refused = std::cell::Cell::new(0);
+    proptest!(ProptestConfig::with_cases(150), |(blow in blow())| {
+        let mut bytes = good.clone();
+        blow.strike(&mut bytes);
+        std::fs::write(&path, &bytes).unwrap();
+        if let Err(said) = whole_or_refused(dir.path()) {
+            let start = format!("{} is damaged: ", path.display());
+            prop_assert!(said.starts_with(&start), "{said}");
+            prop_assert!(said.ends_with(
+                "move it away to begin without history, quarantines and suspensions"), "{said}");
+            refused.set(refused.get() + 1);
+        }
+    });
+    assert!(refused.get() > 20, "some blows hit: {}", refused.get());
+}
+
+#[tokio::test]
+async fn an_empty_file_and_one_of_something_else_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for bytes in [&b""[..], b"SQLite format 3\0 and more", &[0; 8192]] {
+        std::fs::write(dir.path().join("journal.redb"), bytes).unwrap();
+        let said = whole_or_refused(dir.path()).unwrap_err();
+        assert!(said.contains("journal.redb is damaged: "), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn the_form_of_another_version_is_refused_by_its_number() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path()).await;
+    {
+        let database = Directory::new(dir.path()).open(false).unwrap();
+        let tx = database.begin_write().unwrap();
+        tx.open_table(tables::META).unwrap().insert("schema", &b"7"[..]).unwrap();
+        tx.commit().unwrap();
+    }
+    let said = whole_or_refused(dir.path()).unwrap_err();
+    assert!(said.contains("journal.redb has the form 7 and this version knows 2: "), "{said}");
+}
+
+#[tokio::test]
+async fn a_file_that_may_not_be_written_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path()).await;
+    let path = dir.path().join("journal.redb");
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    let opened = std::fs::OpenOptions::new().write(true).open(&path);
+    if opened.is_ok() {
+        println!("skipped: this user may write what is read-only");
+        return;
+    }
+    let refused = Store::open(&Directory::new(dir.path()), true).unwrap_err();
+    let said = refused.to_string();
+    assert!(matches!(refused, OpenError::Io { .. }), "{said}");
+    assert!(said.contains("let the user this process runs as read and write"), "{said}");
+}
+
+#[tokio::test]
+async fn what_was_measured_in_another_form_is_begun_anew() {
+    const OTHER: redb::TableDefinition<'static, &str, &str> =
+        redb::TableDefinition::new("measured");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    Running::claimed(Directory::new(&path)).await.stopped().await;
+    let database = Directory::new(&path).open(false).unwrap();
+    let tx = database.begin_write().unwrap();
+    tx.open_table(OTHER).unwrap().insert("a", "b").unwrap();
+    tx.commit().unwrap();
+    database.close().unwrap();
+
+    let running = Running::claimed(Directory::new(&path)).await;
+    // Nothing is known of it, and everything else goes on.
+    let read = soon(running.journal.measured()).await;
+    assert!(!read.is_ok_and(|blocks| !blocks.is_empty()));
+    let block = Block { number: 2, at: moment(3), bytes: vec![1, 2, 3] };
+    let measured = || Measured { changed: vec![block.clone()], ..Measured::default() };
+    soon(running.journal.keep_measured(measured())).await.unwrap();
+    let found = soon(running.journal.measured()).await.unwrap();
+    assert_eq!(found, std::slice::from_ref(&block));
+    running.keep(vec![ended(1)]).await.unwrap();
+    assert_eq!(running.journal.health().borrow().trouble, None);
+    let fewer = Measured { total: Some(2), ..Measured::default() };
+    soon(running.journal.keep_measured(fewer)).await.unwrap();
+    assert_eq!(soon(running.journal.measured()).await.unwrap(), []);
+    running.stopped().await;
+    // Nothing is kept for a cluster that is not known yet.
+    let running = Running::open(Directory::new(&path)).unwrap();
+    soon(running.journal.keep_measured(measured())).await.unwrap_err();
+    running.stopped().await;
+}

@@ -1,0 +1,289 @@
+use super::*;
+
+fn everything() -> Vec<Change> {
+    let suspension =
+        Suspension { since: moment(3), by: Some("ann".into()), why: Some("backup".into()) };
+    let quarantined =
+        Remembered { failures: 5, quarantined_since: Some(moment(4)), ..Remembered::default() };
+    vec![
+        Change::Intended(intent(1)),
+        Change::Intended(intent(2)),
+        Change::Intended(intent(3)),
+        Change::Withdrawn(intent(2).key()),
+        ended(1),
+        Change::Remember(target(7), Some(quarantined)),
+        Change::Suspend(Scope::Node("couchdb@a".into()), suspension),
+        Change::Calibrate(Calibration { rate: Some(1.5), ..Calibration::default() }),
+    ]
+}
+
+fn words(events: &[What]) -> Vec<&'static str> {
+    events.iter().map(|event| event.kind().label()).collect()
+}
+
+#[tokio::test]
+async fn what_was_kept_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let running = Running::open(Directory::new(&path)).unwrap();
+    assert_eq!(running.recovered().await, Recovered::default());
+    running.keep(everything()).await.unwrap();
+    running.stopped().await;
+
+    let mut expected = Recovered::default();
+    everything().into_iter().for_each(|change| expected.apply(change));
+    expected.recent.clear();
+    let running = Running::open(Directory::new(&path)).unwrap();
+    let found = running.recovered().await;
+    // The clock of these tests is 1000 s behind the jobs' start: within the hour.
+    assert_eq!(found.recent, [outcome(1)]);
+    assert_eq!(Recovered { recent: Vec::new(), ..found }, expected);
+    assert_eq!(running.history().await, [outcome(1)]);
+    let told = running.events().await;
+    assert_eq!(
+        words(&told),
+        ["started", "started", "started", "not_started", "finished", "quarantined", "suspended"]
+    );
+    assert_eq!(running.journal.health().borrow().last_seq, 8);
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn what_is_kept_twice_is_there_once() {
+    let running = Running::claimed(InMemory).await;
+    running.keep(everything()).await.unwrap();
+    let (told, recovered) = (running.events().await, running.recovered().await);
+    // All of it, but what was undone on the way: that comes and goes again.
+    let again: Vec<Change> =
+        everything().into_iter().filter(|change| !matches!(change, Change::Withdrawn(_))).collect();
+    let undone = [intent(1).key(), intent(2).key()];
+    let settled = again
+        .into_iter()
+        .filter(|change| !matches!(change, Change::Intended(it) if undone.contains(&it.key())));
+    running.keep(settled.collect()).await.unwrap();
+    assert_eq!(running.events().await, told);
+    assert_eq!(running.recovered().await, recovered);
+    assert_eq!(running.history().await, [outcome(1)]);
+    // Another run of the same target is another outcome.
+    let later = Outcome { started_at: moment(50), ended_at: moment(60), ..outcome(1) };
+    let change = Change::Ended { outcome: later.clone(), closes: None };
+    running.keep(vec![change]).await.unwrap();
+    assert_eq!(running.history().await, [later, outcome(1)]);
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn an_end_of_quarantine_and_of_a_suspension_are_told() {
+    let running = Running::claimed(InMemory).await;
+    running.keep(everything()).await.unwrap();
+    let scope = Scope::Node("couchdb@a".into());
+    let undo = vec![Change::Remember(target(7), None), Change::Resume { scope, by: None }];
+    running.keep(undo.clone()).await.unwrap();
+    running.keep(undo).await.unwrap();
+    assert_eq!(words(&running.events().await)[7..], ["released", "resumed"]);
+    let found = running.recovered().await;
+    assert!(found.remembered.is_empty() && found.suspensions.is_empty(), "{found:?}");
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn who_ordered_what_is_told_and_an_order_outlives_a_restart() {
+    let running = Running::claimed(InMemory).await;
+    let order = |by: &str, until: u64| {
+        let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
+        let ordered = Some(Ordered { at, until, by, force: true });
+        vec![Change::Remember(target(1), Some(Remembered { ordered, ..Remembered::default() }))]
+    };
+    let forgotten = || vec![Change::Remember(target(1), None)];
+    let later = moment(9_999).unix();
+    running.keep(order("ann", later)).await.unwrap();
+    running.keep(order("ann", later)).await.unwrap();
+    let found = running.recovered().await.remembered;
+    assert_eq!(found[&target(1)].ordered.as_ref().unwrap().by, "ann");
+    // It starts, and then another is given that never does.
+    let by_ann = Intent { ordered_by: Some("ann".into()), ..intent(1) };
+    running.keep([vec![Change::Intended(by_ann)], forgotten()].concat()).await.unwrap();
+    running.keep(order("bob", 1)).await.unwrap();
+    running.keep(forgotten()).await.unwrap();
+    let told = |by: &str| What::Ordered { target: target(1), by: by.into(), force: true };
+    let started = What::Started {
+        target: target(1),
+        node: "couchdb@a".into(),
+        channel: "ratio_dbs".into(),
+        ordered_by: Some("ann".into()),
+    };
+    let lapsed = What::Lapsed { target: target(1), by: "bob".into() };
+    assert_eq!(running.events().await, [told("ann"), started, told("bob"), lapsed]);
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn the_value_that_smoosh_had_first_is_given_back() {
+    let running = Running::claimed(InMemory).await;
+    let taken = |was: Option<&str>| Taken {
+        node: "couchdb@a".into(),
+        section: "smoosh.ratio_dbs".into(),
+        key: "concurrency".into(),
+        was: was.map(str::to_owned),
+    };
+    running.journal.take(vec![taken(Some("2"))]).await.unwrap();
+    running.journal.take(vec![taken(Some("0"))]).await.unwrap();
+    assert_eq!(running.journal.taken().await.unwrap(), [taken(Some("2"))]);
+    running.journal.give_back(vec![taken(None)]).await.unwrap();
+    running.journal.give_back(vec![taken(None)]).await.unwrap();
+    assert_eq!(running.journal.taken().await.unwrap(), []);
+    assert_eq!(
+        running.events().await,
+        [What::TakenOver(taken(Some("2"))), What::Restored(taken(Some("2")))]
+    );
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn another_cluster_is_refused_by_name_and_a_changed_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let identity = |uuid: &str, nodes: &[&str]| Identity {
+        uuids: [uuid.to_owned()].into(),
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+    };
+    let running = Running::open(Directory::new(dir.path())).unwrap();
+    let refused = running.keep(vec![ended(1)]).await.unwrap_err();
+    assert!(refused.0.contains("not claimed"), "{refused}");
+    running.journal.claim(identity("u", &["a", "b"])).await.unwrap();
+    running.keep(vec![ended(1)]).await.unwrap();
+    running.stopped().await;
+
+    let running = Running::open(Directory::new(dir.path())).unwrap();
+    let refused = running.journal.claim(identity("v", &["a", "x"])).await.unwrap_err();
+    assert!(matches!(refused, ClaimError::Another { .. }));
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "{}/journal.redb was written for the cluster of a, b (uuid u), and CouchDB is the \
+                cluster of a, x (uuid v): give this cluster a --storage.path of its own, or move \
+                the file away to begin a new one",
+            dir.path().display()
+        )
+    );
+    assert!(running.keep(vec![ended(2)]).await.is_err());
+    running.journal.claim(identity("u", &["b", "c"])).await.unwrap();
+    running.stopped().await;
+
+    let running = Running::open(Directory::new(dir.path())).unwrap();
+    let refused = running.journal.claim(identity("w", &["c"])).await.unwrap_err();
+    assert!(refused.to_string().contains("the cluster of b, c (uuid u)"), "{refused}");
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn one_process_at_a_time_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::open(Directory::new(dir.path())).unwrap();
+    let refused = Running::open(Directory::new(dir.path())).err().unwrap();
+    assert!(matches!(refused, OpenError::Held { .. }));
+    let said = refused.to_string();
+    assert!(said.contains("journal.redb open, and one at a time may"), "{said}");
+    running.stopped().await;
+    Running::open(Directory::new(dir.path())).unwrap().stopped().await;
+}
+
+#[tokio::test]
+async fn what_was_asked_before_the_stop_is_served_and_nothing_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::claimed(Directory::new(dir.path())).await;
+    let journal = running.journal.clone();
+    let kept: Vec<_> = (0..50).map(|at| journal.keep(vec![ended(at)])).collect();
+    let noted = What::Released { target: target(1) };
+    journal.note(noted.clone());
+    let kept = futures::future::join_all(kept);
+    let (results, ()) = tokio::join!(kept, async { running.stopped().await });
+    let good = results.iter().filter(|result| result.is_ok()).count();
+    assert_eq!(
+        soon(journal.keep(vec![ended(99)])).await.unwrap_err().0,
+        "the journal is closed: recliner is stopping"
+    );
+    let running = Running::claimed(Directory::new(dir.path())).await;
+    assert_eq!(running.history().await.len(), good);
+    assert!(running.events().await.contains(&noted));
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn history_and_events_are_filtered_and_paged() {
+    let running = Running::claimed(InMemory).await;
+    for number in 0..10 {
+        let failed = Outcome { ending: Ending::Failed, ..outcome(number) };
+        let outcome = if number % 2 == 0 { failed } else { outcome(number) };
+        running.keep(vec![Change::Ended { outcome, closes: None }]).await.unwrap();
+    }
+    let journal = &running.journal;
+    let page = |page: Page<Outcome>| {
+        let targets: Vec<_> = page.entries.iter().map(|(_, it)| it.target.clone()).collect();
+        (targets, page.more, page.entries.last().map(|(seq, _)| *seq))
+    };
+    let of = |numbers: &[u64]| numbers.iter().map(|at| target(*at)).collect::<Vec<_>>();
+    let query = HistoryQuery { limit: 3, ..HistoryQuery::default() };
+    let (targets, more, last) = page(journal.history(query.clone()).await.unwrap());
+    assert_eq!((targets, more), (of(&[9, 8, 7]), true));
+    let next = HistoryQuery { before: last, limit: 7, ..query.clone() };
+    assert_eq!(page(journal.history(next).await.unwrap()).0, of(&[6, 5, 4, 3, 2, 1, 0]));
+    let named = |text: &str| Some(crate::model::target::Selector::new(text, []));
+    for (query, expected) in [
+        (HistoryQuery { result: Some(Ending::Failed), ..query.clone() }, &[8, 6, 4][..]),
+        (HistoryQuery { target: named(&target(5).to_string()), ..query.clone() }, &[5]),
+        (HistoryQuery { target: named("shards/00000000-7fffffff/d5"), ..query.clone() }, &[5]),
+        (HistoryQuery { target: named("d5"), ..query.clone() }, &[]),
+        (HistoryQuery { node: Some("couchdb@b".into()), ..query.clone() }, &[]),
+        (HistoryQuery { since: Some(moment(9)), ..query.clone() }, &[9, 8]),
+    ] {
+        assert_eq!(page(journal.history(query).await.unwrap()).0, of(expected));
+    }
+    let all = EventsQuery { limit: 4, ..EventsQuery::default() };
+    let seqs = |page: &Page<Event>| page.entries.iter().map(|(seq, _)| *seq).collect::<Vec<_>>();
+    let newest = journal.events(all.clone()).await.unwrap();
+    assert_eq!((seqs(&newest), newest.more), (vec![14, 16, 18, 20], false));
+    let after = EventsQuery { since: Some(16), limit: 1, ..all.clone() };
+    let after = journal.events(after).await.unwrap();
+    assert_eq!((seqs(&after), after.more), (vec![18], true));
+    let written = newest.entries[0].1.at;
+    for (from, expected) in
+        [(written, &[2, 4, 6, 8][..]), (Moment::from_unix(written.unix() + 1), &[])]
+    {
+        let query = EventsQuery { from: Some(from), ..all.clone() };
+        assert_eq!(seqs(&journal.events(query).await.unwrap()), expected);
+    }
+    let about = |text| EventsQuery { target: named(text), ..all.clone() };
+    let about = journal.events(about("shards/00000000-7fffffff/d9")).await.unwrap();
+    assert_eq!(about.entries.len(), 1, "{about:?}");
+    let none = EventsQuery { types: vec![Type::Started], ..all };
+    assert_eq!(journal.events(none).await.unwrap().entries, []);
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn a_directory_is_made_but_not_the_way_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let far = dir.path().join("not/there");
+    let refused = Running::open(Directory::new(&far)).err().unwrap();
+    assert!(matches!(refused, OpenError::Directory { .. }));
+    let said = refused.to_string();
+    assert!(said.starts_with(&format!("cannot use the directory {}: ", far.display())), "{said}");
+    assert!(said.ends_with("create it, or name another with --storage.path"), "{said}");
+
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let refused = Running::open(Directory::new(&file)).err().unwrap();
+    assert!(matches!(refused, OpenError::Directory { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn what_a_process_left_that_ended_while_it_made_the_file_is_made_anew() {
+    for left in [&b""[..], &[0; 4096], &[7; 100_000]] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("journal.redb.new"), left).unwrap();
+        let running = Running::claimed(Directory::new(dir.path())).await;
+        running.keep(vec![ended(1)]).await.unwrap();
+        running.stopped().await;
+        assert!(!dir.path().join("journal.redb.new").exists());
+    }
+}

@@ -1,0 +1,114 @@
+use super::*;
+use crate::{
+    model::{
+        channel::Channels,
+        facts::{Facts, Known, Measured, Source},
+    },
+    plan::{Conditions, Queues, Rules},
+    store::journal::{self, EventsQuery, Identity, InMemory},
+    table::{DbName, Draft},
+};
+use tokio::task::JoinSet;
+use wall_clock::{Clock, Moment};
+
+const NOW: Moment = Moment::from_unix(1_795_222_440);
+
+/// A plan that advises, for so many bloated shards on each of so many nodes.
+fn planned(nodes: usize, each: usize) -> Arc<Plan> {
+    let mut draft = Draft::new(5);
+    for at in 0..nodes * each {
+        let node = draft.node(&format!("couchdb@{}", at / each));
+        draft.change_node(node, |node| node.member = true);
+        let db = draft.db(DbName { db: &format!("db{at:04}"), suffix: "" });
+        let ix = draft.db_target(node, db, None);
+        let facts = Facts {
+            file: Known::new(100 << 20),
+            active: Known::new(1 << 20),
+            // Too old to act upon.
+            measured_at: Some(Measured { at: Moment::from_unix(7), by: Source::Http }),
+            ..Facts::default()
+        };
+        draft.set_facts(ix, facts);
+    }
+    let mut queues = Queues::new(Arc::<Channels>::default());
+    let snapshot = draft.publish(NOW);
+    queues.follow(&snapshot, NOW);
+    let rules = Arc::new(Rules { fresh_for: Duration::from_secs(60), ..Rules::default() });
+    Arc::new(queues.publish(&snapshot, &Conditions::default(), &rules, NOW))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_written_down_once_and_never_too_much_of_it() {
+    let settings = watch::channel(journal::Settings::default()).1;
+    let clock = Clock::anchored(NOW);
+    let (keeps, journal) = journal::Task::open(InMemory, clock, settings).unwrap();
+    let (stop, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    tasks.spawn(keeps.run(stop.clone()));
+    let nodes = ["couchdb@0".to_owned()].into();
+    journal.claim(Identity { nodes, ..Identity::default() }).await.unwrap();
+    let (plans, reader) = watch::channel(Arc::default());
+    tasks.spawn(Task::new(clock, reader, journal.clone()).run(stop.clone()));
+
+    let since = async |seq: u64| {
+        let query = EventsQuery { since: Some(seq), limit: 10_000, ..EventsQuery::default() };
+        let page = journal.events(query).await.unwrap();
+        page.entries.into_iter().map(|(_, event)| event.what).collect::<Vec<_>>()
+    };
+    let id = |db: &str| format!("db:couchdb@0/{db}").parse().unwrap();
+    let channel = || "ratio_dbs".to_owned();
+    plans.send_replace(planned(1, 1));
+    // Nothing is planned anew: what lasts is written all the same.
+    time::sleep(LOOK + LOOK_AGAIN + LOOK).await;
+    let summary = Summary::default;
+    let refused = |summary| What::Refused {
+        target: id("db0000"),
+        channel: channel(),
+        reason: "stale".to_owned(),
+        summary,
+    };
+    let queued = |summary| What::Queued { target: id("db0000"), channel: channel(), summary };
+    assert_eq!(since(0).await, [queued(summary()), refused(summary())]);
+
+    // What comes to many of a queue at once is one entry.
+    let seq = journal.health().borrow().last_seq;
+    plans.send_replace(planned(1, 24));
+    time::sleep(LOOK * 2).await;
+    let written = since(seq).await;
+    let [What::Queued { target, summary, .. }] = &written[..] else { panic!("{written:?}") };
+    assert_eq!((target, summary.targets), (&id("db0001"), Some(23)));
+    let named: Vec<_> = (2..24).map(|at| id(&format!("db{at:04}"))).collect();
+    assert_eq!(summary.also, named);
+
+    // What comes again is told at the end of the hour, with how often it did.
+    let seq = journal.health().borrow().last_seq;
+    for _ in 0..5 {
+        for targets in [0, 1, 1, 1] {
+            plans.send_replace(planned(1, targets));
+            time::sleep(LOOK).await;
+        }
+    }
+    time::sleep(Duration::from_secs(3600)).await;
+    let written = since(seq).await;
+    let again: Vec<_> = written
+        .iter()
+        .filter_map(|what| {
+            let (What::Queued { target, summary, .. } | What::Refused { target, summary, .. }) =
+                what
+            else {
+                return None;
+            };
+            Some((target.to_string(), what.kind(), summary.count?, summary.last? > NOW))
+        })
+        .collect();
+    let of = |kind| ("db:couchdb@0/db0000".to_owned(), kind, 5, true);
+    assert_eq!(again[..2], [of(Type::Queued), of(Type::Refused)], "{written:?}");
+
+    let seq = journal.health().borrow().last_seq;
+    plans.send_replace(planned(5_000, 1));
+    time::sleep(LOOK).await;
+    let written = since(seq).await;
+    assert_eq!(written.len(), BURST + 1, "{written:?}");
+    let more = What::Omitted { of: "queued".into(), targets: 4_999 - BURST as u64 };
+    assert_eq!(written.last(), Some(&more));
+    stop.cancel();
+}

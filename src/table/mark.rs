@@ -1,0 +1,81 @@
+//! How a database stood when something that became of it was told.
+//!
+//! Facts outlive a restart as they were after the last sweep, what was told is newer: from its
+//! mark the next process knows that it was told.
+
+use super::{DbIx, DbName, Draft, NodeIx};
+use couchdb_names::Range;
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+/// How an instance of a database stood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The database.
+    pub db: Box<str>,
+    /// What tells the instance from others of that name.
+    pub suffix: Box<str>,
+    /// Whether it was there.
+    pub there: bool,
+    /// Whether it was made a short while ago, so that whatever it holds was written since.
+    pub fresh: bool,
+    /// How far each copy was that had been read: its node, the bounds of its range, its
+    /// update sequence.
+    pub copies: Vec<(Box<str>, u32, u32, u64)>,
+}
+
+/// How far copies were.
+pub type Marked = HashMap<(DbIx, NodeIx, Range), u64>;
+
+impl Draft {
+    /// How an instance of a database stands.
+    #[must_use]
+    pub fn mark_of(&self, db: DbIx, there: bool, fresh: bool) -> Option<Mark> {
+        let name = self.now().db_name(db)?;
+        let copies = if there { self.copies_of(db) } else { Vec::new() };
+        let far = copies.into_iter().filter_map(|ix| {
+            let copy = self.now().target(ix)?;
+            let (range, seq) = (copy.range()?, copy.facts().update_seq.get()?);
+            Some((copy.node().into(), range.from, range.to, seq))
+        });
+        let copies = far.collect();
+        Some(Mark { db: name.db.into(), suffix: name.suffix.into(), there, fresh, copies })
+    }
+
+    /// The instance of which a mark is, and how far it says the copies were.
+    pub fn marked(&mut self, mark: &Mark, marked: &mut Marked) -> DbIx {
+        let db = self.db(DbName { db: &mark.db, suffix: &mark.suffix });
+        for (node, from, to, seq) in &mark.copies {
+            if let Some(node) = self.find_node(node) {
+                marked.insert((db, node, Range { from: *from, to: *to }), *seq);
+            }
+        }
+        db
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::{Facts, Known};
+
+    #[test]
+    fn it_says_of_each_copy_that_was_read_how_far_it_was() {
+        const RANGE: Range = Range { from: 0, to: 9 };
+        let mut draft = Draft::new(5);
+        let (a, b) = (draft.node("couchdb@a"), draft.node("couchdb@b"));
+        let db = draft.db(DbName { db: "app", suffix: ".17" });
+        let read = draft.db_target(a, db, Some(RANGE));
+        draft.db_target(b, db, Some(RANGE));
+        draft.set_facts(read, Facts { update_seq: Known::new(7), ..Facts::default() });
+        let mark = draft.mark_of(db, true, false).unwrap();
+        assert_eq!((&*mark.db, &*mark.suffix, mark.there, mark.fresh), ("app", ".17", true, false));
+        assert_eq!(mark.copies, [("couchdb@a".into(), 0, 9, 7)]);
+        assert_eq!(draft.mark_of(db, false, false).unwrap().copies, []);
+
+        let (mut next, mut marked) = (Draft::new(5), Marked::new());
+        let a = next.node("couchdb@a");
+        let db = next.marked(&mark, &mut marked);
+        assert_eq!(marked, Marked::from_iter([((db, a, RANGE), 7)]));
+    }
+}

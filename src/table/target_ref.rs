@@ -1,0 +1,242 @@
+//! One target as readers see it.
+
+use super::{
+    DbIx, DbMap, DbName, Ix, NodeIx, Packed, PartSums, Row, Search, Snapshot, View,
+    totals::Contribution,
+};
+use crate::{
+    datadir::Problem,
+    model::{
+        estimate,
+        facts::{Fact, Facts},
+        target::{CLUSTER, Kind, State, TargetId},
+    },
+};
+use couchdb_names::{Engine, Range};
+
+/// One target of a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct TargetRef<'a> {
+    snapshot: &'a Snapshot,
+    row: &'a Row,
+    facts: &'a Packed,
+    ix: Ix,
+    kind: Kind,
+}
+
+impl<'a> TargetRef<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, ix: Ix) -> Option<Self> {
+        let row = snapshot.rows.get(ix.as_usize())?;
+        if row.generation != ix.generation() {
+            return None;
+        }
+        let facts = snapshot.facts.get(ix.as_usize()).unwrap_or(&Packed::UNKNOWN);
+        Some(Self { snapshot, row, facts, ix, kind: row.kind? })
+    }
+
+    /// Its place in the snapshot.
+    #[must_use]
+    pub const fn ix(self) -> Ix {
+        self.ix
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// How it stands to the shard map.
+    #[must_use]
+    pub const fn state(self) -> State {
+        self.row.state
+    }
+
+    /// What was measured, per file.
+    #[must_use]
+    pub fn facts(self) -> Facts {
+        self.facts.facts(self.kind)
+    }
+
+    /// Why the header of its file says nothing, where it was read and does not.
+    #[must_use]
+    pub fn problem(self) -> Option<Problem> {
+        self.snapshot.problems.get(&self.ix).copied()
+    }
+
+    /// The place of its node.
+    #[must_use]
+    pub const fn node_ix(self) -> NodeIx {
+        self.row.node
+    }
+
+    /// Its node's name, or that of the pseudo node.
+    #[must_use]
+    pub fn node(self) -> &'a str {
+        self.snapshot.node(self.row.node).map_or(CLUSTER, |node| &node.name)
+    }
+
+    /// The database's place: equal for all targets of one database instance.
+    #[must_use]
+    pub const fn db(self) -> DbIx {
+        DbIx::of(self.row.db)
+    }
+
+    /// The database instance's name.
+    #[must_use]
+    pub fn db_name(self) -> DbName<'a> {
+        self.snapshot.names.get(self.db().as_usize()).unwrap_or(DbName { db: "", suffix: "" })
+    }
+
+    /// What the shard map says of its database.
+    #[must_use]
+    pub fn map(self) -> DbMap {
+        self.snapshot.maps.get(self.db().as_usize()).copied().unwrap_or_default()
+    }
+
+    /// Whether it is the part of a view that is the index of one shard.
+    #[must_use]
+    pub fn is_part(self) -> bool {
+        self.kind == Kind::View && self.row.node != NodeIx::CLUSTER
+    }
+
+    /// The shard range of a db target, or of a view's part; none for node-local databases and
+    /// stray files.
+    #[must_use]
+    pub fn range(self) -> Option<Range> {
+        if self.kind == Kind::View {
+            return self.view()?.range;
+        }
+        let at = (self.kind == Kind::Db).then_some(self.row.extra)?.checked_sub(1)?;
+        self.snapshot.ranges.get(at as usize).copied()
+    }
+
+    /// The shard that a db target or a view's part belongs to, as CouchDB names it:
+    /// `shards/<range>/<db><suffix>`.
+    #[must_use]
+    pub fn shard_name(self) -> Option<String> {
+        if self.kind != Kind::Db && !self.is_part() {
+            return None;
+        }
+        let name = self.db_name();
+        Some(match self.range() {
+            Some(range) => ["shards/", range.text().as_str(), "/", name.db, name.suffix].concat(),
+            None => name.to_string(),
+        })
+    }
+
+    /// A view's attributes, or a search index's.
+    #[must_use]
+    pub fn view(self) -> Option<&'a View> {
+        let at = matches!(self.kind, Kind::View | Kind::Search).then_some(self.row.extra)?;
+        self.snapshot.views.get(at as usize).map(AsRef::as_ref)
+    }
+
+    /// What only a search index has.
+    #[must_use]
+    pub fn search(self) -> Option<&'a Search> {
+        self.view()?.search.as_ref()
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn id(self) -> TargetId {
+        match (self.kind, self.view()) {
+            (Kind::View, Some(view)) => TargetId::View {
+                node: self.node().to_owned(),
+                db: self.shard_name().unwrap_or_else(|| self.db_name().to_string()),
+                signature: view.signature,
+            },
+            (Kind::Cleanup, _) => TargetId::Cleanup { db: self.db_name().db.to_owned() },
+            (Kind::Search, view) => {
+                let search = view.and_then(|view| view.search.as_ref());
+                TargetId::Search {
+                    db: self.db_name().db.to_owned(),
+                    engine: search.map_or(Engine::Nouveau, |search| search.engine),
+                    design: view
+                        .and_then(|view| view.designs.first())
+                        .map_or_else(String::new, ToString::to_string),
+                    index: search.map_or_else(String::new, |search| search.index.to_string()),
+                }
+            }
+            (Kind::Db | Kind::View, _) => TargetId::Db {
+                node: self.node().to_owned(),
+                shard: self.shard_name().unwrap_or_default(),
+            },
+        }
+    }
+
+    /// How many files one compaction of it rewrites: a view of the whole cluster has one on
+    /// every copy of every range, and so has a search index.
+    #[must_use]
+    pub fn copies(self) -> u32 {
+        match self.kind {
+            Kind::View | Kind::Search if self.row.node == NodeIx::CLUSTER => {
+                self.map().copies.max(1)
+            }
+            Kind::Db | Kind::View | Kind::Cleanup | Kind::Search => 1,
+        }
+    }
+
+    /// Bytes on disk of a fact that counts bytes: of a view what is known of its parts, and
+    /// for each other copy what one file has.
+    #[must_use]
+    pub fn on_disk(self, fact: Fact) -> Option<u64> {
+        let parts = self.parts();
+        let of_parts = match fact {
+            Fact::File => parts.file,
+            Fact::Active => parts.active,
+            Fact::External => parts.external,
+            Fact::UpdateSeq
+            | Fact::CompactedSeq
+            | Fact::Docs
+            | Fact::DeletedDocs
+            | Fact::UpdatesPending => 0,
+        };
+        self.beside(of_parts, self.facts().get(fact).get())
+    }
+
+    /// Bytes on disk after a compaction, as the estimator predicts.
+    #[must_use]
+    pub fn predicted(self) -> Option<u64> {
+        self.beside(self.parts().predicted, estimate::predicted(self.kind, &self.facts()))
+    }
+
+    /// Bytes on disk a compaction would free, as the estimator predicts.
+    #[must_use]
+    pub fn reclaimable(self) -> Option<u64> {
+        self.beside(self.parts().reclaimable, estimate::reclaimable(self.kind, &self.facts()))
+    }
+
+    /// Whether its sizes on disk are one copy's times their number.
+    #[must_use]
+    pub fn estimated(self) -> bool {
+        self.facts().flags.estimated && self.copies() > self.parts().count
+    }
+
+    fn parts(self) -> PartSums {
+        let view = self.view().filter(|_| !self.is_part());
+        view.map_or_else(PartSums::default, |view| view.parts)
+    }
+
+    fn beside(self, parts: u64, per_file: Option<u64>) -> Option<u64> {
+        let (copies, known) = (self.copies(), self.parts().count);
+        if known >= copies {
+            return Some(parts);
+        }
+        Some(parts.saturating_add(per_file?.saturating_mul(u64::from(copies - known))))
+    }
+
+    pub(super) fn contribution(self) -> Contribution {
+        Contribution {
+            node: self.row.node,
+            kind: self.kind,
+            state: self.row.state,
+            copies: self.copies(),
+            file: self.on_disk(Fact::File),
+            active: self.on_disk(Fact::Active),
+            external: self.on_disk(Fact::External),
+            reclaimable: self.reclaimable(),
+        }
+    }
+}

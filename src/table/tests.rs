@@ -1,0 +1,207 @@
+//! The tables against a plain model, and what readers see of them.
+
+use super::*;
+use crate::model::{
+    facts::{Facts, Flags, Known},
+    target::TargetId,
+};
+use couchdb_names::Signature;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn facts(file: u64, active: u64) -> Facts {
+    Facts { file: Known::new(file), active: Known::new(active), ..Facts::default() }
+}
+
+fn name(db: &str) -> DbName<'_> {
+    DbName { db, suffix: ".17" }
+}
+
+const RANGE: Range = Range { from: 0, to: u32::MAX };
+
+#[test]
+fn readers_see_what_was_published_and_no_later_change() {
+    let mut draft = Draft::new(10);
+    let node = draft.node("couchdb@a");
+    let db = draft.db(name("app/orders"));
+    let ix = draft.db_target(node, db, Some(RANGE));
+    draft.set_facts(ix, facts(100, 40));
+    let before = draft.publish(Moment::from_unix(5));
+    draft.set_facts(ix, facts(200, 40));
+    let after = draft.publish(Moment::from_unix(6));
+
+    let seen = |snapshot: &Snapshot| {
+        let target = snapshot.target(ix).unwrap();
+        (target.id().to_string(), target.facts().file.get(), snapshot.version())
+    };
+    let id = "db:couchdb@a/shards%2F00000000-ffffffff%2Fapp%2Forders.17";
+    assert_eq!(seen(&before), (id.to_owned(), Some(100), 1));
+    assert_eq!(seen(&after), (id.to_owned(), Some(200), 2));
+    assert_eq!(after.changed(), [ix]);
+    assert_eq!(after.generated_at(), Moment::from_unix(6));
+    assert_eq!(draft.publish(Moment::from_unix(7)).changed(), []);
+}
+
+#[test]
+fn a_place_is_given_to_another_when_its_target_goes_and_never_taken_for_it() {
+    let mut draft = Draft::new(10);
+    let node = draft.node("couchdb@a");
+    let old = draft.db(name("old"));
+    let gone = draft.db_target(node, old, Some(RANGE));
+    draft.set_facts(gone, facts(7, 1));
+    let before = draft.publish(Moment::default());
+    draft.remove(gone);
+    assert_eq!(draft.find_db(name("old")), None);
+    let fresh = draft.db(name("fresh"));
+    let ix = draft.db_target(node, fresh, None);
+    assert_eq!((ix.as_usize(), fresh), (gone.as_usize(), old));
+    // What somebody still wants to do to the one that went does nothing to the other.
+    draft.set_facts(gone, facts(9, 9));
+    draft.set_state(gone, State::Orphan);
+    draft.doubt(gone);
+    draft.set_problem(gone, None);
+    draft.remove(gone);
+    assert!(!draft.is_doubted(ix));
+    let snapshot = draft.publish(Moment::default());
+    assert_eq!(snapshot.changed(), [gone, ix], "one went, and one came");
+    assert!(before.target(gone).is_some() && before.target(ix).is_none());
+    assert!(snapshot.target(gone).is_none());
+    assert_eq!(snapshot.targets().count(), 1);
+    let target = snapshot.target(ix).unwrap();
+    assert_eq!(target.shard_name().as_deref(), Some("fresh.17"));
+    assert_eq!(target.facts().file.get(), None);
+    assert_eq!(snapshot.totals().of(node, Kind::Db).file.get(), None, "one target, size unknown");
+}
+
+#[test]
+fn a_view_counts_all_its_copies_on_disk() {
+    let mut draft = Draft::new(10);
+    let db = draft.db(name("app"));
+    let view = View {
+        signature: Signature([7; 16]),
+        designs: ["_design/a".into()].into(),
+        language: "javascript".into(),
+        collators: [].into(),
+        exact_range: true,
+        ..View::default()
+    };
+    let ix = draft.add_view(db, view);
+    draft.set_facts(ix, Facts { flags: Flags::default(), ..facts(100, 40) });
+    draft.set_map(db, DbMap { copies: 6, ranges: 2 }, &[ix]);
+    let snapshot = draft.publish(Moment::default());
+    let target = snapshot.target(ix).unwrap();
+    assert_eq!(target.on_disk(crate::model::facts::Fact::File), Some(600));
+    assert_eq!(snapshot.totals().of(NodeIx::CLUSTER, Kind::View).file.get(), Some(600.0));
+    assert_eq!(
+        target.id(),
+        TargetId::View {
+            node: "_cluster".into(),
+            db: "app.17".into(),
+            signature: Signature([7; 16])
+        }
+    );
+    assert_eq!(snapshot.find_view(&[ix], Signature([7; 16])), Some(ix));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set { db: u8, node: u8, file: u16, active: Option<u16> },
+    State { db: u8, node: u8, state: u8 },
+    Remove { db: u8, node: u8 },
+    Publish,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..40_u8, 0..3_u8, 0..5_u16, proptest::option::weighted(0.9, 0..5_u16))
+            .prop_map(|(db, node, file, active)| Step::Set { db, node, file: file * 9_000, active: active.map(|a| a * 4_000) }),
+        1 => (0..40_u8, 0..3_u8, 0..5_u8).prop_map(|(db, node, state)| Step::State { db, node, state }),
+        2 => (0..40_u8, 0..3_u8).prop_map(|(db, node)| Step::Remove { db, node }),
+        1 => Just(Step::Publish),
+    ];
+    proptest::collection::vec(step, 0..300)
+}
+
+proptest! {
+    #[test]
+    fn totals_top_and_look_ups_agree_with_a_plain_model(steps in steps()) {
+        let mut draft = Draft::new(3);
+        let mut model: BTreeMap<(u8, u8), (Ix, Facts, State)> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Set { db, node, file, active } => {
+                    let facts = Facts {
+                        file: Known::new(u64::from(file)),
+                        active: active.map(u64::from).into(),
+                        ..Facts::default()
+                    };
+                    let at = draft.node(&format!("n{node}"));
+                    let place = draft.db(name(&format!("db{db}")));
+                    let ix = draft.db_target(at, place, Some(RANGE));
+                    draft.set_facts(ix, facts);
+                    let entry = model.entry((db, node)).or_insert((ix, facts, State::Ok));
+                    prop_assert_eq!(entry.0, ix);
+                    entry.1 = facts;
+                }
+                Step::State { db, node, state } => {
+                    if let Some((ix, _, known)) = model.get_mut(&(db, node)) {
+                        *known = State::ALL[usize::from(state)];
+                        draft.set_state(*ix, *known);
+                    }
+                }
+                Step::Remove { db, node } => {
+                    if let Some((ix, _, _)) = model.remove(&(db, node)) {
+                        draft.remove(ix);
+                    }
+                }
+                Step::Publish => drop(draft.publish(Moment::default())),
+            }
+        }
+        // So much later that nothing counts but what is there now.
+        let snapshot = draft.publish(Moment::from_unix(86_400));
+        prop_assert_eq!(snapshot.targets().count(), model.len());
+        let mut fresh = Totals::default();
+        let mut dbs: BTreeMap<DbIx, (u64, DbSums, Vec<Ix>)> = BTreeMap::new();
+        for ((db, node), (ix, facts, state)) in &model {
+            let target = snapshot.target(*ix).unwrap();
+            prop_assert_eq!(target.facts(), *facts);
+            prop_assert_eq!(target.state(), *state);
+            let text = format!("db{db}");
+            prop_assert_eq!(target.db_name(), name(&text));
+            prop_assert_eq!(target.node(), format!("n{node}"));
+            fresh.add(&target.contribution());
+            if !matches!(*state, State::Missing | State::Orphan) {
+                let (rank, DbSums { shards, .. }, targets) = dbs.entry(target.db()).or_default();
+                *rank += target.reclaimable().unwrap_or_default();
+                shards.copies += 1;
+                shards.file.add(facts.file.get());
+                shards.active.add(facts.active.get());
+                shards.reclaimable.add(target.reclaimable());
+                targets.push(*ix);
+            }
+        }
+        for node in snapshot.nodes().iter().enumerate().map(|(at, _)| NodeIx(u16::try_from(at).unwrap())) {
+            prop_assert_eq!(fresh.of(node, Kind::Db), snapshot.totals().of(node, Kind::Db));
+        }
+        let top = snapshot.top();
+        let chosen: BTreeMap<DbIx, TopDb> = top.databases.iter().map(|it| (it.db, *it)).collect();
+        prop_assert_eq!(chosen.len(), dbs.len().min(6));
+        let whole: Vec<&TopDb> = top.databases.iter().filter(|it| it.whole).collect();
+        prop_assert_eq!((whole.len(), top.not_whole), (dbs.len().min(3), dbs.len() - whole.len()));
+        let mut targets: Vec<Ix> = whole.iter().flat_map(|it| dbs[&it.db].2.clone()).collect();
+        targets.sort_unstable();
+        prop_assert_eq!(&top.targets, &targets, "each target of the whole ones, and no other");
+        let rank = |db: &DbIx| dbs[db].0;
+        let weakest = chosen.keys().map(rank).min().unwrap_or_default();
+        let weakest_whole = whole.iter().map(|it| rank(&it.db)).min().unwrap_or_default();
+        for (db, (rank, sums, _)) in &dbs {
+            match chosen.get(db) {
+                Some(it) => {
+                    prop_assert_eq!(it.sums, *sums);
+                    prop_assert!(it.whole || *rank <= weakest_whole + weakest_whole / 4);
+                }
+                None => prop_assert!(*rank <= weakest + weakest / 4),
+            }
+        }
+    }
+}

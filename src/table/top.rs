@@ -1,0 +1,461 @@
+//! The databases with most to reclaim: which of them are exported by name, and their sums.
+//!
+//! Owns the choice. A chosen database is exported whole, with every target it has, so that sums
+//! over the exported series are sums over the database. The choice is kept up with every change
+//! and is slow to change: a series that comes and goes costs Prometheus more than one that
+//! stays, and people look at a database after it was compacted too.
+
+use super::{
+    Bits, Chunked, DbIx, Ix, NodeIx, Snapshot, TargetRef,
+    totals::{Contribution, Sum},
+};
+use crate::model::target::{Kind, State};
+use hashbrown::HashMap;
+use std::{collections::BTreeSet, time::Duration};
+use wall_clock::Moment;
+
+/// For each database that may be exported whole, so many targets may be exported in all. A
+/// usual database has fewer, one with thousands of shards has no room.
+pub const TARGETS_FOR_EACH: usize = 10;
+
+/// A database is compared with others by the most it had to reclaim in the last one to two
+/// of these spans, so that a compaction does not cost it its place at once.
+const SPAN: Duration = Duration::from_secs(1_800);
+
+/// The databases that are exported by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Top {
+    /// Those whose sums are exported, in the order of the tables.
+    pub databases: Vec<TopDb>,
+    /// Every target of those that are exported whole, in the order of the tables.
+    pub targets: Vec<Ix>,
+    /// How many databases are not exported whole.
+    pub not_whole: usize,
+}
+
+/// A database whose sums are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopDb {
+    /// Which.
+    pub db: DbIx,
+    /// Whether each of its targets is exported too.
+    pub whole: bool,
+    /// What it has.
+    pub sums: DbSums,
+}
+
+/// Sums over one database, in bytes on disk; without what is missing or an orphan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DbSums {
+    /// Over its shard copies.
+    pub shards: FileSums,
+    /// Over its views, each with all its copies.
+    pub views: FileSums,
+}
+
+/// Sums over the files of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileSums {
+    /// How many files there are.
+    pub copies: u64,
+    /// File bytes.
+    pub file: Sum,
+    /// Active bytes.
+    pub active: Sum,
+    /// Bytes a compaction would free.
+    pub reclaimable: Sum,
+}
+
+impl DbSums {
+    fn change(
+        &mut self,
+        target: &Contribution,
+        sum: impl Fn(&mut Sum, Option<u64>),
+        count: impl Fn(u64, u64) -> u64,
+    ) {
+        let files = match target.kind {
+            Kind::Db => &mut self.shards,
+            // The view itself counts all its copies.
+            Kind::View if !target.is_part() => &mut self.views,
+            Kind::View | Kind::Cleanup | Kind::Search => return,
+        };
+        files.copies = count(files.copies, u64::from(target.copies));
+        sum(&mut files.file, target.file);
+        sum(&mut files.active, target.active);
+        sum(&mut files.reclaimable, target.reclaimable);
+    }
+}
+
+/// Whether a target is a file, or the files, of a database as that stands.
+pub(super) const fn is_exported(kind: Kind, state: State) -> bool {
+    matches!(kind, Kind::Db | Kind::View) && !matches!(state, State::Missing | State::Orphan)
+}
+
+/// A database whose sums are exported.
+#[derive(Clone, Debug, Default)]
+struct Tracked {
+    sums: DbSums,
+    whole: bool,
+    /// The most it had to reclaim in this span, and in the one before.
+    most: [u64; 2],
+}
+
+impl Tracked {
+    /// What others have to exceed.
+    fn score(&self) -> u64 {
+        let [this, before] = self.most;
+        this.max(before)
+    }
+}
+
+/// Whether so much to reclaim is clearly more than a score: a quarter more.
+const fn overtakes(reclaimable: u64, score: u64) -> bool {
+    reclaimable > score.saturating_add(score / 4)
+}
+
+/// Bytes, then place: a total order, so that equal values need no rule of their own.
+type Entry = (u64, DbIx);
+
+/// Keeps the databases in the order of what they have to reclaim, as far down as matters, and
+/// chooses among them.
+///
+/// Every database above `floor` is in `best`, which holds a little more than is needed, so that
+/// most changes need no look at the rest.
+#[derive(Debug, Default)]
+pub(super) struct TopDatabases {
+    /// Databases to export whole, at most; of twice as many the sums are exported.
+    limit: usize,
+    /// By database, how many targets it has.
+    targets: Chunked<u32>,
+    /// By database, what its shards and views have to reclaim.
+    reclaimable: Chunked<u64>,
+    /// By database, what parts of its views have to reclaim; empty as long as none is known.
+    of_parts: Chunked<u64>,
+    /// Whether parts count, because nobody here knows the views that they belong to.
+    counts_parts: bool,
+    /// Databases that have any target.
+    databases: usize,
+    best: BTreeSet<Entry>,
+    /// The best entry that found no room.
+    floor: Option<Entry>,
+    tracked: HashMap<DbIx, Tracked>,
+    /// Every target of those that are exported whole.
+    listed: Vec<Ix>,
+    /// When the present span began.
+    span: Moment,
+    /// Whether anything changed that the choice depends on.
+    changed: bool,
+    /// Whether the targets are to be listed anew.
+    relist: bool,
+}
+
+impl TopDatabases {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Exports so many databases whole from now on.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        if self.limit != limit {
+            self.limit = limit;
+            self.refill();
+        }
+    }
+
+    const fn tracked_limit(&self) -> usize {
+        self.limit.saturating_mul(2)
+    }
+
+    /// Takes a target in.
+    pub(super) fn add(&mut self, db: DbIx, target: &Contribution) {
+        self.change(db, target, u64::saturating_add, Sum::add);
+    }
+
+    /// Takes a target out, as it was taken in.
+    pub(super) fn remove(&mut self, db: DbIx, target: &Contribution) {
+        self.change(db, target, u64::saturating_sub, Sum::remove);
+    }
+
+    fn change(
+        &mut self,
+        db: DbIx,
+        target: &Contribution,
+        apply: impl Fn(u64, u64) -> u64,
+        sum: impl Fn(&mut Sum, Option<u64>),
+    ) {
+        if !is_exported(target.kind, target.state) {
+            return;
+        }
+        let before = self.rank(db);
+        let at = db.as_usize();
+        self.targets.grow(at + 1);
+        if let Some(count) = self.targets.get_mut(at) {
+            *count = u32::try_from(apply(u64::from(*count), 1)).unwrap_or(u32::MAX);
+        }
+        let sums = if target.is_part() { &mut self.of_parts } else { &mut self.reclaimable };
+        sums.grow(at + 1);
+        if let Some(bytes) = sums.get_mut(at) {
+            *bytes = apply(*bytes, target.reclaimable.unwrap_or_default());
+        }
+        if let Some(tracked) = self.tracked.get_mut(&db) {
+            tracked.sums.change(target, sum, apply);
+            self.changed = true;
+        }
+        self.rerank(db, before);
+    }
+
+    /// What a database has to reclaim; none of one that has no target.
+    fn rank(&self, db: DbIx) -> Option<u64> {
+        let at = db.as_usize();
+        self.targets.get(at).filter(|count| **count > 0)?;
+        let of = |sums: &Chunked<u64>| sums.get(at).copied().unwrap_or_default();
+        let parts = if self.counts_parts { of(&self.of_parts) } else { 0 };
+        Some(of(&self.reclaimable).saturating_add(parts))
+    }
+
+    fn size(&self, db: DbIx) -> usize {
+        self.targets.get(db.as_usize()).map_or(0, |count| *count as usize)
+    }
+
+    fn rerank(&mut self, db: DbIx, before: Option<u64>) {
+        let after = self.rank(db);
+        if before == after {
+            return;
+        }
+        if before.is_none() {
+            self.databases += 1;
+        }
+        if after.is_none() {
+            self.databases = self.databases.saturating_sub(1);
+        }
+        if let Some(before) = before {
+            let entry = (before, db);
+            // What is below the floor is not there.
+            if self.floor.is_none_or(|floor| entry >= floor) {
+                self.changed |= self.best.remove(&entry);
+            }
+        }
+        if let Some(after) = after {
+            self.rank_in((after, db));
+        }
+    }
+
+    fn rank_in(&mut self, entry: Entry) {
+        if self.floor.is_some_and(|floor| entry < floor) {
+            return;
+        }
+        self.best.insert(entry);
+        self.changed = true;
+        let kept = self.tracked_limit();
+        if self.best.len() > kept.saturating_mul(4).max(16) {
+            while self.best.len() > kept.saturating_mul(2) {
+                self.floor = self.best.pop_first();
+            }
+        }
+    }
+
+    fn refill(&mut self) {
+        (self.best, self.floor) = (BTreeSet::new(), None);
+        self.changed = true;
+        for db in (0..self.targets.len()).filter_map(DbIx::from_usize) {
+            if let Some(bytes) = self.rank(db) {
+                self.rank_in((bytes, db));
+            }
+        }
+    }
+
+    /// A database is no more: whoever gets its place begins anew.
+    pub(super) fn forget(&mut self, db: DbIx) {
+        if let Some(tracked) = self.tracked.remove(&db) {
+            self.relist |= tracked.whole;
+            self.changed = true;
+        }
+    }
+
+    /// A target came, went or changed its state.
+    pub(super) fn target_changed(&mut self, db: DbIx) {
+        if self.tracked.get(&db).is_some_and(|tracked| tracked.whole) {
+            (self.relist, self.changed) = (true, true);
+        }
+    }
+
+    /// The choice, where it may be another one by now.
+    pub(super) fn choose(&mut self, tables: &Snapshot, now: Moment) -> Option<Top> {
+        let knows_views = tables.node(NodeIx::CLUSTER).is_some_and(|node| node.served);
+        if self.counts_parts == knows_views {
+            self.counts_parts = !knows_views;
+            self.refill();
+        }
+        if self.best.len() < self.tracked_limit() && self.floor.is_some() {
+            self.refill();
+        }
+        self.turn(now);
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let mut gone = Vec::new();
+        let mut tracked = std::mem::take(&mut self.tracked);
+        for (db, tracked) in &mut tracked {
+            let [this, _] = &mut tracked.most;
+            match self.rank(*db) {
+                Some(bytes) => *this = (*this).max(bytes),
+                None => gone.push(*db),
+            }
+        }
+        self.tracked = tracked;
+        gone.into_iter().for_each(|db| self.forget(db));
+        let admitted = self.admit();
+        self.sum_up(&admitted, tables);
+        self.choose_whole();
+        if std::mem::take(&mut self.relist) {
+            self.list(tables);
+        }
+        let whole = self.tracked.values().filter(|tracked| tracked.whole).count();
+        let databases = self.tracked.iter().map(|(db, tracked)| TopDb {
+            db: *db,
+            whole: tracked.whole,
+            sums: tracked.sums,
+        });
+        let mut databases: Vec<TopDb> = databases.collect();
+        databases.sort_unstable_by_key(|top| top.db);
+        let not_whole = self.databases.saturating_sub(whole);
+        Some(Top { databases, targets: self.listed.clone(), not_whole })
+    }
+
+    /// Begins another span in its time: then it is forgotten what was to reclaim in the one
+    /// before the last.
+    fn turn(&mut self, now: Moment) {
+        let age = self.span.age(now);
+        if age < SPAN && self.span <= now {
+            return;
+        }
+        let long_ago = age >= SPAN.saturating_mul(2);
+        for tracked in self.tracked.values_mut() {
+            let [this, _] = tracked.most;
+            tracked.most = [0, if long_ago { 0 } else { this }];
+        }
+        (self.span, self.changed) = (now, true);
+    }
+
+    /// Lets databases in whose sums are to be exported, in place of those that they clearly
+    /// overtake; answers with them.
+    fn admit(&mut self) -> Vec<DbIx> {
+        let limit = self.tracked_limit();
+        let mut by_score: Vec<Entry> =
+            self.tracked.iter().map(|(db, tracked)| (tracked.score(), *db)).collect();
+        by_score.sort_unstable();
+        let mut weakest = by_score.into_iter().peekable();
+        while self.tracked.len() > limit
+            && let Some((_, db)) = weakest.next()
+        {
+            self.forget(db);
+        }
+        let mut admitted = Vec::new();
+        for &(bytes, db) in self.best.iter().rev().take(limit) {
+            if self.tracked.contains_key(&db) {
+                continue;
+            }
+            if self.tracked.len() >= limit {
+                let beaten = weakest.next_if(|(score, _)| overtakes(bytes, *score));
+                let Some((_, beaten)) = beaten else { break };
+                if let Some(tracked) = self.tracked.remove(&beaten) {
+                    self.relist |= tracked.whole;
+                }
+            }
+            self.tracked.insert(db, Tracked { most: [bytes, 0], ..Tracked::default() });
+            admitted.push(db);
+        }
+        admitted
+    }
+
+    /// Sums up what was not kept track of so far.
+    fn sum_up(&mut self, admitted: &[DbIx], tables: &Snapshot) {
+        if admitted.is_empty() {
+            return;
+        }
+        for target in tables.targets_of(admitted) {
+            let contribution = target.contribution();
+            if is_exported(contribution.kind, contribution.state)
+                && let Some(tracked) = self.tracked.get_mut(&target.db())
+            {
+                tracked.sums.change(&contribution, Sum::add, u64::saturating_add);
+            }
+        }
+    }
+
+    /// Chooses those that are exported whole, as long as they have room together.
+    fn choose_whole(&mut self) {
+        let room = self.limit.saturating_mul(TARGETS_FOR_EACH);
+        let mut used: usize = 0;
+        let (mut whole, mut others) = (BTreeSet::new(), Vec::new());
+        for (db, tracked) in &self.tracked {
+            if tracked.whole {
+                used += self.size(*db);
+                whole.insert((tracked.score(), *db));
+            } else if let Some(bytes) = self.rank(*db) {
+                others.push((bytes, *db));
+            }
+        }
+        let mut turned = Vec::new();
+        while (whole.len() > self.limit || used > room)
+            && let Some((_, db)) = whole.pop_first()
+        {
+            used -= self.size(db);
+            turned.push((db, false));
+        }
+        others.sort_unstable_by(|one, other| other.cmp(one));
+        for (bytes, db) in others {
+            let size = self.size(db);
+            let (mut beaten, mut freed) = (0, 0);
+            let fits = |beaten: usize, freed: usize, whole: &BTreeSet<Entry>| {
+                whole.len() - beaten < self.limit && used - freed + size <= room
+            };
+            for (score, weaker) in &whole {
+                if size > room || fits(beaten, freed, &whole) || !overtakes(bytes, *score) {
+                    break;
+                }
+                beaten += 1;
+                freed += self.size(*weaker);
+            }
+            if !fits(beaten, freed, &whole) {
+                continue;
+            }
+            for _ in 0..beaten {
+                turned.extend(whole.pop_first().map(|(_, weaker)| (weaker, false)));
+            }
+            used = used - freed + size;
+            turned.push((db, true));
+            whole.insert((bytes, db));
+        }
+        self.relist |= !turned.is_empty();
+        for (db, is_whole) in turned {
+            if let Some(tracked) = self.tracked.get_mut(&db) {
+                tracked.whole = is_whole;
+            }
+        }
+    }
+
+    fn list(&mut self, tables: &Snapshot) {
+        let whole = self.tracked.iter().filter(|(_, tracked)| tracked.whole);
+        let whole: Vec<DbIx> = whole.map(|(db, _)| *db).collect();
+        let targets = tables.targets_of(&whole);
+        self.listed = targets
+            .filter(|target| is_exported(target.kind(), target.state()))
+            .map(TargetRef::ix)
+            .collect();
+    }
+}
+
+impl Snapshot {
+    /// Every target of these databases, in the order of the tables. It looks at all of them.
+    fn targets_of(&self, dbs: &[DbIx]) -> impl Iterator<Item = TargetRef<'_>> {
+        let mut wanted = Bits::default();
+        dbs.iter().for_each(|db| wanted.set(db.as_usize()));
+        let rows = self.rows.iter().enumerate();
+        rows.filter(move |(_, row)| wanted.has(row.db as usize))
+            .filter_map(|(at, _)| self.target_at(at))
+    }
+}
+
+#[cfg(test)]
+mod tests;

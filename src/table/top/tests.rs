@@ -1,0 +1,215 @@
+//! Which databases are exported, and for how long.
+
+use super::*;
+use crate::{
+    model::facts::{Facts, Known},
+    table::{DbMap, DbName, Draft, PartSums, View},
+};
+use couchdb_names::{Range, Signature};
+use std::collections::{BTreeMap, BTreeSet};
+
+const MIB: u64 = 1 << 20;
+const RANGE: Range = Range { from: 0, to: u32::MAX };
+
+fn facts(file: u64) -> Facts {
+    Facts { file: Known::new(file), active: Known::new(MIB), ..Facts::default() }
+}
+
+fn range(at: u32) -> Range {
+    Range { from: at, to: at }
+}
+
+fn name(db: &str) -> DbName<'_> {
+    DbName { db, suffix: ".17" }
+}
+
+/// A database of so many shards on one node, each file of so many MiB.
+fn database(draft: &mut Draft, db: &str, shards: u32, mib: u64) -> DbIx {
+    let node = draft.node("couchdb@a");
+    let place = draft.db(name(db));
+    for at in 0..shards {
+        let ix = draft.db_target(node, place, Some(range(at)));
+        draft.set_facts(ix, facts(mib * MIB));
+    }
+    place
+}
+
+fn names(snapshot: &Snapshot, whole: bool) -> BTreeSet<String> {
+    let dbs = snapshot.top().databases.iter().filter(|it| it.whole || !whole);
+    dbs.filter_map(|it| Some(snapshot.db_name(it.db)?.db.to_owned())).collect()
+}
+
+fn whole(snapshot: &Snapshot) -> Vec<String> {
+    names(snapshot, true).into_iter().collect()
+}
+
+#[test]
+fn databases_are_chosen_by_what_the_whole_of_each_has_to_reclaim() {
+    let mut draft = Draft::new(1);
+    // The largest single file is in neither of the two that have most altogether.
+    database(&mut draft, "one-large-file", 1, 100);
+    let many = database(&mut draft, "many-files", 8, 30);
+    database(&mut draft, "some-files", 4, 30);
+    let snapshot = draft.publish(Moment::default());
+    assert_eq!(whole(&snapshot), ["many-files"]);
+    assert_eq!(names(&snapshot, false).len(), 2, "the sums of one more");
+    let top = snapshot.top();
+    assert_eq!((top.targets.len(), top.not_whole), (8, 2));
+    let sums = top.databases.iter().find(|it| it.db == many).unwrap().sums;
+    assert_eq!(sums.shards.copies, 8);
+    assert_eq!(sums.shards.file.get(), Some((8 * 30 * MIB) as f64));
+    assert_eq!(sums.views, FileSums::default());
+}
+
+#[test]
+fn a_database_is_exported_whole_or_not_at_all_and_all_have_room_together() {
+    let mut draft = Draft::new(3);
+    let huge = database(&mut draft, "huge", 31, 90);
+    database(&mut draft, "large", 16, 40);
+    database(&mut draft, "middling", 15, 30);
+    database(&mut draft, "small", 10, 20);
+    let snapshot = draft.publish(Moment::default());
+    // Room for three times ten targets: the first alone would be more, the third beside the
+    // second too.
+    assert_eq!(whole(&snapshot), ["large", "small"]);
+    assert_eq!(snapshot.top().targets.len(), 26);
+    let sums = snapshot.top().databases.iter().find(|it| it.db == huge).unwrap().sums;
+    assert_eq!(sums.shards.copies, 31, "its sums are there all the same");
+
+    // It loses some shards, and overtakes both.
+    let node = draft.node("couchdb@a");
+    for at in 0..10 {
+        let ix = draft.find_db_target(node, huge, Some(range(at))).unwrap();
+        draft.remove(ix);
+    }
+    let snapshot = draft.publish(Moment::default());
+    assert_eq!(whole(&snapshot), ["huge"], "the two smaller ones made room");
+    assert_eq!(snapshot.top().targets.len(), 21);
+    // Where it leaves room, the next that fits comes in.
+    let snapshot = draft.publish(Moment::from_unix(86_400));
+    assert_eq!(whole(&snapshot), ["huge"]);
+    database(&mut draft, "tiny", 2, 3);
+    assert_eq!(whole(&draft.publish(Moment::from_unix(86_401))), ["huge", "tiny"]);
+}
+
+#[test]
+fn a_database_stays_until_it_is_clearly_overtaken_and_for_a_while_after_it_was_compacted() {
+    let mut draft = Draft::new(1);
+    database(&mut draft, "first", 1, 100);
+    let at = |seconds: u64| Moment::from_unix(1_000_000 + seconds);
+    assert_eq!(whole(&draft.publish(at(0))), ["first"]);
+    database(&mut draft, "second", 1, 120);
+    assert_eq!(whole(&draft.publish(at(10))), ["first"], "that is not clearly more");
+    database(&mut draft, "first", 1, 2);
+    assert_eq!(whole(&draft.publish(at(20))), ["first"], "it was just compacted");
+    assert_eq!(whole(&draft.publish(at(1_900))), ["first"]);
+    assert_eq!(whole(&draft.publish(at(4_000))), ["second"]);
+    database(&mut draft, "third", 1, 160);
+    assert_eq!(whole(&draft.publish(at(4_010))), ["third"], "that is, and at once");
+}
+
+/// Four hundred databases are written to at different speeds and compacted whenever they are
+/// bloated enough, over an hour in which the tables are published every ten seconds.
+#[test]
+fn few_series_come_and_go_in_an_hour_in_which_everything_is_compacted_again_and_again() {
+    const SHOWN: usize = 50;
+    let mut draft = Draft::new(SHOWN);
+    let mut sizes: Vec<u64> = (0..400_u64).map(|db| 2 + db * 37 % 180).collect();
+    let (mut seen, mut naive) = (BTreeSet::new(), BTreeSet::new());
+    let mut compacted = 0;
+    for step in 0..360_u64 {
+        for (db, size) in (0_u64..).zip(&mut sizes) {
+            *size += (db * 13 + step) % 4;
+            if *size > 150 + db % 60 {
+                (*size, compacted) = (2, compacted + 1);
+            }
+            database(&mut draft, &format!("db-{db:03}"), 1, *size);
+        }
+        let snapshot = draft.publish(Moment::from_unix(1_000_000 + step * 10));
+        assert_eq!(snapshot.top().targets.len(), SHOWN);
+        seen.extend(names(&snapshot, true));
+        let mut best: Vec<(u64, usize)> =
+            sizes.iter().enumerate().map(|(db, size)| (*size, db)).collect();
+        best.sort_unstable();
+        naive.extend(best.into_iter().rev().take(SHOWN).map(|(_, db)| db));
+    }
+    assert!(compacted > 500, "{compacted}");
+    assert!(naive.len() > 6 * SHOWN, "the best of each moment are {} databases", naive.len());
+    assert!(seen.len() < 2 * SHOWN, "{} databases were exported at some time", seen.len());
+}
+
+#[test]
+fn views_count_with_all_their_copies_and_their_parts_are_listed_and_not_added() {
+    let mut draft = Draft::new(1);
+    let db = database(&mut draft, "app", 2, 10);
+    let view = View { signature: Signature([7; 16]), ..View::default() };
+    let view = draft.add_view(db, view);
+    draft.set_facts(view, facts(5 * MIB));
+    draft.set_map(db, DbMap { copies: 2, ranges: 2 }, &[view]);
+    let node = draft.node("couchdb@a");
+    let part = draft.part(node, db, Some(RANGE), Signature([7; 16]));
+    draft.set_facts(part, facts(9 * MIB));
+    let parts = PartSums {
+        count: 1,
+        file: 9 * MIB,
+        active: MIB,
+        reclaimable: 8 * MIB,
+        ..PartSums::default()
+    };
+    draft.set_parts(view, parts);
+    let stale = draft.part(node, db, Some(RANGE), Signature([8; 16]));
+    draft.set_facts(stale, facts(90 * MIB));
+    draft.set_state(stale, State::Orphan);
+    let snapshot = draft.publish(Moment::default());
+    let top = snapshot.top();
+    let sums = top.databases.first().unwrap().sums;
+    assert_eq!((sums.shards.copies, sums.views.copies), (2, 2));
+    assert_eq!(sums.views.file.get(), Some((14 * MIB) as f64), "one known by its part");
+    let listed: BTreeMap<Kind, usize> = top.targets.iter().fold(BTreeMap::new(), |mut all, ix| {
+        *all.entry(snapshot.target(*ix).unwrap().kind()).or_default() += 1;
+        all
+    });
+    assert_eq!(listed, BTreeMap::from([(Kind::Db, 2), (Kind::View, 2)]));
+
+    // Whoever does not read the cluster's views knows them by their parts alone.
+    draft.remove(view);
+    database(&mut draft, "no-views", 1, 25);
+    assert_eq!(whole(&draft.publish(Moment::from_unix(86_400))), ["no-views"]);
+    draft.change_node(NodeIx::CLUSTER, |node| node.served = false);
+    draft.set_facts(part, facts(40 * MIB));
+    assert_eq!(whole(&draft.publish(Moment::from_unix(186_400))), ["app"]);
+}
+
+#[test]
+fn whoever_gets_the_place_of_a_database_that_went_begins_anew() {
+    let mut draft = Draft::new(1);
+    let gone = database(&mut draft, "gone", 1, 900);
+    database(&mut draft, "stays", 1, 50);
+    database(&mut draft, "too", 1, 40);
+    assert_eq!(whole(&draft.publish(Moment::from_unix(1_000_000))), ["gone"]);
+    let node = draft.node("couchdb@a");
+    let ix = draft.find_db_target(node, gone, Some(range(0))).unwrap();
+    draft.remove(ix);
+    let fresh = database(&mut draft, "fresh", 1, 2);
+    assert_eq!(fresh, gone, "the same place");
+    let snapshot = draft.publish(Moment::from_unix(1_000_010));
+    assert_eq!(whole(&snapshot), ["stays"]);
+    assert_eq!(names(&snapshot, false), BTreeSet::from(["stays".to_owned(), "too".to_owned()]));
+}
+
+#[test]
+fn how_many_are_exported_can_be_changed() {
+    let mut draft = Draft::new(3);
+    for at in 0..9 {
+        database(&mut draft, &format!("db-{at}"), 1, 10 + at);
+    }
+    let count = |snapshot: &Snapshot| (whole(snapshot).len(), names(snapshot, false).len());
+    assert_eq!(count(&draft.publish(Moment::default())), (3, 6));
+    draft.set_top(1);
+    assert_eq!(count(&draft.publish(Moment::default())), (1, 2));
+    draft.set_top(0);
+    let snapshot = draft.publish(Moment::default());
+    assert_eq!((count(&snapshot), snapshot.top().not_whole), ((0, 0), 9));
+    draft.set_top(4);
+    assert_eq!(count(&draft.publish(Moment::default())), (4, 8));
+}
