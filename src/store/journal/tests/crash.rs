@@ -136,7 +136,7 @@ async fn everything_printed_outlives_a_kill() {
         let wanted = (round >= 4).then(|| usize::try_from(luck() % 2000).unwrap());
         let pause = Duration::from_micros(luck() % 30_000);
         let told = format!("{},{first}", dir.path().display());
-        let test = "journal::tests::crash::prints_what_was_kept";
+        let test = "store::journal::tests::crash::prints_what_was_kept";
         let lines = child::killed(test, &told, wanted, pause).await;
         let before = printed.len();
         let kept = lines.iter().filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());

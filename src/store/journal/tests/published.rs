@@ -139,7 +139,7 @@ async fn every_event_that_was_told_outlives_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut told: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..4 {
-        let test = "journal::tests::published::prints_what_was_told";
+        let test = "store::journal::tests::published::prints_what_was_told";
         let (place, bytes) = (dir.path().to_str().unwrap(), Some(500 + 300 * round));
         let lines = child::killed(test, place, bytes, Duration::ZERO).await;
         let lines = lines.iter().filter_map(|line| line.strip_prefix("told ")?.split_once(' '));
