@@ -6,8 +6,10 @@
 //! first. What is remembered as right never comes here.
 
 use crate::serve::http::peer::Peer;
-use arc_swap::ArcSwap;
-use std::{sync::Arc, thread::available_parallelism};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread::available_parallelism,
+};
 use tokio_util::sync::CancellationToken;
 
 /// How many of one address may wait, and how many of all.
@@ -27,8 +29,8 @@ struct Ticket {
     refused: CancellationToken,
 }
 
-/// The line at one moment; whatever changes it makes another one.
-#[derive(Clone, Debug, Default)]
+/// Who wait, and how many are being checked.
+#[derive(Debug, Default)]
 struct Line {
     /// Who wait, each address with its own in the order in which they came; the address whose
     /// turn is next stands first.
@@ -38,58 +40,58 @@ struct Line {
 }
 
 impl Line {
-    /// With one more, and who has to go for it.
-    fn joined(&self, ticket: &Arc<Ticket>) -> (Self, Option<Arc<Ticket>>) {
-        let mut line = self.clone();
-        let at = line.waiting.iter().position(|(of, _)| *of == ticket.of);
+    /// Takes one more in; answers who has to go for it.
+    fn join(&mut self, ticket: &Arc<Ticket>) -> Option<Arc<Ticket>> {
+        let at = self.waiting.iter().position(|(of, _)| *of == ticket.of);
         let at = at.unwrap_or_else(|| {
-            line.waiting.push((ticket.of, Vec::new()));
-            line.waiting.len() - 1
+            self.waiting.push((ticket.of, Vec::new()));
+            self.waiting.len() - 1
         });
-        let Some((_, own)) = line.waiting.get_mut(at) else { return (line, None) };
+        let (_, own) = self.waiting.get_mut(at)?;
         own.push(Arc::clone(ticket));
         let one_too_many = own.len() > OF_ONE;
-        let all: usize = line.waiting.iter().map(|(_, own)| own.len()).sum();
-        let longest = line.waiting.iter_mut().max_by_key(|(_, own)| own.len());
+        let all: usize = self.waiting.iter().map(|(_, own)| own.len()).sum();
+        let longest = self.waiting.iter_mut().max_by_key(|(_, own)| own.len());
         let goes = match (one_too_many, longest) {
-            (true, _) => line.waiting.get_mut(at).map(|(_, own)| own.remove(0)),
+            (true, _) => self.waiting.get_mut(at).map(|(_, own)| own.remove(0)),
             (false, Some((_, own))) if all > OF_ALL => Some(own.remove(0)),
             (false, _) => None,
         };
-        line.waiting.retain(|(_, own)| !own.is_empty());
-        (line, goes)
+        self.waiting.retain(|(_, own)| !own.is_empty());
+        goes
     }
 
-    /// With the next one called, where there is one and room for it.
-    fn called(&self, at_a_time: usize) -> (Self, Option<Arc<Ticket>>) {
-        let mut line = self.clone();
-        if line.checked >= at_a_time || line.waiting.is_empty() {
-            return (line, None);
+    /// Calls the next one, where there is one and room for it.
+    fn call(&mut self, at_a_time: usize) -> Option<Arc<Ticket>> {
+        if self.checked >= at_a_time || self.waiting.is_empty() {
+            return None;
         }
-        let (of, mut own) = line.waiting.remove(0);
+        let (of, mut own) = self.waiting.remove(0);
         let next = own.pop();
         if !own.is_empty() {
-            line.waiting.push((of, own));
+            self.waiting.push((of, own));
         }
-        line.checked += usize::from(next.is_some());
-        (line, next)
+        self.checked += usize::from(next.is_some());
+        next
     }
 
-    /// Without one that has gone away.
-    fn without(&self, ticket: &Arc<Ticket>) -> Self {
-        let mut line = self.clone();
-        for (_, own) in &mut line.waiting {
+    /// Lets one go that waits no longer, or whose check is over.
+    fn leave(&mut self, ticket: &Arc<Ticket>) {
+        if ticket.called.is_cancelled() {
+            self.checked = self.checked.saturating_sub(1);
+            return;
+        }
+        for (_, own) in &mut self.waiting {
             own.retain(|other| !Arc::ptr_eq(other, ticket));
         }
-        line.waiting.retain(|(_, own)| !own.is_empty());
-        line
+        self.waiting.retain(|(_, own)| !own.is_empty());
     }
 }
 
 /// The line, to wait in.
 #[derive(Debug)]
 pub(super) struct Checks {
-    line: ArcSwap<Line>,
+    line: Mutex<Line>,
     at_a_time: usize,
 }
 
@@ -102,7 +104,7 @@ impl Default for Checks {
 
 impl Checks {
     pub(super) fn new(at_a_time: usize) -> Self {
-        Self { line: ArcSwap::default(), at_a_time }
+        Self { line: Mutex::default(), at_a_time }
     }
 
     /// Waits for a turn; `None` where there is no place to wait.
@@ -111,12 +113,11 @@ impl Checks {
         let ticket = Arc::new(Ticket { of, called, refused });
         // Before it waits: whoever goes away leaves the line, or gives the turn on.
         let turn = Turn { checks: Arc::clone(self), ticket: Arc::clone(&ticket) };
-        // What comes of a line is the same each time it is worked out.
-        let before = self.line.rcu(|line| line.joined(&ticket).0);
-        if let Some(goes) = before.joined(&ticket).1 {
-            goes.refused.cancel();
-        }
-        self.call();
+        self.change(|line| {
+            if let Some(goes) = line.join(&ticket) {
+                goes.refused.cancel();
+            }
+        });
         tokio::select! {
             biased;
             () = ticket.called.cancelled() => Some(turn),
@@ -124,13 +125,14 @@ impl Checks {
         }
     }
 
-    fn call(&self) {
-        loop {
-            let before = self.line.rcu(|line| line.called(self.at_a_time).0);
-            match before.called(self.at_a_time).1 {
-                Some(next) => next.called.cancel(),
-                None => return,
-            }
+    /// Changes the line, and calls whoever may then be checked. All under the lock: one that is
+    /// called has left the line for all who look.
+    fn change(&self, change: impl FnOnce(&mut Line)) {
+        // Nothing in here panics; where it did, the line would still be one.
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut line);
+        while let Some(next) = line.call(self.at_a_time) {
+            next.called.cancel();
         }
     }
 }
@@ -144,14 +146,7 @@ pub(super) struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // One that is called while this looks has left the line already, and is over too.
-        self.checks.line.rcu(|line| line.without(&self.ticket));
-        if self.ticket.called.is_cancelled() {
-            self.checks
-                .line
-                .rcu(|line| Line { checked: line.checked.saturating_sub(1), ..Line::clone(line) });
-        }
-        self.checks.call();
+        self.checks.change(|line| line.leave(&self.ticket));
     }
 }
 
@@ -204,7 +199,7 @@ mod tests {
         drop(three);
         let four = checks.turn(peer(4)).now_or_never().expect("nobody is checked");
         drop(four);
-        let line = checks.line.load();
+        let line = checks.line.lock().unwrap();
         assert_eq!((line.checked, line.waiting.len()), (0, 0));
     }
 
