@@ -1,4 +1,4 @@
-//! What a route costs and allows: the size of its answer, who may ask it, what it opens.
+//! What a route allows: the size of its answer, and whether any server answers it by itself.
 
 use super::Route;
 
@@ -65,77 +65,6 @@ impl Route<'_> {
                 | Self::AllDbs { .. }
                 | Self::DbShards { .. }
                 | Self::DocShards { .. }
-        )
-    }
-
-    /// Whether CouchDB answers this to a server admin alone. Of the rest some are open
-    /// and some want a member of the database.
-    #[must_use]
-    pub const fn needs_admin(&self) -> bool {
-        match self {
-            Self::Welcome
-            | Self::Up
-            | Self::Session
-            | Self::Login
-            // Role `_metrics` suffices since 3.0.
-            | Self::System { .. }
-            // Where `[chttpd] admin_only_all_dbs` is false.
-            | Self::AllDbs { .. }
-            | Self::DbShards { .. }
-            | Self::Database { .. }
-            | Self::DesignDocs { .. }
-            | Self::ViewInfo { .. }
-            | Self::BuildView { .. }
-            | Self::SearchInfo { .. }
-            | Self::BuildSearch { .. }
-            | Self::DocShards { .. } => false,
-            Self::NodeWelcome { .. }
-            | Self::NodeSession { .. }
-            | Self::Membership
-            | Self::LocalName
-            | Self::NodeVersions { .. }
-            | Self::NodeFiles { .. }
-            | Self::ShardMap { .. }
-            | Self::Shard { .. }
-            | Self::ShardViewInfo { .. }
-            | Self::SmooshStatus
-            | Self::ConfigSection { .. }
-            | Self::Config { .. }
-            | Self::ActiveTasks { .. }
-            | Self::ReshardJobs
-            // Or whom `[global_changes] allowed_owner` names.
-            | Self::DbUpdatesNow
-            | Self::DbUpdates { .. }
-            | Self::MapChangesNow { .. }
-            | Self::MapChanges { .. }
-            | Self::NodeCompact { .. }
-            | Self::NodeCompactView { .. }
-            // Admins of the database suffice.
-            | Self::CompactView { .. }
-            | Self::ViewCleanup { .. }
-            | Self::SetConfig { .. }
-            | Self::ResetConfig { .. } => true,
-        }
-    }
-
-    /// Whether answering may make the server open a file that was closed, with an fsync
-    /// (`couch_bt_engine:init_state`).
-    #[must_use]
-    pub const fn opens_a_shard(&self) -> bool {
-        matches!(
-            self,
-            Self::Shard { .. }
-                | Self::ShardViewInfo { .. }
-                | Self::Database { .. }
-                | Self::ViewInfo { .. }
-                | Self::DesignDocs { .. }
-                | Self::NodeCompact { .. }
-                | Self::NodeCompactView { .. }
-                | Self::CompactView { .. }
-                | Self::ViewCleanup { .. }
-                | Self::BuildView { .. }
-                | Self::SearchInfo { .. }
-                | Self::BuildSearch { .. }
         )
     }
 }
