@@ -58,15 +58,20 @@ impl Hidden {
             return text.replace(secret, HIDDEN);
         }
         let mut shown = String::with_capacity(text.len());
-        let mut rest = 0;
-        for (at, _) in text.match_indices(secret) {
-            let (before, after) = (text.get(..at), text.get(at + secret.len()..));
+        let (mut rest, mut from) = (0, 0);
+        // A value may begin within what only looks like one: `::` in `adm:::`.
+        while let Some(found) = text.get(from..).and_then(|left| left.find(secret)) {
+            let at = from + found;
+            let end = at + secret.len();
+            let (before, after) = (text.get(..at), text.get(end..));
             let is_value =
                 before.zip(after).is_some_and(|(before, after)| self.quotes(before, after));
-            if is_value && at >= rest {
+            if is_value {
                 shown.push_str(text.get(rest..at).unwrap_or_default());
                 shown.push_str(HIDDEN);
-                rest = at + secret.len();
+                (rest, from) = (end, end);
+            } else {
+                from = at + secret.chars().next().map_or(1, char::len_utf8);
             }
         }
         shown.push_str(text.get(rest..).unwrap_or_default());
@@ -131,6 +136,7 @@ mod tests {
             ("pass", "pass pass 'pass'", "pass pass '[hidden]'"),
             ("p@s", "adm:p%40s@couch", "adm:[hidden]@couch"),
             ("hunter2", "hunter2", "hunter2"),
+            ("::", "adm:::, \"::\"", "adm:[hidden], \"[hidden]\""),
         ] {
             let hidden = Hidden::new("adm", password, "YWRtOmhlcmU=".to_owned());
             assert_eq!(hidden.hide(text, None), expected, "{password}");
