@@ -365,8 +365,7 @@ fn nothing_tells_of_how_or_where_it_was_written() {
         ["fa", "rm-"].concat(),
     ];
     let mut all = vec![root().join("README.md"), root().join("CHANGELOG.md")];
-    for dir in ["src", "benches", "tests/it", "tests/lint", ".ci", "alerts", "dashboards", "deploy"]
-    {
+    for dir in ["src", "crates", "benches", "tests", ".ci", "alerts", "dashboards", "deploy"] {
         files(&root().join(dir), &mut all);
     }
     let mut found = Vec::new();
