@@ -16,7 +16,6 @@ mod heard;
 mod listener;
 mod map;
 mod pauses;
-mod recent;
 mod resumed;
 mod status;
 mod updates;

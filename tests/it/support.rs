@@ -41,7 +41,7 @@ use std::{
 };
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
-use wall_clock::{Clock, Moment};
+use wall_clock::{Clock, Moment, TimeSource};
 
 pub(crate) const A: &str = "couchdb@sim-1.local";
 pub(crate) const B: &str = "couchdb@sim-2.local";
@@ -60,6 +60,27 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// From one look of the judge at the plan to the next.
 const LOOK: Duration = Duration::from_secs(60);
 
+/// The clock of a machine that an operator or NTP sets forward or back.
+#[derive(Debug)]
+struct AdjustedClock {
+    running: Clock,
+    /// By how much it was set forward.
+    seconds: AtomicI64,
+}
+
+impl AdjustedClock {
+    fn starting_at(start: Moment) -> Self {
+        Self { running: Clock::anchored(start), seconds: AtomicI64::new(0) }
+    }
+}
+
+impl TimeSource for AdjustedClock {
+    fn now(&self) -> Moment {
+        let seconds = self.seconds.load(Ordering::Relaxed);
+        Moment::from_unix(self.running.now().unix().saturating_add_signed(seconds))
+    }
+}
+
 /// A process over a simulated cluster: what a service runs but for its web server, its
 /// journal a [`Notebook`].
 pub(crate) struct Rig {
@@ -72,7 +93,7 @@ pub(crate) struct Rig {
     pub(crate) warmer: Option<warmer::Handle>,
     ledger: takeover::Fleeting,
     clock: Clock,
-    set_by: &'static AtomicI64,
+    adjusted: &'static AdjustedClock,
     /// Whether all of a service runs, or what sees alone.
     whole: bool,
     settings: Settings,
@@ -121,8 +142,9 @@ impl Rig {
     fn beginning(start: Moment, world: Config, yaml: &str, flags: Flags, whole: bool) -> Self {
         // What the command installs before anything else; a second time does nothing.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let set_by: &'static AtomicI64 = Box::leak(Box::default());
-        let clock = Clock::adjustable(start, set_by);
+        let adjusted: &'static AdjustedClock =
+            Box::leak(Box::new(AdjustedClock::starting_at(start)));
+        let clock = Clock::Custom(adjusted);
         let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
         let settings = load(&flags, yaml);
         let notebook = Notebook::of(&cluster);
@@ -139,7 +161,7 @@ impl Rig {
             warmer,
             ledger,
             clock,
-            set_by,
+            adjusted,
             whole,
             settings,
             flags,
@@ -188,8 +210,7 @@ impl Rig {
 
     /// Sets the process's clock forward or back, by seconds. CouchDB's stay as they are.
     pub(crate) fn sets_clock(&mut self, by: i64) {
-        let sum = self.set_by.load(Ordering::Relaxed) + by;
-        self.set_by.store(sum, Ordering::Relaxed);
+        let sum = self.adjusted.seconds.fetch_add(by, Ordering::Relaxed) + by;
         self.record.clock.push((self.cluster.elapsed(), sum));
     }
 

@@ -5,10 +5,7 @@
 //! Every rule of policy takes `now` as an argument; only tasks and commands ask here.
 
 use serde::{Deserialize, Serialize};
-use std::{
-    sync::atomic::{AtomicI64, Ordering},
-    time::{Duration, UNIX_EPOCH},
-};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A moment of wall time, in whole seconds since 1970 (UTC).
 ///
@@ -62,6 +59,12 @@ impl Moment {
     }
 }
 
+/// Tells the present moment in place of the system's clock.
+pub trait TimeSource: std::fmt::Debug + Send + Sync {
+    /// The present moment.
+    fn now(&self) -> Moment;
+}
+
 /// Where `now` comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
@@ -74,23 +77,16 @@ pub enum Clock {
         wall: Moment,
         /// Tokio's time at the anchor.
         at: tokio::time::Instant,
-        /// Seconds by which somebody set it forward since, or back: what an operator and NTP
-        /// do to a machine.
-        set_by: Option<&'static AtomicI64>,
     },
+    /// A clock of the caller's own, such as that of a machine whose clock is set back.
+    Custom(&'static dyn TimeSource),
 }
 
 impl Clock {
     /// A clock that reads `wall` now and follows tokio's time from here.
     #[must_use]
     pub fn anchored(wall: Moment) -> Self {
-        Self::Anchored { wall, at: tokio::time::Instant::now(), set_by: None }
-    }
-
-    /// The same, to be set forward and back by whoever changes these seconds.
-    #[must_use]
-    pub fn adjustable(wall: Moment, set_by: &'static AtomicI64) -> Self {
-        Self::Anchored { wall, at: tokio::time::Instant::now(), set_by: Some(set_by) }
+        Self::Anchored { wall, at: tokio::time::Instant::now() }
     }
 
     /// The present moment.
@@ -105,11 +101,8 @@ impl Clock {
                 let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH);
                 Moment::from_unix(since.unwrap_or_default().as_secs())
             }
-            Self::Anchored { wall, at, set_by } => {
-                let told = wall.plus(at.elapsed()).unix();
-                let by = set_by.map_or(0, |by| by.load(Ordering::Relaxed));
-                Moment::from_unix(told.saturating_add_signed(by))
-            }
+            Self::Anchored { wall, at } => wall.plus(at.elapsed()),
+            Self::Custom(source) => source.now(),
         }
     }
 }
@@ -137,13 +130,15 @@ mod tests {
         assert_eq!(clock.now(), Moment::from_unix(142));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_clock_can_be_set_forward_and_back() {
-        static SET_BY: AtomicI64 = AtomicI64::new(0);
-        let clock = Clock::adjustable(Moment::from_unix(100), &SET_BY);
-        for (by, told) in [(30, 130), (-50, 50), (-500, 0)] {
-            SET_BY.store(by, Ordering::Relaxed);
-            assert_eq!(clock.now(), Moment::from_unix(told));
+    #[test]
+    fn a_caller_may_bring_its_own_clock() {
+        #[derive(Debug)]
+        struct Stopped;
+        impl TimeSource for Stopped {
+            fn now(&self) -> Moment {
+                Moment::from_unix(7)
+            }
         }
+        assert_eq!(Clock::Custom(&Stopped).now(), Moment::from_unix(7));
     }
 }

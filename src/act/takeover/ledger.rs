@@ -5,8 +5,10 @@
 use super::{KEY, section};
 use crate::store::journal::{Journal, Taken};
 use futures::{FutureExt as _, future::BoxFuture};
-use std::{collections::BTreeMap, sync::Arc};
-use tokio::sync::watch;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// A channel of smoosh that is stopped on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,24 +70,26 @@ type Held = BTreeMap<(String, String), TakenOver>;
 
 /// A ledger that lasts as long as the process, for the demo and for tests.
 #[derive(Clone, Debug, Default)]
-pub struct Fleeting(Arc<watch::Sender<Held>>);
+pub struct Fleeting(Arc<Mutex<Held>>);
+
+impl Fleeting {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Ledger for Fleeting {
     fn taken(&self) -> BoxFuture<'_, Result<Vec<TakenOver>, String>> {
-        std::future::ready(Ok(self.0.borrow().values().cloned().collect())).boxed()
+        std::future::ready(Ok(self.held().values().cloned().collect())).boxed()
     }
 
     fn take(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
-        self.0.send_modify(|held| {
-            held.entry((taken.node.clone(), taken.channel.clone())).or_insert(taken);
-        });
+        self.held().entry((taken.node.clone(), taken.channel.clone())).or_insert(taken);
         std::future::ready(Ok(())).boxed()
     }
 
     fn give_back(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>> {
-        self.0.send_modify(|held| {
-            held.remove(&(taken.node, taken.channel));
-        });
+        self.held().remove(&(taken.node, taken.channel));
         std::future::ready(Ok(())).boxed()
     }
 }

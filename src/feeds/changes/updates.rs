@@ -7,13 +7,13 @@ use super::{
     feeds::{Failed, Feeds, Lines},
     heard::{Event, Heard, Standing},
     pauses::Pauses,
-    recent::Recent,
     resumed::{differ, resumed},
 };
 use crate::store::journal::Position;
 use couchdb_client::{Error, wire::UpdateLine};
 use futures::StreamExt as _;
-use std::{pin::pin, sync::Arc, time::Duration};
+use lru::LruCache;
+use std::{num::NonZeroUsize, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
     time::{self, Instant},
@@ -22,6 +22,9 @@ use wall_clock::{Clock, Moment};
 
 /// Failures in a row at one place of the feed, after which it is given up and begun anew.
 const STUCK: u32 = 3;
+
+/// How many rows are recognised when they come again: more than CouchDB sends at once.
+const RECENT_ROWS: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// How long a feed that was resumed may take to tell what it missed.
 const CATCHES_UP: Duration = Duration::from_secs(10);
@@ -49,7 +52,8 @@ struct Updates {
     /// When the database was made that it is of.
     made: Option<String>,
     /// The rows that came last.
-    recent: Recent,
+    /// The sequences of the latest rows: a row that comes again is neither news nor a rewind.
+    recent: LruCache<Box<str>, ()>,
     /// The number at which the time begins in which this process listens, until it is reached.
     missed_until: Option<u64>,
     /// Since when nothing was missed.
@@ -80,7 +84,7 @@ impl Updates {
             pauses: Pauses::new(),
             at: None,
             made: None,
-            recent: Recent::default(),
+            recent: LruCache::new(RECENT_ROWS),
             missed_until: None,
             followed_since: None,
             opened: None,
@@ -120,7 +124,7 @@ impl Updates {
         self.missed_until = newest.filter(|_| from.is_some());
         let seq = from.unwrap_or(seq);
         self.step = Step::Open(seq.clone());
-        self.recent.add(&seq);
+        self.recent.put(seq.as_str().into(), ());
         self.at = Some((seq.clone(), number(&seq)));
         if self.missed_until.is_none() {
             self.listens_from(now);
@@ -162,7 +166,7 @@ impl Updates {
                 UpdateLine::Update { db, change, seq } => {
                     let now = number(&seq);
                     let last = self.at.as_ref().and_then(|(_, last)| *last);
-                    if self.recent.has(&seq) {
+                    if self.recent.contains(seq.as_str()) {
                         continue;
                     }
                     if now.zip(last).is_some_and(|(now, last)| now <= last) {
@@ -172,7 +176,7 @@ impl Updates {
                     if self.missed_until.is_some_and(|until| now.is_none_or(|now| now >= until)) {
                         self.listens_from(clock);
                     }
-                    self.recent.add(&seq);
+                    self.recent.put(seq.as_str().into(), ());
                     self.at = Some((seq, now));
                     self.stuck = 0;
                     events.extend(change.map(|change| Event { db: db.into(), change }));
@@ -205,7 +209,7 @@ impl Updates {
 
     fn begin_anew(&mut self) {
         self.at = None;
-        self.recent = Recent::default();
+        self.recent.clear();
         self.missed_until = None;
         self.followed_since = None;
         self.stuck = 0;

@@ -7,8 +7,10 @@
 use super::{Calibration, Intent, Outcome, Remembered, Scope, Suspension};
 use crate::model::target::TargetId;
 use futures::{FutureExt, future::BoxFuture};
-use std::{collections::BTreeMap, sync::Arc};
-use tokio::sync::watch;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 use wall_clock::Moment;
 
 /// What tells one open [`Intent`] from another: a target is started on a node, or on all of
@@ -97,37 +99,21 @@ pub trait Keeper: Send + Sync + std::fmt::Debug {
 
 /// Keeps until the process ends; for commands that look once, the demo, and tests.
 #[derive(Clone, Debug, Default)]
-pub struct Fleeting(Arc<watch::Sender<Held>>);
-
-#[derive(Clone, Debug, Default)]
-struct Held {
-    kept: Recovered,
-    trouble: Option<Trouble>,
-}
+pub struct Fleeting(Arc<Mutex<Recovered>>);
 
 impl Fleeting {
     /// What was kept so far: what a restart would read, with every outcome as recent.
     #[must_use]
     pub fn kept(&self) -> Recovered {
-        self.0.borrow().kept.clone()
-    }
-
-    /// From now on keeps nothing and says why, or keeps again; for tests of a full disk.
-    pub fn fails(&self, trouble: Option<Trouble>) {
-        self.0.send_modify(|held| held.trouble = trouble);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Keeper for Fleeting {
     fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
-        let trouble = self.0.borrow().trouble.clone();
-        let result = trouble.map_or(Ok(()), Err);
-        if result.is_ok() {
-            self.0.send_modify(|held| {
-                changes.into_iter().for_each(|change| held.kept.apply(change));
-            });
-        }
-        futures::future::ready(result).boxed()
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.into_iter().for_each(|change| kept.apply(change));
+        futures::future::ready(Ok(())).boxed()
     }
 }
 

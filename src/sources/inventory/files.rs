@@ -15,12 +15,12 @@ use futures::{
     FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},
 };
-use std::{num::NonZero, sync::Arc, thread};
-use tokio::{
-    sync::{mpsc, watch},
-    task,
-    time::Instant,
+use std::{
+    num::NonZero,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
 };
+use tokio::{sync::mpsc, task, time::Instant};
 use wall_clock::{Clock, Moment};
 
 /// Threads that read at most; a disk that is asked by more is no faster, and CouchDB's own.
@@ -36,15 +36,14 @@ pub struct FilesSource {
     roots: Arc<Roots>,
     clock: Clock,
     /// What the walk before read.
-    known: watch::Sender<Arc<Known>>,
+    known: Arc<Mutex<Arc<Known>>>,
 }
 
 impl FilesSource {
     /// A source over the directories of `node`.
     #[must_use]
     pub fn new(node: &str, roots: Roots, clock: Clock) -> Self {
-        let known = watch::channel(Arc::default()).0;
-        Self { node: node.into(), roots: Arc::new(roots), clock, known }
+        Self { node: node.into(), roots: Arc::new(roots), clock, known: Arc::default() }
     }
 
     /// Walks the directories.
@@ -66,7 +65,7 @@ impl FilesSource {
     fn walk(&self, batches: &mpsc::Sender<Observation>) -> Result<DiskSeen, Unread> {
         let began = Instant::now();
         let at = self.clock.now();
-        let before = Arc::clone(&self.known.borrow());
+        let before = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
         let take = |found: Vec<Found>| {
             let files = found.into_iter().map(|found| FileSeen::of(found, at)).collect();
             let disk = Observation::Disk { node: Arc::clone(&self.node), files };
@@ -76,7 +75,7 @@ impl FilesSource {
         let walked = datadir::walk(&self.roots, &before, threads, &take)
             .map_err(|problem| unread(&self.roots.data.display().to_string(), problem))?;
         let Walked { sums, whole, known } = walked;
-        self.known.send_replace(Arc::new(known));
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
         Ok(DiskSeen { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
     }
 

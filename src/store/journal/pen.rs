@@ -8,7 +8,7 @@ use super::{
     Event, Taken, What,
     feed::{self, Era},
     shelf::Shelf,
-    store::{Seen, parsed},
+    store::{RecentOutcomes, parsed},
     tables::{
         Counts, DB_EVENTS, EVENTS, INTENTS, META, META_CALIBRATION, META_COUNTS, META_ERAS,
         OUTCOMES, REMEMBERED, SUSPENSIONS, TAKEN,
@@ -61,7 +61,7 @@ pub(super) struct Pen<'tx> {
     taken: Table<'tx, (&'static str, &'static str, &'static str), Bytes>,
     meta: Table<'tx, &'static str, Bytes>,
     counts: Counts,
-    seen: &'tx Seen,
+    recent: &'tx RecentOutcomes,
     ended: Vec<Ended>,
     /// Events with their numbers, where somebody wants to hear of them.
     told: Option<Vec<(u64, Event)>>,
@@ -72,7 +72,7 @@ impl<'tx> Pen<'tx> {
     pub(super) fn new(
         tx: &'tx WriteTransaction,
         counts: Counts,
-        seen: &'tx Seen,
+        recent: &'tx RecentOutcomes,
         now: Moment,
     ) -> Result<Self, Error> {
         Ok(Self {
@@ -86,7 +86,7 @@ impl<'tx> Pen<'tx> {
             taken: tx.open_table(TAKEN)?,
             meta: tx.open_table(META)?,
             counts,
-            seen,
+            recent,
             ended: Vec::new(),
             told: None,
             now,
@@ -147,7 +147,7 @@ impl<'tx> Pen<'tx> {
 
     fn end(&mut self, outcome: &Outcome) -> Result<(), Error> {
         let ended = Ended::of(outcome);
-        if self.seen.has(&ended) || self.ended.contains(&ended) {
+        if self.recent.contains(&ended) || self.ended.contains(&ended) {
             return Ok(());
         }
         let (seq, said) = (self.next_seq(), json(outcome)?);

@@ -12,16 +12,17 @@ use crate::model::{
     memory::{Calibration, Change, Intent, Outcome, Recovered, Remembered, Scope, Suspension},
     settings::work,
 };
+use lru::LruCache;
 use redb::{Database, Error, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 use serde::de::DeserializeOwned;
-use std::{
-    collections::{HashSet, VecDeque},
-    time::Duration,
-};
+use std::{num::NonZeroUsize, time::Duration};
 use wall_clock::Moment;
 
-/// Outcomes by which a repeated one is known: far more than any batch has.
-const SEEN: usize = 4096;
+/// The latest outcomes, by which a repeated one is recognised: far more than any batch has.
+pub(super) type RecentOutcomes = LruCache<Ended, ()>;
+
+/// How many of them are kept.
+const RECENT_OUTCOMES: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
 /// Outcomes of jobs that started within this time are read back: the hourly budget counts
 /// them.
@@ -33,30 +34,6 @@ const TRIAL: usize = 256 << 10;
 
 /// Entries that one commit removes from a table at most, beside twice what it adds.
 const TRIM: usize = 256;
-
-/// Outcomes that were written last, so that one that comes again is known.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    order: VecDeque<Ended>,
-    all: HashSet<Ended>,
-}
-
-impl Seen {
-    pub(super) fn has(&self, ended: &Ended) -> bool {
-        self.all.contains(ended)
-    }
-
-    fn add(&mut self, ended: Ended) {
-        if self.all.insert(ended) {
-            self.order.push_back(ended);
-        }
-        if self.order.len() > SEEN
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.all.remove(&oldest);
-        }
-    }
-}
 
 /// What one commit writes.
 #[derive(Debug, Default)]
@@ -75,7 +52,7 @@ pub(super) struct Batch {
 pub(super) struct Store {
     database: Database,
     counts: Counts,
-    seen: Seen,
+    recent: RecentOutcomes,
     /// Events of the last batch with their numbers, where somebody hears of them.
     told: Vec<(u64, Event)>,
     /// Passes over what was measured that have ended.
@@ -88,16 +65,16 @@ impl Store {
     /// Opens it and reads what writing needs to know.
     pub(super) fn open(place: &dyn Place, make: bool) -> Result<Self, OpenError> {
         let database = place.open(make)?;
-        let (counts, seen) = Self::begun(&database)
+        let (counts, recent) = Self::begun(&database)
             .map_err(|why| broken(place.name(), why))?
             .map_err(|found| OpenError::Schema { place: place.name(), found, known: SCHEMA })?;
         let era = Some(feed::new_era());
-        Ok(Self { database, counts, seen, told: Vec::new(), passes: 0, era })
+        Ok(Self { database, counts, recent, told: Vec::new(), passes: 0, era })
     }
 
     /// Makes the tables of a new database, and reads what counts of an old one. The inner
     /// error is the number of another form.
-    fn begun(database: &Database) -> Result<Result<(Counts, Seen), u32>, Error> {
+    fn begun(database: &Database) -> Result<Result<(Counts, RecentOutcomes), u32>, Error> {
         let schema: Option<u32> = {
             let tx = database.begin_read()?;
             match tx.open_table(META) {
@@ -111,8 +88,8 @@ impl Store {
             Some(SCHEMA_BEFORE) | None => {
                 let tx = database.begin_write()?;
                 let counts = value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
-                let seen = Seen::default();
-                let mut pen = Pen::new(&tx, counts, &seen, Moment::default())?;
+                let recent = RecentOutcomes::new(RECENT_OUTCOMES);
+                let mut pen = Pen::new(&tx, counts, &recent, Moment::default())?;
                 pen.meta(META_SCHEMA, &SCHEMA)?;
                 // A number that somebody may have from now on is of an era.
                 pen.begin_era(&feed::new_era())?;
@@ -130,13 +107,15 @@ impl Store {
         }
         let tx = database.begin_read()?;
         let counts = value(&tx.open_table(META)?, META_COUNTS)?.unwrap_or_default();
-        let mut seen = Seen::default();
+        let mut recent = RecentOutcomes::new(RECENT_OUTCOMES);
         let mut newest = Vec::new();
-        for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(SEEN) {
+        for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
             newest.push(Ended::of(&parsed::<Outcome>(entry?.1.value().1)?));
         }
-        newest.into_iter().rev().for_each(|ended| seen.add(ended));
-        Ok(Ok((counts, seen)))
+        for ended in newest.into_iter().rev() {
+            recent.put(ended, ());
+        }
+        Ok(Ok((counts, recent)))
     }
 
     pub(super) const fn last_seq(&self) -> u64 {
@@ -178,7 +157,7 @@ impl Store {
         let calibration: Option<Calibration> = value(&tx.open_table(META)?, META_CALIBRATION)?;
         found.calibration = calibration.unwrap_or_default();
         // Written as jobs ended: behind as many that ended long ago, none is of this hour.
-        for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(SEEN) {
+        for entry in tx.open_table(OUTCOMES)?.iter()?.rev().take(RECENT_OUTCOMES.get()) {
             let outcome = parsed::<Outcome>(entry?.1.value().1)?;
             if outcome.started_at.age(now) <= HOUR {
                 found.recent.push(outcome);
@@ -211,7 +190,7 @@ impl Store {
 
     pub(super) fn claim(&self, cluster: &Identity) -> Result<(), Error> {
         let tx = self.database.begin_write()?;
-        Pen::new(&tx, self.counts, &self.seen, Moment::default())?.meta(META_CLUSTER, cluster)?;
+        Pen::new(&tx, self.counts, &self.recent, Moment::default())?.meta(META_CLUSTER, cluster)?;
         Ok(tx.commit()?)
     }
 
@@ -225,7 +204,7 @@ impl Store {
         now: Moment,
     ) -> Result<bool, Error> {
         let tx = self.database.begin_write()?;
-        let mut pen = Pen::new(&tx, self.counts, &self.seen, now)?;
+        let mut pen = Pen::new(&tx, self.counts, &self.recent, now)?;
         pen.tells(batch.hears);
         for change in &batch.changes {
             pen.change(change)?;
@@ -249,7 +228,9 @@ impl Store {
         let Written { counts, ended, told } = pen.done()?;
         tx.commit()?;
         self.counts = counts;
-        ended.into_iter().for_each(|ended| self.seen.add(ended));
+        for ended in ended {
+            self.recent.put(ended, ());
+        }
         self.told = told;
         if begins {
             self.era = None;

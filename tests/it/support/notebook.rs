@@ -4,7 +4,10 @@
 use couchdb_sim::Cluster;
 use futures::{FutureExt as _, future::BoxFuture};
 use recliner::model::memory::{Change, Fleeting, Keeper, Outcome, Recovered, Trouble};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 use tokio::sync::watch;
 use wall_clock::Moment;
 
@@ -21,13 +24,19 @@ pub(crate) struct Entry {
 pub(crate) struct Notebook {
     cluster: Cluster,
     held: Fleeting,
+    trouble: Arc<Mutex<Option<Trouble>>>,
     entries: Arc<watch::Sender<Vec<Entry>>>,
 }
 
 impl Notebook {
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let cluster = cluster.clone();
-        Self { cluster, held: Fleeting::default(), entries: Arc::default() }
+        Self {
+            cluster,
+            held: Fleeting::default(),
+            trouble: Arc::default(),
+            entries: Arc::default(),
+        }
     }
 
     /// Everything that was kept so far.
@@ -49,7 +58,7 @@ impl Notebook {
 
     /// From now on keeps nothing and says why, or keeps again.
     pub(crate) fn fails(&self, trouble: Option<Trouble>) {
-        self.held.fails(trouble);
+        *self.trouble.lock().expect("no test panics with it") = trouble;
     }
 }
 
@@ -57,6 +66,10 @@ impl Keeper for Notebook {
     fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
         let notebook = self.clone();
         async move {
+            if let Some(trouble) = notebook.trouble.lock().expect("no test panics with it").clone()
+            {
+                return Err(trouble);
+            }
             notebook.held.keep(changes.clone()).await?;
             let orders = notebook.cluster.orders().len();
             notebook.entries.send_modify(|entries| {
