@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 fn look(directory: &Path) -> Result<Space, String> {
     Space::of(directory).map_err(|why| {
-        "cannot read the free space of {}: {why}; check files.data_dir",
-            "cannot ask for the free space of {}: {why}; check files.data_dir",
+        format!(
+            "cannot read the free space of {}: {why}; check files.data_dir",
             directory.display()
         )
     })
