@@ -59,7 +59,10 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
         Format::Table => print(&table::Events::new(table::width()).rows(&rows))?,
     }
     if let (true, Some(last)) = (answer["more"] == true, rows.last()) {
-        note(&format!("There are more events: continue with --since {}, or raise --limit.", last["seq"]));
+        note(&format!(
+            "There are more events: continue with --since {}, or raise --limit.",
+            last["seq"]
+        ));
     }
     Ok(Exit::Done)
 }

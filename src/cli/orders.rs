@@ -70,7 +70,9 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
             Some(why) => {
                 let until = printable(done["until"].as_str().unwrap_or("?"));
                 let why = printable(why);
-                format!("Ordered: {target} waits ahead of all others, until {until} at most: {why}.")
+                format!(
+                    "Ordered: {target} waits ahead of all others, until {until} at most: {why}."
+                )
             }
         };
         for request in words(&done["requests"]) {

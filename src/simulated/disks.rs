@@ -31,7 +31,9 @@ impl Disks {
     fn space(&self, node: &str, at: Moment) -> Result<Space, String> {
         let disk = self.0.world(|world| world.disk(node));
         let disk = disk.ok_or_else(|| format!("there is no simulated node {node:?}"))?;
-        let available = disk.available().ok_or_else(|| format!("the simulated disk of {node} has no size limit"))?;
+        let available = disk
+            .available()
+            .ok_or_else(|| format!("the simulated disk of {node} has no size limit"))?;
         Ok(Space { available, size: disk.capacity, at })
     }
 }

@@ -81,7 +81,11 @@ fn changes_are_checked_before_anything_else() {
         score(&upgrade, Kind::Db, &facts(109, Some(100))),
         Err(Miss { reason: MissReason::TooFewChanges, value: Some(9.0), limit: Some(10.0) })
     );
-    assert_eq!(score(&upgrade, Kind::Db, &facts(5, None)), Ok(1.0), "unknown changes block nothing");
+    assert_eq!(
+        score(&upgrade, Kind::Db, &facts(5, None)),
+        Ok(1.0),
+        "unknown changes block nothing"
+    );
 }
 
 #[test]

@@ -59,9 +59,10 @@ impl Data {
     fn one(self) -> Result<Point, String> {
         match self {
             Self::Scalar(point) => Ok(point),
-            Self::Vector(series) if series.is_empty() => {
-                Err("it returned no sample; check that the target is scraped and that the labels match".to_owned())
-            }
+            Self::Vector(series) if series.is_empty() => Err(
+                "it returned no sample; check that the target is scraped and that the labels match"
+                    .to_owned(),
+            ),
             Self::Vector(series) => match <[Series; 1]>::try_from(series) {
                 Ok([Series { value: Some(point) }]) => Ok(point),
                 Ok([Series { value: None }]) => Err("its sample is not a number".to_owned()),
@@ -175,10 +176,12 @@ async fn get(
     let envelope: Result<Envelope, _> = serde_json::from_slice(&body);
     match (status, envelope) {
         (200, Ok(Envelope { data: Some(data), .. })) => Ok(data),
-        (200, Ok(_)) => Err(Failure::Final("the answer has no data; check that this is a Prometheus server".into())),
-        (200, Err(why)) => {
-            Err(Failure::Final(format!("the answer is not valid, {why}; check that this is a Prometheus server")))
-        }
+        (200, Ok(_)) => Err(Failure::Final(
+            "the answer has no data; check that this is a Prometheus server".into(),
+        )),
+        (200, Err(why)) => Err(Failure::Final(format!(
+            "the answer is not valid, {why}; check that this is a Prometheus server"
+        ))),
         (400, Ok(Envelope { error: Some(error), .. })) => {
             Err(Failure::BadQuery(format!("HTTP 400, {error}")))
         }

@@ -303,7 +303,9 @@ fn told(place: &Place, was: Option<Moment>, is: Option<Moment>, available: u64) 
         (None, Some(since)) => {
             tracing::warn!(volume = %place.name, available, since = since.rfc3339(), "free space falls faster than running jobs explain; no compaction starts on this volume until that stops");
         }
-        (Some(_), None) => tracing::info!(volume = %place.name, available, "free space has stopped falling"),
+        (Some(_), None) => {
+            tracing::info!(volume = %place.name, available, "free space has stopped falling")
+        }
         (None, None) | (Some(_), Some(_)) => {}
     }
 }
