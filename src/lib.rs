@@ -12,7 +12,7 @@
 //! | target | a `db` shard copy, a `view` index, the `cleanup` of a database's index files, or a `search` index, which is built but never compacted | [`target`](model::target) |
 //! | facts | the measurements of a target, with source and time; unknown is not zero | [`facts`](model::facts) |
 //! | source | the origin of facts: CouchDB over HTTP, or the headers of its files | [`inventory`](sources::inventory), [`datadir`], [`couchdb_files`] |
-//! | part | the file of a view index beside one shard copy | [`datadir`] |
+//! | part | the file of a view index for one shard copy | [`datadir`] |
 //! | snapshot | all targets with their facts at one moment, shared cheaply | [`snapshot`](table) |
 //! | channel | a named rule: which targets it takes, and how it ranks them | [`channel`](model::channel) |
 //! | miss | why one channel does not take a target | [`score`](model::score) |

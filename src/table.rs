@@ -163,7 +163,7 @@ impl Snapshot {
     }
 
     /// The same targets without their facts, for holders that need identities for a long time:
-    /// holding a whole snapshot during a sweep would keep every old fact in memory beside the new
+    /// holding a whole snapshot during a sweep would keep every old fact in memory next to the new
     /// one.
     #[must_use]
     pub fn without_facts(&self) -> Self {

@@ -66,7 +66,6 @@ pub struct Walked {
 ///
 /// If the data directory itself cannot be read; an unreadable view directory is reported like any
 /// other problem.
-/// like any other.
 pub fn walk(
     roots: &Roots,
     before: &Known,

@@ -12,7 +12,7 @@
 //! longest among those that only running jobs and spent bytes keep from starting. A reservation
 //! lasts an eighth of the time the target has waited, at ages that double: with the default
 //! `limits.wait`, two minutes after 16 minutes, four after 32, and so on. Then it expires, whether
-//! or not the target started. So slots stay idle for a small part of the time only, even beside a
+//! or not the target started. So slots stay idle for a small part of the time only, even with a
 //! job that never ends; a view starts after some multiple of the longest job's duration, and a
 //! large file at the latest when a reservation lasts longer than the hour of the budget.
 

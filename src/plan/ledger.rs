@@ -14,7 +14,7 @@ use wall_clock::Moment;
 struct Balance {
     /// Bytes that may be written in addition to running jobs' reservations; absent where unknown.
     room: Option<u64>,
-    /// The part of it that this plan's starts use.
+    /// The part of these bytes that this plan's starts use.
     taken: u64,
     falling_since: Option<Moment>,
 }

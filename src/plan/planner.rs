@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn facts_stay_fresh_for_three_sweeps_however_long_those_take() {
+    async fn facts_stay_fresh_for_three_sweeps_of_any_duration() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         draft.set_sweep(Duration::from_secs(100));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_rest_is_over() {
+    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_cool_down_is_over() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.node("couchdb@a");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_follows_news_other_channels_and_the_clock() {
+    async fn it_reacts_to_snapshots_settings_and_the_clock() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.node("couchdb@a");

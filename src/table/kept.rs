@@ -5,7 +5,7 @@
 //! into its draft before its first sweep.
 //!
 //! A block covers a fixed number of adjacent rows with the names they share. The moment at which
-//! most of them were measured is stored beside it, so that a block in which only that moment
+//! most of them were measured is stored separately, so that a block in which only that moment
 //! changed keeps its bytes.
 
 use super::{DbMap, DbName, Draft, NodeIx, Packed, Snapshot, View};

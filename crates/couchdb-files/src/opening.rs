@@ -213,7 +213,6 @@ const NEWEST_FIELDS: usize = 16;
 ///
 /// One difference is not visible in any header: after `_purged_infos_limit` was set, CouchDB's
 /// update sequence is one ahead until the next commit.
-/// one ahead until the next commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reported {
     /// It may report different values, or none.

@@ -8,7 +8,6 @@
 //! values is built once for each family, a target's labels once for all its families
 //! ([`super::LabelSets`]), numbers are formatted without `fmt`, and text is compressed while it is
 //! still in the processor's cache.
-//! compressed is so while it still lies in the processor's cache.
 
 use super::{
     Coding, Format,

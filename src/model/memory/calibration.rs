@@ -12,7 +12,7 @@ const NEWEST: f64 = 0.2;
 /// second, and starting a job takes as long as copying.
 const SHORTEST: u64 = 3;
 
-/// A compaction writes more than the new file: sorted temporary data stays beside it until the
+/// A compaction writes more than the new file: sorted temporary data stays next to it until the
 /// end, at least this share of the file.
 const SORTED_BESIDE: f64 = 0.05;
 

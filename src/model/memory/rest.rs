@@ -72,7 +72,7 @@ impl Remembered {
     /// Records how a job of the target ended.
     ///
     /// A failure of recliner's own job starts a cool-down that doubles each time. A success,
-    /// whoever started the job, clears all failures and completes an order; if another compaction
+    /// no matter who started the job, clears all failures and completes an order; if another compaction
     /// would be useless, the target becomes futile. A lost job changes nothing. Failures of jobs
     /// that others started are ignored.
     pub fn ended(&mut self, outcome: &Outcome, left: Left, failure: &Failure) {

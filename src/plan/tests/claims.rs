@@ -258,7 +258,7 @@ impl Busy {
             // A start may change the next time at which the plan changes.
             let changes = self.plan(now).next_change.map(Moment::unix);
             let ends = self.jobs.iter().map(|(_, _, end)| *end);
-            let next = ends.chain(changes).min().expect("something goes on");
+            let next = ends.chain(changes).min().expect("a job or a change is pending");
             busy += self.jobs.len() as u64 * (next - now);
             now = next;
         }
@@ -272,7 +272,7 @@ fn at_the_latest(longest: u64) -> u64 {
     let enough = longest + 30;
     let apart = std::iter::successors(Some(960), |apart| Some(apart * 2));
     let apart = apart.take_while(|apart| apart / 8 <= 6 * 3_600).find(|it| it / 8 >= enough);
-    let apart = apart.expect("a claim can be as long");
+    let apart = apart.expect("a reservation can last as long");
     apart + enough
 }
 
@@ -290,7 +290,7 @@ proptest! {
 }
 
 #[test]
-fn reservations_expire_beside_a_job_that_never_ends_and_other_jobs_continue() {
+fn reservations_expire_while_a_job_never_ends_and_other_jobs_continue() {
     let mut busy = Busy::new();
     let forever = busy.snapshot.targets().next().unwrap();
     busy.jobs.push((forever.ix(), vec![forever.node_ix()], u64::MAX));

@@ -217,8 +217,8 @@ fn together(groups: &[HeldOut]) -> HeldOut {
 
 fn table() -> String {
     let mut table = String::from(
-        "Error of the bytes freed, as a part of what was really freed (of the file, where that \
-         was\nless than 5 % of it), median and worst:\n\n\
+        "Error of the predicted bytes freed, relative to the bytes really freed (to the file's size \
+         if less\nthan 5 % of it was freed), median and worst:\n\n\
          | kind | shape left out | outcomes | naive: median | worst | ours: median | worst | \
          sizes only: median | worst |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|\n",
@@ -237,9 +237,9 @@ fn table() -> String {
         }
     }
     table.push_str(
-        "\n\"naive\" is file less active; \"sizes only\" is ours where nothing but file and active \
-         is\nknown. `mixed` is one generator's 234 shards, the others one shape of documents \
-         each. The two\nworst dbs are files below 1 MiB of which 6 % was freed.\n",
+        "\n\"naive\" is file minus active bytes; \"sizes only\" is our prediction without document counts \
+         and\nexternal bytes. `mixed` is one generator's 234 shards, every other row is one shape of \
+         documents.\nThe two worst dbs are files below 1 MiB of which 6 % was freed.\n",
     );
     table
 }
