@@ -30,10 +30,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
             let mut text = table::planned(&plan, table::width());
             if !memory {
                 text.push_str(
-                    "
-                    Read directly, without a running recliner: earlier failures, suspensions and waiting
-                    times are unknown.
-                    ",
+                    "\nRead directly, without a running recliner: earlier failures, suspensions and\nwaiting times are unknown.\n",
                 );
             }
             print(&text)?;
