@@ -1,7 +1,7 @@
-//! The command line: what is asked, what is printed, how it ends.
+//! The command line: parsing, output and exit codes.
 //!
-//! Owns flags, tables and exit codes; the only module that prints. Everything else it
-//! does, it does through the service or the modules below. `main` calls [`run`].
+//! Owns flags, tables and exit codes; the only module that prints. Everything else is done by the
+//! service and the modules below it. `main` calls [`run`].
 
 mod admin_socket;
 mod args;
@@ -38,12 +38,14 @@ use std::{
 };
 use tokio::runtime::Builder;
 
-/// Threads of a service for requests, answers and timers; the tables and all rendering have
-/// others. CouchDB is slower than one, and two wake each other up at every answer.
+/// Threads of a service for requests, answers and timers; tables and rendering have their own
+/// threads. CouchDB is slower than one thread, and two threads would wake each other at every
+/// answer.
 const WORKERS: usize = 1;
 
-/// What runs a command: a service has others to answer while its tables are worked on; every
-/// other command waits for one thing, and a second thread would only have to be woken for it.
+/// The runtime of a command. A service needs other threads to answer while its tables are being
+/// processed; every other command waits for one thing, and a second thread would only add
+/// wake-ups.
 fn runtime(command: &Command) -> Builder {
     if !command.serves() {
         return Builder::new_current_thread();
@@ -60,7 +62,7 @@ pub enum Exit {
     Done,
     /// Failed.
     Failed,
-    /// Part of the cluster could not be seen.
+    /// Part of the cluster could not be read.
     Unseen,
     /// Bad usage or configuration.
     Usage,
@@ -77,14 +79,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ends before its time: a sentence for the person, and how.
+/// Why a command ends early: a sentence for the user, and the exit code.
 #[derive(Debug)]
 struct Failure {
     exit: Exit,
     why: String,
-    /// What a service said beside it; null where nothing was.
+    /// The data of a service's error answer; null without one.
     data: Value,
-    /// Whether the same may well go through in a while.
+    /// Whether the same request may succeed later.
     passes: bool,
 }
 
@@ -108,7 +110,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             return if told(&refused, &words).is_ok() { exit } else { Exit::Failed };
         }
     };
-    // One provider for TLS, chosen once: two in one program make rustls refuse both.
+    // One TLS provider is selected once: with two in one program, rustls refuses both.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         complain("the TLS provider was installed twice");
     }
@@ -141,7 +143,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Flush(args) => orders::flush(args).await,
         }
     });
-    // What still looks up a name or reads a file holds up nobody.
+    // Pending name lookups and file reads must not delay the exit.
     runtime.shutdown_background();
     match ended {
         Ok(exit) => exit,
@@ -152,8 +154,8 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// Says what is wrong with a command line, or what was asked about it: words of it may be URLs
-/// with a password in them.
+/// Prints a command line error, or the help that was requested. Words of the command line may be
+/// URLs with a password in them.
 fn told(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
     let said = refused.render().to_string();
     let words = words.iter().filter_map(|word| word.to_str());
@@ -165,6 +167,6 @@ fn told(refused: &clap::Error, words: &[OsString]) -> io::Result<()> {
         let shown = config::without_secrets(value);
         if shown == value { said } else { said.replace(value, &shown) }
     });
-    // Its own way of printing has colours.
+    // Only the original rendering has colours.
     if shown == said { refused.print() } else { io::stderr().write_all(shown.as_bytes()) }
 }

@@ -1,9 +1,9 @@
-//! A node's own directories, read without asking CouchDB.
+//! A node's own directories, read without CouchDB.
 //!
-//! Owns the walk over data and view directory, what each path means and what was read of each
-//! file before. Never writes, deletes, follows a link or goes where another file system's path
-//! leads out of the two directories; never decides what is stale: it says what lies there. The
-//! `files` source calls [`walk()`] once a sweep, on threads that may block.
+//! Owns the walk over the data and view directories, the meaning of each path, and the cached
+//! reading of each file. Never writes, deletes or follows a link, and never leaves the two
+//! directories; reports what exists and does not judge what is stale. The `files` source calls
+//! [`walk()`] once for each sweep, on threads that may block.
 
 mod known;
 mod meaning;
@@ -34,11 +34,11 @@ use wall_clock::Moment;
 pub struct Roots {
     /// `[couchdb] database_dir`.
     pub data: PathBuf,
-    /// `[couchdb] view_index_dir`, where it is another.
+    /// `[couchdb] view_index_dir`, if it is a different directory.
     pub views: Option<PathBuf>,
 }
 
-/// What CouchDB keeps in a directory.
+/// The content of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
     /// Databases and view indexes.
@@ -49,19 +49,19 @@ pub enum Tree {
     Views,
 }
 
-/// A file system that a node's directories lie on.
+/// A file system that holds a node's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// The directory there; of two, that of databases.
+    /// The directory on it; the database directory if both are on it.
     pub directory: Box<str>,
-    /// What CouchDB keeps on it.
+    /// The content of that directory.
     pub holds: Tree,
-    /// Its room, where the system says.
+    /// Its free space, where the system reports it.
     pub space: Option<Space>,
 }
 
 impl Roots {
-    /// The file systems that they lie on.
+    /// The file systems that hold them.
     #[must_use]
     pub fn volumes(&self) -> Vec<Volume> {
         let volume = |directory: &Path, holds| Volume {
@@ -81,40 +81,40 @@ impl Roots {
     }
 }
 
-/// One thing that lies there.
+/// One item that the walk found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A database file.
     Db {
         /// CouchDB's name for it.
         shard: Box<str>,
-        /// What its header says.
+        /// The values of its header.
         numbers: Numbers,
-        /// Whether CouchDB says the same.
+        /// Whether CouchDB would report the same values.
         reported: Reported,
-        /// Whether it is the file that the walk before found there, however it grew.
+        /// Whether it is the file that the previous walk found there, even if it grew.
         same: bool,
-        /// Why its header says nothing, where it does not.
+        /// Why its header could not be read, if so.
         problem: Option<Problem>,
     },
     /// A view index of one shard.
     View {
         /// The shard.
         shard: Box<str>,
-        /// What names it.
+        /// The signature that names it.
         signature: Signature,
-        /// What its header says.
+        /// The values of its header.
         numbers: Numbers,
-        /// Versions of ICU's collation that its rows were sorted by.
+        /// Versions of the ICU collation that its rows were sorted with.
         collators: Arc<[Arc<str>]>,
-        /// Why its header says nothing, where it does not.
+        /// Why its header could not be read, if so.
         problem: Option<Problem>,
     },
-    /// What a compaction writes, or left.
+    /// A file written by a running compaction or left over from one.
     Compaction {
-        /// The shard that is compacted, or whose index is.
+        /// The shard that is compacted, or whose index is compacted.
         shard: Box<str>,
-        /// The index, where it is one's.
+        /// The index, if it is an index's compaction.
         signature: Option<Signature>,
         /// Its size.
         bytes: u64,
@@ -123,30 +123,29 @@ pub enum Found {
     },
     /// Something that could not be read.
     Unread {
-        /// Where, relative to the directory, as far as it is text.
+        /// Its path relative to the directory, as far as it is valid text.
         path: String,
         /// Why.
         problem: Problem,
     },
 }
 
-/// What else lies there, in bytes.
+/// Everything else in the directories, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Files that were looked at.
+    /// Number of files found.
     pub files: u64,
-    /// Deleted by CouchDB and still there.
+    /// Files that CouchDB has deleted but that still exist.
     pub trash: u64,
-    /// The part of that which lies among view indexes, where those have a directory of their
-    /// own.
+    /// The part of `trash` that is among view indexes, if those have their own directory.
     pub trash_of_views: u64,
-    /// Nouveau's indexes, where they lie inside.
+    /// Nouveau's indexes, if they are inside these directories.
     pub nouveau: u64,
-    /// Clouseau's indexes, where they lie inside.
+    /// Clouseau's indexes, if they are inside these directories.
     pub clouseau: u64,
     /// View indexes in a directory where CouchDB does not look for them.
     pub misplaced: u64,
-    /// Whatever is no file of CouchDB's.
+    /// Any file that does not belong to CouchDB.
     pub other: u64,
 }
 

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use tikv_jemallocator::Jemalloc;
 
-/// A sweep writes every chunk of the tables anew while others hold the old one. glibc's
-/// allocator never gets all of that back: a million targets take two thirds more there.
-/// `.cargo/config.toml` has how this one is tuned.
+/// Each sweep rewrites every chunk of the tables while readers still hold the previous version.
+/// glibc's allocator never returns all of that memory: a million targets need two thirds more with
+/// it. `.cargo/config.toml` has the tuning of this allocator.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

@@ -1,4 +1,4 @@
-//! What the program speaks of: targets, their facts, channels, scores, estimates, settings.
+//! The domain model: targets, their facts, channels, scores, estimates, settings.
 //!
 //! Owns values and the pure rules between them. Does no I/O and reads no clock: every rule takes `now`.
 

@@ -1,10 +1,10 @@
-//! The plan: which targets wait where, what would start now, and why the rest does not.
+//! The plan: which targets wait in which queue, what would start now, and why the rest does not.
 //!
-//! Owns the queues and their policy, as pure functions of (snapshot, channels, conditions,
-//! rules, now): no clock, no I/O, no logging. The planner task holds the [`Queues`] and
-//! publishes [`Plan`]s; metrics, API, commands and the enforcer read those. Misses and
-//! refusals are worked out when asked for; a waiting target keeps its channel, its priority
-//! and since when it waits, and no more.
+//! Owns the queues and their policy, as pure functions of (snapshot, channels, conditions, rules,
+//! now): no clock, no I/O, no logging. The planner task holds the [`Queues`] and publishes
+//! [`Plan`]s; metrics, API, commands and the enforcer read those. Misses and refusals are computed
+//! on request; a queued target stores only its channel, its priority and when it was
+//! queued.
 
 mod admission;
 mod brief;
@@ -62,82 +62,84 @@ use sites::Sites;
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// One queue as it is published.
+/// One published queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueView {
     /// The node, or the pseudo node for views and cleanups of the whole cluster.
     pub node: NodeIx,
-    /// The channel's place in the order.
+    /// The channel's index in the configured order.
     pub channel: usize,
-    /// What the queue holds at most.
+    /// Maximum number of queued targets.
     pub capacity: usize,
-    /// Targets the channel takes that find no room.
+    /// Targets that the channel takes but that do not fit into the queue.
     pub overflow: usize,
-    /// Largest and smallest priority that wait; absent when none does.
+    /// Largest and smallest priority in the queue; absent when the queue is empty.
     pub priority: Option<(f64, f64)>,
-    /// Since when the one that waits longest does.
+    /// When the oldest queued target was queued.
     pub oldest: Option<Moment>,
-    /// Bytes on disk that compacting all that waits would free, of those where it is known.
+    /// Bytes on disk that compacting every queued target would free, as far as sizes are known.
     pub reclaimable: u64,
-    /// Running jobs whose target this channel takes, whoever started them.
+    /// Running jobs whose target this channel takes, including jobs that others started.
     pub active: usize,
-    /// What of each waiting target decides, best first.
+    /// A summary of each queued target, best first.
     briefs: Arc<[Brief]>,
 }
 
 impl QueueView {
-    /// Waiting targets, best first.
+    /// Queued targets, best first.
     pub fn waiting(&self) -> impl ExactSizeIterator<Item = Ix> {
         self.briefs.iter().map(|brief| brief.ix)
     }
 }
 
-/// What is decided about a target.
+/// The decision about one target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// It would start now.
     Start,
-    /// It waits, or would if its queue had room, and this keeps it from starting.
+    /// It is queued, or would be if its queue had a free place, and this refusal prevents the
+    /// start.
     Refused(Refusal),
     /// No channel takes it; ask for its misses.
     NotTaken,
 }
 
-/// What the planner published last: a snapshot, where its targets stand, and what starts.
+/// The plan published last: a snapshot, the channel of each target, and the starts.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The facts the plan was made from.
     pub snapshot: Arc<Snapshot>,
-    /// The channels it was made for.
+    /// The channels the plan was made for.
     pub channels: Arc<Channels>,
-    /// The conditions it was made under.
+    /// The live conditions the plan was made under.
     pub conditions: Conditions,
-    /// The settings it was made by.
+    /// The settings the plan was made with.
     pub rules: Arc<Rules>,
-    /// When it was made.
+    /// The time of planning.
     pub made_at: Moment,
-    /// Every queue that can exist: databases' channels on every node, the others' on the
-    /// pseudo node; by node, then channel.
+    /// Every queue that can exist, ordered by node and then channel: queues of database channels
+    /// on every node, all other queues on the pseudo node.
     pub queues: Arc<[Arc<QueueView>]>,
     /// What would start now, in order.
     pub starts: Arc<[Start]>,
-    /// How many candidates of each queue start or are refused, in the order of `queues`.
+    /// Number of starts and refusals among each queue's candidates, in the order of `queues`.
     pub candidates: Arc<[Counts]>,
-    /// Each channel's windows, in the channels' order.
+    /// The window state of each channel, in the channels' order.
     pub openings: Arc<[Opening]>,
-    /// For which view room is kept.
+    /// The target for which slots are reserved.
     pub claim: Option<Claim>,
-    /// When the clock alone changes the plan next, beside facts growing stale.
+    /// The next time at which the plan changes through the clock alone, apart from facts becoming
+    /// stale.
     pub next_change: Option<Moment>,
-    /// Why each waiting target does not start, in the order of `queues`.
+    /// Why each queued target does not start, in the order of `queues`.
     reasons: Arc<[Reasons]>,
     placements: Chunked<Placement>,
     admission: Arc<Admission>,
 }
 
 impl Plan {
-    /// The plan for these queues: what starts, the worthiest first, and the state that
-    /// explains why the rest does not.
+    /// The plan for these queues: the starts, best first, and the state that explains why the
+    /// other candidates do not start.
     fn of(
         waiting: Waiting,
         snapshot: &Arc<Snapshot>,
@@ -216,13 +218,13 @@ impl Plan {
         }
     }
 
-    /// What starts of a target, if it does.
+    /// The planned start of a target, if it starts.
     #[must_use]
     pub fn start(&self, ix: Ix) -> Option<&Start> {
         self.starts.iter().find(|start| start.ix == ix)
     }
 
-    /// Why a gate of a node holds every start back, if it does.
+    /// Why a node's gate holds back every start, if it is closed.
     #[must_use]
     pub fn gate(&self, gate: Gate, at: NodeIx) -> Option<Refusal> {
         let doors = Doors {
@@ -234,7 +236,7 @@ impl Plan {
         doors.shut(gate, at, self.snapshot.node(at)?)
     }
 
-    /// The channel that takes a target, its priority there, and since when it waits.
+    /// The channel that takes a target, its priority there, and when it was queued.
     #[must_use]
     pub fn placement(&self, ix: Ix) -> Option<(&Channel, Placement)> {
         let target = self.snapshot.target(ix)?;
@@ -242,8 +244,8 @@ impl Plan {
         Some((self.channels.list.get(placement.channel()?)?, placement))
     }
 
-    /// Every target that waits in a queue: the queue's node, the target, its channel's place in
-    /// the order, and why it does not start; none where it does.
+    /// Every queued target: the queue's node, the target, its channel's index, and the reason why
+    /// it does not start; none if it starts.
     pub fn waiting(&self) -> impl Iterator<Item = (NodeIx, Ix, usize, Option<RefusalReason>)> {
         self.queues.iter().zip(self.reasons.iter()).flat_map(|(queue, reasons)| {
             let waiting = queue.waiting().zip(reasons.iter());
@@ -261,7 +263,7 @@ impl Plan {
         self.queues.get(at).map(AsRef::as_ref)
     }
 
-    /// Why each channel that does not take this target does not, in the channels' order.
+    /// Each channel that does not take this target, with the reason, in the channels' order.
     pub fn misses(&self, target: TargetRef<'_>) -> impl Iterator<Item = (&Channel, Miss)> {
         self.channels
             .list
@@ -269,13 +271,13 @@ impl Plan {
             .filter_map(move |channel| Some((channel, miss_of(&self.channels, channel, target)?)))
     }
 
-    /// Which rule makes a target's facts count; none where they are stale.
+    /// The rule by which a target's facts count as fresh; none if they are stale.
     #[must_use]
     pub fn freshness(&self, target: TargetRef<'_>) -> Option<Freshness> {
         Freshness::of(&self.snapshot, target.ix(), &self.rules, self.made_at)
     }
 
-    /// What is decided about a target.
+    /// The decision about a target.
     #[must_use]
     pub fn decision(&self, target: TargetRef<'_>) -> Decision {
         if self.start(target.ix()).is_some() {
@@ -298,14 +300,14 @@ impl Plan {
         Decision::Refused(refusal)
     }
 
-    /// The view for which the room is kept whose want a refusal names.
+    /// The target whose slot reservation causes this refusal.
     #[must_use]
     pub fn kept_for(&self, refusal: &Refusal) -> Option<(TargetRef<'_>, &Claim)> {
         let claim = self.claim.as_ref().filter(|_| refusal.below_its_limit())?;
         Some((self.snapshot.target(claim.ix)?, claim))
     }
 
-    /// Numbers of a refusal that the choice has no use for.
+    /// Adds the numbers of a refusal that the selection itself does not need.
     fn complete(&self, refusal: &mut Refusal, target: TargetRef<'_>, channel: usize) {
         let numbers = if refusal.reason == RefusalReason::Building {
             brief::behind(&target.facts())

@@ -1,7 +1,8 @@
-//! A simulated cluster's machines in recliner's words: its directories and its disks.
+//! Adapts a simulated cluster's directories and disks to recliner's traits.
 //!
-//! Owns nothing: every number is the simulator's (`couchdb_sim`). Never asked over HTTP, which
-//! the client does as with any cluster. Called by `recliner demo` and by tests.
+//! Owns no numbers: all of them come from the simulator (`couchdb_sim`). HTTP is not handled here,
+//! because the client talks to a simulated cluster like to any other. Used by `recliner demo` and
+//! by tests.
 
 mod directories;
 mod disks;

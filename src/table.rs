@@ -1,12 +1,13 @@
 //! The snapshot: every target of the cluster with its facts at one moment.
 //!
-//! Owns the compact tables in which a million targets live, their totals, and the choice of the
-//! databases that are exported by name. Never asks CouchDB and never scores. One task, the scanner,
-//! holds the [`Draft`] and publishes [`Snapshot`]s; planner, metrics and API read those.
+//! Owns the compact tables that hold a million targets, their totals, and the choice of the
+//! databases that are exported by name. Never sends requests to CouchDB and never scores. One
+//! task, the scanner, holds the [`Draft`] and publishes [`Snapshot`]s; planner, metrics and API
+//! read those.
 //!
-//! Why ids and chunks: rows of owned strings take six times the memory, and a clone of
-//! everything for a thousand changed rows fifteen times the time, of rows that name their
-//! database by number and are copied 64 at a time.
+//! Ids and chunks save memory and time: rows of owned strings would take six times the memory, and
+//! cloning everything for a thousand changed rows fifteen times the time, compared with rows that
+//! refer to their database by number and are copied 64 at a time.
 
 mod bits;
 mod chunked;
@@ -46,31 +47,31 @@ use packed::Packed;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// What one target is. `kind` is absent where a target was and is no more.
+/// The identity of one target. `kind` is absent in a row whose target was removed.
 ///
-/// Its facts lie in a table of their own: they change with every sweep, this hardly ever.
+/// Facts are in a separate table: they change with every sweep, identities hardly ever.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     db: u32,
-    /// Of a db target its range, plus one; of a view its place among the views.
+    /// For a db target its range index plus one; for a view its index in the table of views.
     extra: u32,
     node: NodeIx,
     kind: Option<Kind>,
     state: State,
-    /// How many targets had this place before.
+    /// Number of targets that had this row before.
     generation: u32,
 }
 
-/// What the shard map says of one database.
+/// The shard map's entry for one database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DbMap {
-    /// Shard copies on all nodes together.
+    /// Number of shard copies on all nodes together.
     pub copies: u32,
     /// Ranges the hash ring is split into (q).
     pub ranges: u32,
 }
 
-/// All targets with their facts at one moment; cheap to share, never changed.
+/// All targets with their facts at one moment; cheap to share, immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     version: u64,
@@ -88,13 +89,13 @@ pub struct Snapshot {
     sweep: Option<Duration>,
     followed_since: Option<Moment>,
     in_doubt: Arc<Bits>,
-    /// Why files' headers say nothing, of the few of which they do not.
+    /// Why a file's header could not be read, for the few targets concerned.
     problems: Arc<BTreeMap<Ix, Problem>>,
     quiet: bool,
 }
 
 impl Snapshot {
-    /// Counts the snapshots one draft published, from one; zero is the empty one.
+    /// The version: the draft's snapshots are counted from one; zero is the empty snapshot.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
@@ -106,20 +107,20 @@ impl Snapshot {
         self.generated_at
     }
 
-    /// How long the last sweep over all targets took.
+    /// Duration of the last sweep over all targets.
     #[must_use]
     pub const fn sweep(&self) -> Option<Duration> {
         self.sweep
     }
 
-    /// Since when feeds tell of every database that is written to, made or deleted; none
+    /// When the feeds began to report every database that is written to, created or deleted; none
     /// while they do not.
     #[must_use]
     pub const fn followed_since(&self) -> Option<Moment> {
         self.followed_since
     }
 
-    /// Whether for a while feeds have told of nothing and nothing was seen to run.
+    /// Whether the feeds reported no change and no job was running for a while.
     #[must_use]
     pub const fn is_quiet(&self) -> bool {
         self.quiet
@@ -131,13 +132,13 @@ impl Snapshot {
         self.names.get(db.as_usize())
     }
 
-    /// Whether what was measured of a target still holds, however long ago that was: feeds
-    /// that tell of every write have not named its database since, no job was seen on it, and
-    /// its node was there all the time.
+    /// Whether a target's facts still hold, however old they are: the feeds, which report every
+    /// write, have not named its database since, no job was seen on it, and its node was up all
+    /// the time.
     ///
-    /// Of a view only one that had seen every change: an index that lags is built without a
-    /// word. Compactions are not told of either; one that a poll missed leaves facts that are
-    /// too large, and a target is read again just before its start.
+    /// A view is only confirmed if it had processed every change: an index that lags may be built
+    /// without notice. Compactions are not reported either; one that no poll saw leaves facts that
+    /// are too large, and a target is read again just before its start.
     #[must_use]
     pub fn is_confirmed(&self, ix: Ix) -> bool {
         let Some(since) = self.followed_since else { return false };
@@ -148,50 +149,51 @@ impl Snapshot {
         let whole = match target.kind() {
             Kind::Db => true,
             Kind::View => facts.updates_pending.get() == Some(0),
-            // How far it is, is known within bounds alone.
+            // Their progress is only known within bounds.
             Kind::Cleanup | Kind::Search => false,
         };
         whole && facts.measured_at.is_some_and(|measured| measured.at >= since)
     }
 
-    /// Which targets changed, came or went since the version before; of one place the one that
-    /// went before the one that came.
+    /// The targets that changed, were added or were removed since the previous version. For a
+    /// reused row, the removed target comes before the added one.
     #[must_use]
     pub fn changed(&self) -> &[Ix] {
         &self.changed
     }
 
-    /// The same targets without their facts, for whoever needs to know for long what they
-    /// are: a whole snapshot held through a sweep would keep every old fact beside its new one.
+    /// The same targets without their facts, for holders that need identities for a long time:
+    /// holding a whole snapshot during a sweep would keep every old fact in memory next to the new
+    /// one.
     #[must_use]
     pub fn without_facts(&self) -> Self {
         Self { facts: Chunked::default(), ..self.clone() }
     }
 
-    /// How many places the table has; an upper bound of every [`Ix`].
+    /// Number of rows; an upper bound of every [`Ix`].
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.rows.len()
     }
 
-    /// The target at `ix`, unless it went; never another that has its place by now.
+    /// The target at `ix`, unless it was removed; never another target that reuses its row.
     #[must_use]
     pub fn target(&self, ix: Ix) -> Option<TargetRef<'_>> {
         TargetRef::new(self, ix)
     }
 
-    /// The target that has a place now, if one does.
+    /// The target that occupies a row now, if any.
     #[must_use]
     pub fn target_at(&self, place: usize) -> Option<TargetRef<'_>> {
         self.target(self.ix_at(u32::try_from(place).ok()?))
     }
 
-    /// The one that had a place last.
+    /// The index of the last target in a row.
     fn ix_at(&self, place: u32) -> Ix {
         Ix::of(place, self.rows.get(place as usize).map_or(0, |row| row.generation))
     }
 
-    /// Every target, in the order they were first seen.
+    /// Every target, in the order in which they were first seen.
     pub fn targets(&self) -> impl Iterator<Item = TargetRef<'_>> {
         self.rows
             .iter()
@@ -200,7 +202,7 @@ impl Snapshot {
             .filter_map(|(at, _)| self.target_at(at))
     }
 
-    /// Every node that was ever a member, and the pseudo node of the cluster first.
+    /// Every node that was ever a member, after the pseudo node of the cluster.
     #[must_use]
     pub fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
@@ -218,7 +220,7 @@ impl Snapshot {
         &self.totals
     }
 
-    /// The databases with most to reclaim, which are exported by name.
+    /// The databases with the most reclaimable bytes, which are exported by name.
     #[must_use]
     pub fn top(&self) -> &Top {
         &self.top

@@ -1,7 +1,7 @@
-//! Which recliner an order goes to: one on this machine over its Unix socket, or one at a URL.
+//! Selects the recliner that receives an order: one on this machine over its Unix socket, or one
+//! at a URL.
 //!
-//! Owns the order in which they are tried, and the sentence that says which was asked where
-//! nobody named one.
+//! Owns the order of attempts, and the message that names the recliner if the user did not.
 
 use super::{
     Failure,
@@ -13,16 +13,16 @@ use crate::model::settings::{Settings, service::Web};
 use std::{io, path::Path, time::Duration};
 use tokio::{net::UnixStream, time};
 
-/// How long a socket may take to let somebody in.
+/// Maximum wait for a connection to a socket.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl OrderArgs {
-    /// A client for the recliner that was named. Where none was, for the one whose socket is in
-    /// the default storage path; where none is there, for the one at the default URL.
+    /// A client for the named recliner. Without a name, for the one with its socket in the default
+    /// storage path; without that socket, for the one at the default URL.
     ///
     /// # Errors
-    /// When the one that was named cannot be reached, or the login or a file for TLS cannot be
-    /// used.
+    ///
+    /// If the named recliner cannot be reached, or the login or a TLS file cannot be used.
     pub(super) async fn client(&self) -> Result<ServiceClient, Failure> {
         if self.service.url.is_some() {
             return self.service.client();
@@ -35,9 +35,9 @@ impl OrderArgs {
         let named = self.storage.is_some() || self.admin_socket.is_some();
         match reached(&path).await {
             Ok(()) => ServiceClient::over_socket(&path),
-            // Another one than was meant must not get the order.
+            // The order must not reach a different recliner than the named one.
             Err(why) if named => Err(Failure::failed(format!(
-                "{why}; is recliner running there? --recliner.url names one to ask over TCP"
+                "{why}; check that recliner is running there, or connect over TCP with --recliner.url"
             ))),
             Err(why) => {
                 complain(&format!("{why}; asking {DEFAULT_URL}"));
@@ -47,20 +47,20 @@ impl OrderArgs {
     }
 }
 
-/// Whether somebody listens on a socket and lets this user in, or why not.
+/// Checks that a process listens on a socket and accepts this user; otherwise returns why not.
 async fn reached(path: &Path) -> Result<(), String> {
     let name = path.display();
     match time::timeout(PATIENCE, UnixStream::connect(path)).await {
         Ok(Ok(_)) => Ok(()),
-        Err(_) => Err(format!("nobody answers on the Unix socket {name}")),
+        Err(_) => Err(format!("no answer on the Unix socket {name}")),
         Ok(Err(why)) if why.kind() == io::ErrorKind::NotFound => {
             Err(format!("there is no Unix socket {name}"))
         }
         Ok(Err(why)) if why.kind() == io::ErrorKind::ConnectionRefused => {
-            Err(format!("nobody listens on the Unix socket {name}"))
+            Err(format!("no process listens on the Unix socket {name}"))
         }
         Ok(Err(why)) if why.kind() == io::ErrorKind::PermissionDenied => Err(format!(
-            "the Unix socket {name} is another user's: run this as the user that recliner runs as, or as root"
+            "the Unix socket {name} belongs to another user; run this command as recliner's user or as root"
         )),
         Ok(Err(why)) => Err(format!("cannot use the Unix socket {name}: {why}")),
     }

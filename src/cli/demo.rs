@@ -1,4 +1,4 @@
-//! `recliner demo`: a simulated cluster inside the process, to look around.
+//! `recliner demo`: a simulated cluster inside the process, to explore recliner.
 
 use super::{Exit, Failure, args::DemoArgs, note, once, serve, service_client::DEFAULT_URL};
 use crate::{
@@ -17,10 +17,10 @@ use std::{
 use tokio::{net::TcpListener, task::JoinSet};
 use wall_clock::Clock;
 
-/// Shorter than one would set it for a CouchDB: a newcomer wants to see numbers move.
-/// It enforces: nothing there can come to harm. The simulation answers in place of the
-/// Prometheus that is named, with the disk of the node in the query. The journal is memory
-/// there, so that it keeps little.
+/// Intervals are shorter than is sensible for a real CouchDB, so that a newcomer sees numbers
+/// change. It enforces because nothing can be harmed. The simulation answers in place of the
+/// configured Prometheus, with the node's disk named in the query. The journal is in memory, so it
+/// keeps little.
 pub const CONFIG: &str = "mode: enforce
 scan: {interval: 10s}
 poll: 1s
@@ -69,8 +69,8 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
         log_format: args.log.format.clone(),
         ..args.web.over(Flags::default())
     };
-    // Nothing there can come to harm, and a newcomer wants to try orders: from this machine they
-    // are taken over TCP. There is no directory for a socket.
+    // Nothing can be harmed, and a newcomer wants to try orders: they are accepted over TCP from
+    // this machine. There is no directory for a socket.
     let here = args.web.listen.is_none_or(|address| address.ip().to_canonical().is_loopback());
     let flags = Flags {
         web_enable_admin_api: flags.web_enable_admin_api || here,
@@ -99,20 +99,20 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     let own = format!("{scheme}://{}", service.address());
     let acts = match mode {
         Mode::Enforce => {
-            "It enforces: compactions of simulated files are started, nothing outside is touched."
+            "It enforces: it compacts simulated files and touches nothing outside this process."
         }
-        Mode::Advise => "It advises: nothing is started, in the simulation neither.",
+        Mode::Advise => "It advises: it starts nothing, not even in the simulation.",
     };
     let flag = if own == DEFAULT_URL { String::new() } else { format!(" --recliner.url {own}") };
     let mut lines = vec![
-        "A simulated cluster: three CouchDB nodes inside this process, no byte of it real."
+        "A simulated cluster: three CouchDB nodes inside this process, without real data."
             .to_owned(),
         acts.to_owned(),
         line("page", &format!("{own}/")),
         line("metrics", &format!("{own}/metrics")),
-        line("what starts", &format!("recliner plan{flag}")),
-        line("why", &format!("recliner explain sessions{flag}")),
-        line("what happens", &format!("recliner events --follow{flag}")),
+        line("plan", &format!("recliner plan{flag}")),
+        line("explain", &format!("recliner explain sessions{flag}")),
+        line("events", &format!("recliner events --follow{flag}")),
     ];
     if let Some(first) = args.port {
         for (node, port) in cluster_nodes.iter().zip(first..=u16::MAX) {

@@ -26,7 +26,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
             let mut text = table::explained(&args.target, &targets, args.all, table::width());
             if !memory {
                 text.push_str(
-                    "\nRead just now, without a memory: how long it waits is not known.\n",
+                    "\nRead directly, without a running recliner: waiting times are unknown.\n",
                 );
             }
             print(&text)?;
@@ -35,7 +35,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
     Ok(unseen.unwrap_or(Exit::Done))
 }
 
-/// Reads the cluster anew; says also whether part of it was not seen.
+/// Reads the cluster; also returns whether part of it could not be read.
 async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
@@ -58,7 +58,7 @@ async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
     Ok((targets, if unseen { Exit::Unseen } else { Exit::Done }))
 }
 
-/// Asks a service that remembers.
+/// Asks a running recliner.
 async fn asked(client: &ServiceClient, target: &str) -> Result<Vec<Value>, Failure> {
     let query = [("target", target), ("limit", "10000")];
     let mut data = client.get("/api/v1/explain", &query).await?;

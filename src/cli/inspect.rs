@@ -1,6 +1,6 @@
-//! `recliner inspect`: what CouchDB's files hold, without a CouchDB.
+//! `recliner inspect`: shows the content of CouchDB's files without a CouchDB.
 //!
-//! Owns the JSON of a file. Reads each file's last header, and its last purge; asks nobody,
+//! Owns the JSON of a file. Reads each file's last header and last purge; sends no request and
 //! writes nothing.
 
 use super::{
@@ -16,7 +16,7 @@ use couchdb_files::{
 use serde::Serialize;
 use std::{io, path::Path};
 
-/// What was asked for, as JSON.
+/// The JSON answer.
 #[derive(Serialize)]
 struct Answer<'a> {
     files: &'a [Inspected],
@@ -26,9 +26,9 @@ struct Answer<'a> {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Inspected {
     pub(super) path: String,
-    /// What it is for, by its name.
+    /// Its role, by its name.
     pub(super) role: Option<&'static str>,
-    /// `db` or `view`, by its header, else by its name.
+    /// `db` or `view`, by its header, otherwise by its name.
     pub(super) kind: Option<&'static str>,
     pub(super) file_bytes: Option<u64>,
     pub(super) active_bytes: Option<u64>,
@@ -49,15 +49,15 @@ pub(super) struct Inspected {
     pub(super) purges: Option<u64>,
     pub(super) purge_infos_limit: Option<u64>,
     pub(super) revs_limit: Option<u64>,
-    /// What CouchDB does when it opens it.
+    /// CouchDB's action when it opens the file.
     pub(super) opening: Option<Said>,
-    /// Where its answers differ, and why.
+    /// Values that CouchDB would report differently, and why.
     pub(super) differences: Vec<Differs>,
-    /// Why the file says nothing.
+    /// Why the file could not be read.
     pub(super) error: Option<Said>,
 }
 
-/// Where the header is.
+/// The position of the header.
 #[derive(Debug, Serialize)]
 pub(super) struct FoundHeader {
     pub(super) form: Option<&'static str>,
@@ -69,7 +69,7 @@ pub(super) struct FoundHeader {
     pub(super) tail: u64,
 }
 
-/// A tree's live bytes.
+/// A tree's active bytes.
 #[derive(Debug, Serialize)]
 pub(super) struct NamedTree {
     pub(super) name: &'static str,
@@ -92,14 +92,14 @@ pub(super) struct Epoch {
     pub(super) since: u64,
 }
 
-/// A word for programs and a sentence for people.
+/// A label for programs and a sentence for people.
 #[derive(Debug, Serialize)]
 pub(super) struct Said {
     pub(super) is: &'static str,
     pub(super) says: String,
 }
 
-/// Facts that CouchDB reports otherwise.
+/// Values that CouchDB reports differently.
 #[derive(Debug, Serialize)]
 pub(super) struct Differs {
     pub(super) facts: &'static [&'static str],
@@ -116,12 +116,12 @@ pub(super) fn run(args: &InspectArgs) -> Result<Exit, Failure> {
     Ok(if failed { Exit::Failed } else { Exit::Done })
 }
 
-/// Opens what is a file; a pipe or a device could block, or has no end.
+/// Opens a regular file; a pipe or a device could block or be endless.
 fn open(path: &Path) -> Result<Opened, String> {
     let failed = |why: io::Error| format!("cannot be opened: {why}");
     let found = path.metadata().map_err(failed)?;
     if found.is_dir() {
-        return Err("is a directory: name the .couch or .view files in it".to_owned());
+        return Err("is a directory; name the .couch or .view files in it".to_owned());
     }
     if !found.is_file() {
         return Err("is not a file".to_owned());
@@ -180,7 +180,7 @@ impl Inspected {
             Header::View(view) => self.of_view(view, place),
         }
         if role == Role::CompactMeta {
-            // Its trees are another file's.
+            // Its trees belong to another file.
             (self.active_bytes, self.external_bytes) = (None, None);
         }
         self.ratio = self
@@ -221,7 +221,7 @@ impl Inspected {
         self.kind = Some("view");
         self.signature = Some(view.signature.to_string());
         let Some(index) = view.committed else {
-            // As CouchDB itself says of an index that was never committed.
+            // CouchDB reports the same for an index without a commit.
             (self.active_bytes, self.update_seq) = (Some(0), Some(0));
             self.header = Some(FoundHeader::at(place, Some("nil"), None));
             return;

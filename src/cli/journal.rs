@@ -1,4 +1,4 @@
-//! `recliner history` and `recliner events`: what a running recliner remembers.
+//! `recliner history` and `recliner events`: the journal of a running recliner.
 
 mod follow;
 
@@ -33,7 +33,7 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
     let limit = args.limit.to_string();
     let client = args.service.client()?;
     let types = if args.types.is_empty() && !args.all {
-        complain("events of databases (created, updated, deleted) are left out; see --all");
+        complain("database events (created, updated, deleted) are hidden; show them with --all");
         let own = Type::ALL.into_iter().filter(|it| !it.is_of_database());
         own.map(|it| it.label().to_owned()).collect()
     } else {
@@ -55,16 +55,19 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
     let rows = rows(&answer, "events")?;
     match args.format {
         Format::Json => print_json(&answer)?,
-        Format::Table if rows.is_empty() => print("No such event is remembered.\n")?,
+        Format::Table if rows.is_empty() => print("No matching events.\n")?,
         Format::Table => print(&table::Events::new(table::width()).rows(&rows))?,
     }
     if let (true, Some(last)) = (answer["more"] == true, rows.last()) {
-        note(&format!("There are more: go on with --since {}, or raise --limit.", last["seq"]));
+        note(&format!(
+            "There are more events: continue with --since {}, or raise --limit.",
+            last["seq"]
+        ));
     }
     Ok(Exit::Done)
 }
 
-/// How events are printed that keep coming.
+/// The output of continuing events.
 #[derive(Debug)]
 enum Shown {
     Table(table::Events),
@@ -79,7 +82,7 @@ impl Shown {
         }
     }
 
-    /// Prints some more; answers whether anybody still reads.
+    /// Prints more events; returns whether the reader is still there.
     fn print(&mut self, rows: &[Value]) -> Result<bool, Failure> {
         match self {
             _ if rows.is_empty() => Ok(true),

@@ -1,4 +1,4 @@
-//! Looking at a cluster once: for commands that read it, print and end.
+//! Reads a cluster once, for commands that print and end.
 
 use super::{
     Failure,
@@ -22,23 +22,23 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// What one look brought.
+/// The result of reading once.
 pub(super) struct Look {
     pub(super) plan: Arc<Plan>,
     pub(super) status: Arc<Status>,
 }
 
-/// Whom a command asks that can do without a running service.
+/// The peer of a command that can work without a running recliner.
 pub(super) enum Whom {
     /// A running recliner.
     Service(ServiceClient),
-    /// One that nobody named: whatever listens at the default address.
+    /// No recliner was named: whatever listens at the default address.
     Default(ServiceClient),
     /// CouchDB, or its files.
     Cluster,
 }
 
-/// Why nothing answers where nobody was named: that is what is to be mended.
+/// Explains why there is no answer if neither a CouchDB nor a recliner was named.
 pub(super) fn unnamed(failure: Failure) -> Failure {
     if !failure.passes {
         return failure;
@@ -47,11 +47,12 @@ pub(super) fn unnamed(failure: Failure) -> Failure {
 }
 
 impl SourceArgs {
-    /// Whom to ask: the recliner at `url`, else the cluster that is named here, else the recliner
+    /// The peer to ask: the recliner at `url`, otherwise the named cluster, otherwise the recliner
     /// at the default address.
     ///
     /// # Errors
-    /// When the address, the login or a file for TLS cannot be used.
+    ///
+    /// If the address, the login or a TLS file cannot be used.
     pub(super) fn whom(&self, url: Option<&str>, login: &ServiceLogin) -> Result<Whom, Failure> {
         let names_a_cluster = !self.urls.is_empty()
             || self.config_file.is_some()
@@ -64,7 +65,7 @@ impl SourceArgs {
         }
     }
 
-    /// The flags as the configuration takes them.
+    /// The flags in the form that the configuration takes.
     pub(super) fn flags(&self) -> Flags {
         let env = |name| std::env::var(name).ok();
         Flags {
@@ -83,7 +84,7 @@ impl SourceArgs {
     }
 }
 
-/// Reads the configuration, from a file where one is named.
+/// Reads the configuration, from a file if one is named.
 pub(super) fn load(flags: &Flags, file: Option<&Path>) -> Result<Loaded, Failure> {
     let bytes = file
         .map(|file| config::read_file(file, "--config.file"))
@@ -93,18 +94,18 @@ pub(super) fn load(flags: &Flags, file: Option<&Path>) -> Result<Loaded, Failure
     config::load(flags, file).map_err(Failure::usage)
 }
 
-/// Starts logging as the settings say.
+/// Starts logging according to the settings.
 pub(super) fn start_log(settings: &Settings) -> Result<(), Failure> {
     log::init(settings.log.level, settings.log.format).map_err(Failure::failed)
 }
 
-/// The same for a command that ends by itself and says in its own words what failed: it
-/// logs only where a level was asked for.
+/// The same for a command that ends by itself and prints its own errors: it logs only if a level
+/// was given.
 pub(super) fn start_log_if_asked(args: &LogArgs, settings: &Settings) -> Result<(), Failure> {
     if args.level.is_some() { start_log(settings) } else { Ok(()) }
 }
 
-/// A client without what sees a cluster, for commands that ask few things.
+/// A client without scanner and planner, for commands that send few requests.
 pub(super) struct Connected {
     pub(super) settings: Settings,
     pub(super) client: Client,
@@ -112,7 +113,7 @@ pub(super) struct Connected {
     _task: JoinSet<()>,
 }
 
-/// Sets up a client; nothing is asked yet.
+/// Sets up a client without sending a request.
 pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
     let settings = load(&source.flags(), source.config_file.as_deref())?.settings;
     start_log_if_asked(&source.log, &settings)?;
@@ -125,7 +126,7 @@ pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
     Ok(Connected { settings, client, _task: tasks })
 }
 
-/// Reads the cluster once. What runs for that ends with it.
+/// Reads the cluster once. All tasks for that end with it.
 pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
     let registry = prometheus::Registry::new();
@@ -140,7 +141,7 @@ pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
     seen
 }
 
-/// Waits for the first sweep's end and the plan that follows from it.
+/// Waits for the end of the first sweep and the plan that follows from it.
 async fn one_sweep(watch: &mut Watch, bar: &ProgressBar) -> Result<Look, Failure> {
     let status = loop {
         let status = Arc::clone(&watch.scanner.status.borrow_and_update());
@@ -185,7 +186,7 @@ fn show(bar: &ProgressBar, progress: Option<Progress>) {
             bar.set_length(total as u64);
             "reading {wide_bar} {pos}/{len} {eta}"
         }
-        None => "{spinner} asking who is there",
+        None => "{spinner} connecting to the cluster",
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -193,7 +194,7 @@ fn show(bar: &ProgressBar, progress: Option<Progress>) {
     bar.set_position(progress.map_or(0, |progress| progress.done as u64));
 }
 
-/// Says on standard error what an operator could do about nodes.
+/// Prints on standard error what an operator could do about nodes.
 pub(super) fn warn_of_nodes(plan: &Plan) {
     for line in report::nodes(plan) {
         for finding in &line.findings {
@@ -202,10 +203,10 @@ pub(super) fn warn_of_nodes(plan: &Plan) {
     }
 }
 
-/// Says on standard error what could not be seen.
+/// Prints on standard error what could not be read.
 pub(super) fn warn_of(status: &Status) {
     status.missing_rights.iter().for_each(|right| complain(&printable(right)));
-    // What nobody may read without a user needs no more words.
+    // Errors that follow from missing credentials need no further lines.
     let no_user = status.missing_rights.contains(NO_USER);
     for ((node, reason), count) in &status.errors {
         if no_user && *reason == Kind::Forbidden.label() {
@@ -215,7 +216,7 @@ pub(super) fn warn_of(status: &Status) {
         complain(&format!("{node}: {count} could not be read ({reason})"));
     }
     if let Some(last) = status.last_error.as_ref().filter(|last| **last != NO_USER) {
-        complain(&format!("the last of them: {}", printable(last)));
+        complain(&format!("the last error: {}", printable(last)));
     }
 }
 
@@ -225,7 +226,7 @@ mod tests {
     use crate::cli::Exit;
 
     #[tokio::test]
-    async fn the_default_recliner_is_asked_where_nothing_else_is_named() {
+    async fn the_default_recliner_is_asked_if_nothing_else_is_named() {
         let _again = rustls::crypto::ring::default_provider().install_default();
         let whom = |source: SourceArgs, url: Option<&str>| match source
             .whom(url, &ServiceLogin::default())
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_that_nobody_was_named_is_said() {
+    fn a_missing_default_recliner_is_reported_as_a_missing_couchdb_url() {
         let gone = Failure { passes: true, ..Failure::failed("cannot ask: refused") };
         let said = unnamed(gone);
         assert_eq!(said.exit, Exit::Usage);

@@ -1,6 +1,6 @@
-//! Commands that order a running recliner to do something.
+//! Commands that send an order to a running recliner.
 //!
-//! Owns how each order is put and how its answer reads; the rules are the service's.
+//! Owns the request of each order and the text of its answer; the rules are the service's.
 
 use super::{
     Exit, Failure,
@@ -20,21 +20,21 @@ pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
             Some(true) => {
                 let by = said("by").map_or_else(String::new, |by| format!(" by {by}"));
                 let why = said("why").map_or_else(String::new, |why| format!(" ({why})"));
-                format!("{scope} was suspended already, since {since}{by}{why}.")
+                format!("{scope} was already suspended, since {since}{by}{why}.")
             }
-            _ => format!("{scope} is suspended since {since}: nothing new is started."),
+            _ => format!("{scope} is suspended since {since}: recliner starts nothing new."),
         };
         let running = match done["running"].as_u64() {
             Some(0) => String::new(),
             Some(1) => {
-                "\nOne compaction runs on to its end: CouchDB offers no way to stop a running compaction.".into()
+                "\nOne compaction is still running: CouchDB offers no way to stop a running compaction.".into()
             }
             Some(many) => {
                 format!(
-                    "\n{many} compactions run on to their ends: CouchDB offers no way to stop a running compaction."
+                    "\n{many} compactions are still running: CouchDB offers no way to stop a running compaction."
                 )
             }
-            None => "\nWhat runs goes on to its end: CouchDB offers no way to stop a running compaction.".into(),
+            None => "\nRunning jobs continue: CouchDB offers no way to stop a running compaction.".into(),
         };
         text + &running
     })
@@ -60,7 +60,7 @@ pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
     .await
 }
 
-/// `recliner compact`. Where only advice is given, what would be sent is printed instead.
+/// `recliner compact`. In advise mode, prints the request that would be sent.
 pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
     let body = json!({ "target": args.target, "force": args.force });
     let ordered = order(&args.order, "compact", &body, |done| {
@@ -70,7 +70,9 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
             Some(why) => {
                 let until = printable(done["until"].as_str().unwrap_or("?"));
                 let why = printable(why);
-                format!("Ordered: {target} waits until {until} at most, before all others: {why}.")
+                format!(
+                    "Ordered: {target} waits ahead of all others, until {until} at most: {why}."
+                )
             }
         };
         for request in words(&done["requests"]) {
@@ -96,7 +98,7 @@ pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
     order(&args.order, "release", &body, |done| {
         let released = words(&done["targets"]);
         match released.is_empty() {
-            true => "Nothing was in quarantine.".to_owned(),
+            true => "Nothing was quarantined.".to_owned(),
             false => format!("Released:\n  {}", released.join("\n  ")),
         }
     })
@@ -107,8 +109,8 @@ pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
 pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, Failure> {
     order(&args, "rescan", &json!({}), |done| {
         let says = match done["begins"].as_bool() {
-            Some(true) => "A sweep begins.",
-            _ => "A sweep runs; another begins behind it.",
+            Some(true) => "A sweep starts now.",
+            _ => "A sweep is running; another one follows.",
         };
         says.to_owned()
     })
@@ -119,14 +121,14 @@ pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, Failure> {
 pub(super) async fn flush(args: FlushArgs) -> Result<Exit, Failure> {
     let body = json!({ "node": args.node, "channel": args.channel });
     order(&args.order, "flush", &body, |done| match done["targets"].as_u64() {
-        Some(1) => "1 target left its queue.".to_owned(),
-        Some(many) => format!("{many} targets left their queues."),
+        Some(1) => "Removed 1 target from its queue.".to_owned(),
+        Some(many) => format!("Removed {many} targets from their queues."),
         None => "The queues were emptied.".to_owned(),
     })
     .await
 }
 
-/// Gives an order and prints its answer, in words by `tell`.
+/// Sends an order and prints its answer, as text from `tell`.
 async fn order(
     args: &OrderArgs,
     name: &str,

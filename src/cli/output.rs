@@ -1,46 +1,47 @@
-//! Everything that commands print, on its one way out.
+//! All output of commands.
 //!
-//! Owns standard output and standard error. What comes from outside (a name, an answer, an error)
-//! is escaped here whatever printed it: no letter of it steers a terminal or hides. A value that
-//! belongs into one line goes through [`printable`] before, which takes care of line breaks too.
+//! Owns standard output and standard error. External text (a name, an answer, an error) is escaped
+//! here, whichever command prints it: no character of it controls a terminal or is invisible. A
+//! value within one line is passed through [`printable`] first, which escapes line breaks too.
 
 use super::Failure;
 use crate::text::escape;
 use serde::Serialize;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-/// Says on standard error why a command ends; nothing can be done when that is closed too.
+/// Prints on standard error why a command ends; errors of that are ignored.
 pub(super) fn complain(why: &str) {
     let _closed = writeln!(io::stderr(), "recliner: {}", escape::lines(why));
 }
 
-/// Says something on standard error beside the answer, as it is.
+/// Prints a line on standard error in addition to the answer.
 pub(super) fn note(line: &str) {
     let _closed = writeln!(io::stderr(), "{}", escape::lines(line));
 }
 
-/// A name or a sentence from outside as one line can carry it: what would tear the line or
-/// steer the terminal is written out.
+/// External text in a form that fits in one line: line breaks and terminal control characters are
+/// escaped.
 pub(super) fn printable(text: &str) -> String {
     escape::line(text).into_owned()
 }
 
-/// Prints an answer; a reader that has gone away (`| head`) ends the command quietly.
+/// Prints an answer; a closed pipe (`| head`) ends the command quietly.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     print_part(text).map(drop)
 }
 
-/// Prints an answer as JSON, piece by piece: that of a large cluster fills memory otherwise.
+/// Prints an answer as JSON piece by piece: the answer of a large cluster would otherwise fill
+/// memory.
 pub(super) fn print_json(answer: &impl Serialize) -> Result<(), Failure> {
     print_json_lines([answer]).map(drop)
 }
 
-/// Prints part of an answer that goes on; answers whether anybody still reads.
+/// Prints part of an ongoing answer; returns whether the reader is still there.
 pub(super) fn print_part(text: &str) -> Result<bool, Failure> {
     printed(|out| out.write_all(escape::lines(text).as_bytes()))
 }
 
-/// Prints values as JSON, each on its line; answers whether anybody still reads.
+/// Prints values as JSON, one line each; returns whether the reader is still there.
 pub(super) fn print_json_lines<T: Serialize>(
     values: impl IntoIterator<Item = T>,
 ) -> Result<bool, Failure> {

@@ -11,7 +11,7 @@ use super::{
 use crate::serve::report::{Planned, Wanted};
 use serde_json::{Value, json};
 
-/// Refused targets in the JSON, as many as a service gives at once.
+/// Maximum number of refused targets in the JSON, as in a service's answer.
 const LIMIT: usize = 10_000;
 
 pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
@@ -30,7 +30,7 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
             let mut text = table::planned(&plan, table::width());
             if !memory {
                 text.push_str(
-                    "\nRead just now, without a memory: what failed before, what was suspended and how\nlong anything waits is not known.\n",
+                    "\nRead directly, without a running recliner: earlier failures, suspensions and\nwaiting times are unknown.\n",
                 );
             }
             print(&text)?;
@@ -39,13 +39,13 @@ pub(super) async fn run(args: PlanArgs) -> Result<Exit, Failure> {
     Ok(unseen.unwrap_or(Exit::Done))
 }
 
-/// Asks a service that remembers.
+/// Asks a running recliner.
 async fn asked(client: &ServiceClient, format: Format) -> Result<Value, Failure> {
     let limit = if format == Format::Json { "10000" } else { "0" };
     client.get("/api/v1/plan", &[("limit", limit)]).await
 }
 
-/// Reads the cluster anew; says also whether part of it was not seen.
+/// Reads the cluster; also returns whether part of it could not be read.
 async fn read(args: &PlanArgs) -> Result<(Value, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;

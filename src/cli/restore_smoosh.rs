@@ -1,4 +1,4 @@
-//! `recliner restore-smoosh`: gives back what a takeover left stopped.
+//! `recliner restore-smoosh`: restores the smoosh channels that a takeover stopped.
 
 use super::{Exit, Failure, args::SourceArgs, complain, once, print, printable};
 use crate::act::takeover::{self, Restored};
@@ -10,7 +10,7 @@ pub(super) async fn run(args: &SourceArgs) -> Result<Exit, Failure> {
     let members = members.unwrap_or_default();
     let nodes: Vec<&String> = members.iter().filter(|node| settings.nodes.has(node)).collect();
     if nodes.is_empty() {
-        return Err(Failure::failed("none of the nodes that are asked for belongs to the cluster"));
+        return Err(Failure::failed("none of the selected nodes belongs to the cluster"));
     }
     let restored =
         join_all(nodes.iter().map(async |node| takeover::restore(client, node).await)).await;
@@ -25,7 +25,7 @@ pub(super) async fn run(args: &SourceArgs) -> Result<Exit, Failure> {
         }
     }
     if lines.is_empty() && failed == 0 {
-        lines.push("nothing is taken over\n".to_owned());
+        lines.push("No smoosh channel is taken over.\n".to_owned());
     }
     print(&lines.concat())?;
     Ok(match failed {
@@ -39,9 +39,9 @@ fn line(restored: &Restored) -> String {
     let Restored { node, channel, value, was_stopped } = restored;
     let is = value.as_ref().map_or_else(|| "unset".to_owned(), |value| format!("{value:?}"));
     let says = if *was_stopped {
-        "is back: its concurrency is"
+        "was restored: its concurrency is"
     } else {
-        "was given back before: its concurrency is"
+        "was restored before: its concurrency is"
     };
     format!("{}: smoosh.{} {says} {is}\n", printable(node), printable(channel))
 }

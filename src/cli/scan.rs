@@ -1,4 +1,4 @@
-//! `recliner scan`: read once, print, end.
+//! `recliner scan`: reads the cluster once and prints it.
 
 use super::{
     Exit, Failure,
@@ -11,7 +11,7 @@ use crate::{
 };
 use serde::{Serialize, Serializer};
 
-/// What a scan found, as JSON.
+/// The result of a scan as JSON.
 #[derive(Serialize)]
 struct Answer<'a> {
     generated_at: String,
@@ -20,7 +20,7 @@ struct Answer<'a> {
     targets: &'a Plan,
 }
 
-/// Every target, made as it is written.
+/// Every target, serialised while it is written.
 fn targets<S: Serializer>(plan: &Plan, out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(plan.snapshot.targets().map(|target| Target::of(plan, target)))
 }

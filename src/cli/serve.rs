@@ -1,4 +1,4 @@
-//! `recliner serve`: watch a cluster until told to stop.
+//! `recliner serve`: watches a cluster until stopped.
 
 use super::{
     Exit, Failure,
@@ -16,7 +16,7 @@ use couchdb_client::Transport;
 use std::{path::PathBuf, sync::Arc};
 use wall_clock::Clock;
 
-/// What this build is.
+/// The identity of this build.
 pub(super) fn about(simulated: bool) -> About {
     About {
         version: env!("CARGO_PKG_VERSION"),
@@ -26,7 +26,7 @@ pub(super) fn about(simulated: bool) -> About {
 }
 
 impl WebArgs {
-    /// Lays these flags over others.
+    /// Applies these flags over others.
     pub(super) fn over(&self, flags: Flags) -> Flags {
         Flags {
             web_listen_address: self.listen.map(|address| address.to_string()),
@@ -80,7 +80,7 @@ fn tell(findings: &[Finding]) {
     }
 }
 
-/// Why the service does not start: a flag it cannot honour is bad usage.
+/// Converts a start error: an unusable flag is bad usage.
 pub(super) fn unstarted(why: StartError) -> Failure {
     match why {
         StartError::Web(_) => Failure::usage(why),
@@ -93,10 +93,10 @@ pub(super) fn unstarted(why: StartError) -> Failure {
     }
 }
 
-/// How the process ends when the service has.
+/// The exit of the process after the service has ended.
 pub(super) fn ended(how: Ended) -> Result<Exit, Failure> {
     match how {
         Ended::Told => Ok(Exit::Done),
-        Ended::Died(task) => Err(Failure::failed(format!("the {task} ended by itself"))),
+        Ended::Died(task) => Err(Failure::failed(format!("the {task} ended unexpectedly"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Tables for people, in as many columns as the terminal has.
+//! Tables for people, as wide as the terminal.
 
 mod explained;
 mod inspected;

@@ -1,19 +1,19 @@
-//! What was read of each file in the walk before, so that the next reads only what changed.
+//! The cached readings of the previous walk, so that the next one reads only changed files.
 
 use super::read::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// One file: what tells its path and its state from others, and what was read of it.
+/// One file: a hash of its path, and its reading.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: u64,
     pub(super) file: File,
 }
 
-/// Every database and index file of the walk before, in the order of their keys.
+/// Every database and index file of the previous walk, ordered by key.
 ///
-/// A sorted list, because it is built once a walk and takes no more than its entries do. Two
-/// paths with one key are told apart by the files' inodes.
+/// A sorted list, because it is built once for each walk and needs no memory beyond its entries.
+/// Two paths with the same key are distinguished by the files' inodes.
 #[derive(Clone, Debug, Default)]
 pub struct Known(Vec<Entry>);
 
@@ -29,20 +29,20 @@ impl Known {
         self.0.get(at).map(|entry| &entry.file)
     }
 
-    /// How many there are.
+    /// Number of files.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no files.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What tells one path from another.
+/// A hash that identifies a path.
 pub(super) fn key(path: &[u8], views: bool) -> u64 {
     let mut hasher = DefaultHasher::new();
     (path, views).hash(&mut hasher);

@@ -1,50 +1,50 @@
-//! From a path in CouchDB's data directory to what the file is.
+//! Determines a file's meaning from its path in CouchDB's data directory.
 //!
-//! Owns where CouchDB puts which file (`couch_server`, `couch_file:delete`,
-//! `couch_mrview_util:index_file`, `couch_bt_engine_compactor`). Pure: it looks at names alone,
-//! never at a disk.
+//! Owns CouchDB's file layout (`couch_server`, `couch_file:delete`,
+//! `couch_mrview_util:index_file`, `couch_bt_engine_compactor`). Pure: works on names alone,
+//! without disk access.
 
 use couchdb_names::{ShardName, Signature};
 
-/// What a file is, by its path below the directory.
+/// The meaning of a file, by its path below the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning<'a> {
     /// A database file: a shard's, or that of a node-local database such as `_dbs`.
     Db {
-        /// The name CouchDB has for it: the path without `.couch`.
+        /// CouchDB's name for it: the path without `.couch`.
         shard: &'a str,
     },
     /// A view index of one shard.
     View {
         /// The shard it indexes, as for [`Meaning::Db`].
         shard: &'a str,
-        /// What names it.
+        /// The signature that names it.
         signature: Signature,
     },
-    /// What the compaction of a shard writes: `.compact`, `.compact.data`, `.compact.meta`.
+    /// A file written by the compaction of a shard: `.compact`, `.compact.data`, `.compact.meta`.
     Compaction {
         /// The shard.
         shard: &'a str,
     },
-    /// What the compaction of a view index writes; such a one is never resumed.
+    /// A file written by the compaction of a view index; such a file is never resumed.
     ViewCompaction {
-        /// The shard whose index it is.
+        /// The shard of that index.
         shard: &'a str,
-        /// What names the index.
+        /// The signature of that index.
         signature: Signature,
     },
-    /// Deleted and still there: what lies in `.delete`, and databases kept by
+    /// Deleted by CouchDB but still there: files in `.delete`, and databases kept by
     /// `enable_database_recovery` with their indexes.
     Trash,
-    /// A Nouveau index's.
+    /// Part of a Nouveau index.
     Nouveau,
-    /// A Clouseau index's.
+    /// Part of a Clouseau index.
     Clouseau,
-    /// Nothing of CouchDB's that is known here.
+    /// Not a known CouchDB file.
     Other,
 }
 
-/// What the file at `path` is; `path` is relative to the data or view directory.
+/// The meaning of the file at `path`, which is relative to the data or view directory.
 #[must_use]
 pub fn meaning(path: &[u8]) -> Meaning<'_> {
     if path.starts_with(b".delete/") {
@@ -53,7 +53,7 @@ pub fn meaning(path: &[u8]) -> Meaning<'_> {
     if path.starts_with(b"nouveau/") {
         return Meaning::Nouveau;
     }
-    // CouchDB's names are ASCII; what is no text has none of them.
+    // CouchDB's names are ASCII; a path that is not text has none of them.
     let Ok(path) = std::str::from_utf8(path) else { return Meaning::Other };
     if let Some(index) = path.strip_prefix('.') {
         return of_index(index).unwrap_or(Meaning::Other);
@@ -61,7 +61,7 @@ pub fn meaning(path: &[u8]) -> Meaning<'_> {
     if is_clouseau(path) { Meaning::Clouseau } else { of_db(path).unwrap_or(Meaning::Other) }
 }
 
-/// `<shard>.couch` and what stands beside it.
+/// `<shard>.couch` and related files.
 fn of_db(path: &str) -> Option<Meaning<'_>> {
     for ending in [".couch.compact.data", ".couch.compact.meta", ".couch.compact"] {
         if let Some(shard) = path.strip_suffix(ending) {
@@ -75,7 +75,7 @@ fn of_db(path: &str) -> Option<Meaning<'_>> {
     is_shard(shard).then_some(Meaning::Db { shard })
 }
 
-/// `<shard>_design/mrview/<signature>.view`, the leading dot taken off.
+/// `<shard>_design/mrview/<signature>.view`, without the leading dot.
 fn of_index(path: &str) -> Option<Meaning<'_>> {
     let (directory, file) = path.rsplit_once('/')?;
     let owner = directory.strip_suffix("/mrview")?;
@@ -98,13 +98,13 @@ fn of_index(path: &str) -> Option<Meaning<'_>> {
     Some(Meaning::View { shard, signature: signature(file.strip_suffix(".view")?)? })
 }
 
-/// CouchDB writes lower case alone; another case is another file, and none of CouchDB's.
+/// CouchDB writes lower case only; a name in upper case is not a CouchDB file.
 fn signature(name: &str) -> Option<Signature> {
     name.parse().ok().filter(|_| !name.bytes().any(|byte| byte.is_ascii_uppercase()))
 }
 
-/// Whether CouchDB could have a database of this name: below `shards` one with range and
-/// suffix, else one without a dot.
+/// Whether CouchDB could have a database with this name: below `shards` one with range and suffix,
+/// elsewhere one without a dot.
 fn is_shard(name: &str) -> bool {
     if name.starts_with("shards/") {
         return ShardName::split(name).is_some_and(|split| {
@@ -115,7 +115,7 @@ fn is_shard(name: &str) -> bool {
     !name.is_empty() && !name.contains('.') && !name.starts_with('/')
 }
 
-/// What stands before `.<YYYYMMDD>.<HHMMSS>`.
+/// The part before `.<YYYYMMDD>.<HHMMSS>`.
 fn stamped(name: &str) -> Option<&str> {
     let (before, time) = name.rsplit_once('.')?;
     let (before, date) = before.rsplit_once('.')?;
@@ -124,7 +124,8 @@ fn stamped(name: &str) -> Option<&str> {
     (digits(time, 6) && digits(date, 8)).then_some(before)
 }
 
-/// `<directory>/shards/<range>/<db>.<suffix>/<signature>/...`, wherever `clouseau.ini` puts it.
+/// `<directory>/shards/<range>/<db>.<suffix>/<signature>/...`, below any directory that
+/// `clouseau.ini` names.
 fn is_clouseau(path: &str) -> bool {
     let Some(at) = path.find("/shards/") else { return false };
     let Some(shards) = path.get(at + 1..) else { return false };
@@ -142,7 +143,7 @@ mod tests {
     const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
 
     #[test]
-    fn a_path_tells_what_a_file_is() {
+    fn a_path_determines_a_files_meaning() {
         let named: Signature = SIGNATURE.parse().unwrap();
         let db = |shard| Meaning::Db { shard };
         let view = |shard| Meaning::View { shard, signature: named };
@@ -161,7 +162,7 @@ mod tests {
                 &format!(".{SHARD}_design/mrview/{SIGNATURE}.compact.view"),
                 Meaning::ViewCompaction { shard: SHARD, signature: named },
             ),
-            // A database may be called like an index directory.
+            // A database may have the name of an index directory.
             (
                 &format!(
                     ".shards/00000000-ffffffff/a_design/mrview.1_design/mrview/{SIGNATURE}.view"
@@ -209,13 +210,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_path_is_too_odd(path in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn arbitrary_paths_are_handled(path in proptest::collection::vec(any::<u8>(), 0..80)) {
             let again = path.clone();
             prop_assert_eq!(meaning(&path), meaning(&again));
         }
 
         #[test]
-        fn a_shard_is_told_by_its_files(
+        fn a_shards_files_are_recognised(
             db in "[a-z][a-z0-9_$()+/-]{0,40}", seconds in any::<u32>(), from in any::<u32>(),
             signature: [u8; 16],
         ) {

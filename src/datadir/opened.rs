@@ -1,4 +1,4 @@
-//! One file that was opened to be read by its header.
+//! A file opened for reading its header.
 
 use couchdb_files::Bytes;
 use rustix::{
@@ -9,7 +9,7 @@ use rustix::{
 };
 use std::{io, path::Path};
 
-/// What is a regular file, however it is called, and how it stood when it was opened.
+/// An open regular file and its metadata at that time.
 #[derive(Debug)]
 pub struct Opened {
     fd: OwnedFd,
@@ -17,21 +17,22 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// What somebody named, links and all.
+    /// Opens a path that a user gave, following links.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` where it is no file.
+    ///
+    /// The system's error; `InvalidInput` if it is not a regular file.
     pub fn named(path: &Path) -> io::Result<Self> {
         Ok(Self::open(CWD, path, OFlags::empty())?)
     }
 
-    /// What has this name in `dir`, where that is a file and no link to one.
+    /// Opens a name in `dir`, if it is a regular file and not a link.
     pub(super) fn at(dir: impl AsFd, name: impl Arg) -> Result<Self, Errno> {
         Self::open(dir, name, OFlags::NOFOLLOW)
     }
 
     fn open(dir: impl AsFd, name: impl Arg, more: OFlags) -> Result<Self, Errno> {
-        // What is no regular file by now must not block.
+        // A file that was replaced by a pipe or device must not block.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | more;
         let fd = openat(dir, name, flags, Mode::empty())?;
         let stat = fstat(&fd)?;
@@ -41,7 +42,7 @@ impl Opened {
         Ok(Self { fd, stat })
     }
 
-    /// How it stood.
+    /// Its metadata when it was opened.
     pub(super) const fn stat(&self) -> &Stat {
         &self.stat
     }
@@ -57,7 +58,7 @@ impl Bytes for Opened {
     }
 }
 
-/// A file's size; the kernel never says less than zero.
+/// A file's size; the kernel never reports a negative one.
 pub(super) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! Why a file tells nothing.
+//! Why a file could not be read.
 //!
-//! Owns the closed set of reasons, and their words for programs and people.
+//! Owns the closed set of reasons, their labels and their explanations.
 
 use couchdb_files::Unreadable;
 use rustix::io::Errno;
@@ -8,23 +8,23 @@ use rustix::io::Errno;
 /// Why something could not be read: a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Problem {
-    /// The system does not let this process read it.
+    /// The system denies this process read access.
     Permission,
     /// The system could not read it.
     Io,
-    /// It lies deeper than CouchDB's names can reach.
+    /// It is deeper than CouchDB's names can reach.
     TooDeep,
-    /// No block of it is a valid header.
+    /// None of its blocks is a valid header.
     NoValidHeader,
     /// No valid header is near its end; there may be one further back.
     NoHeaderWithin,
-    /// Its last header holds what no CouchDB writes.
+    /// Its last header contains data that no CouchDB writes.
     Undecodable,
-    /// Its format is of a version that is not known here.
+    /// Its format version is unknown to recliner.
     UnknownVersion,
-    /// A database file with a view's header, or the other way round.
+    /// A database file with a view's header, or the reverse.
     WrongKind,
-    /// An index whose header names another signature than its file: CouchDB would empty it.
+    /// An index whose header has a different signature than its file name: CouchDB would empty it.
     WrongSignature,
 }
 
@@ -42,7 +42,7 @@ impl Problem {
         Self::WrongSignature,
     ];
 
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -58,34 +58,34 @@ impl Problem {
         }
     }
 
-    /// What is wrong and what to do next, in a sentence about the file.
+    /// The problem and the next step, in a sentence about the file.
     #[must_use]
     pub const fn says(self) -> &'static str {
         match self {
             Self::Permission => {
-                "the system does not let this process read it: run recliner as CouchDB's user, or \
-                 give it the right to read"
+                "the system denies read access: run recliner as CouchDB's user, or \
+                 grant it read access"
             }
-            Self::Io => "the system could not read it: check the disk and the directory's name",
-            Self::TooDeep => "no name of CouchDB's leads so deep: look what it is",
+            Self::Io => "reading it failed: check the disk and the directory's name",
+            Self::TooDeep => "CouchDB's names are never this deep: check what it is",
             Self::NoValidHeader => {
-                "no block of it is a valid header: recliner inspect says what CouchDB makes of it"
+                "it contains no valid header: recliner inspect shows what CouchDB does with it"
             }
             Self::NoHeaderWithin => {
-                "no valid header is in its last gibibyte: recliner inspect looks further back"
+                "its last gibibyte contains no valid header: recliner inspect searches further back"
             }
             Self::Undecodable => {
-                "its last header holds what no CouchDB writes: recliner inspect says more"
+                "its last header contains data that no CouchDB writes: recliner inspect shows details"
             }
             Self::UnknownVersion => {
-                "the disk version in its header is not known here: recliner inspect says more"
+                "the disk version in its header is unknown to recliner: recliner inspect shows details"
             }
             Self::WrongKind => {
-                "its header is of the other kind, a view's in a database or a database's in a view: \
-                 recliner inspect says more"
+                "its header has the wrong kind, a view's in a database or a database's in a view: \
+                 recliner inspect shows details"
             }
             Self::WrongSignature => {
-                "its header has another signature than its name: recliner inspect says more"
+                "the signature in its header differs from its name: recliner inspect shows details"
             }
         }
     }

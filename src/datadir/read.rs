@@ -1,4 +1,4 @@
-//! One file: opened once, measured, and read by its last header.
+//! Reads one file: opens it once, takes its size and decodes its last header.
 
 use super::{
     opened::{Opened, size},
@@ -19,46 +19,46 @@ use std::{
     sync::Arc,
 };
 
-/// What a header says, as far as facts go. Unknown is not zero.
+/// The values of a header that become facts. Unknown is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// The file's size in bytes.
     pub file: u64,
-    /// Live bytes.
+    /// Active bytes.
     pub active: Known,
-    /// Bytes uncompressed.
+    /// Uncompressed bytes.
     pub external: Known,
-    /// The last sequence committed, or indexed.
+    /// The last sequence committed or indexed.
     pub update_seq: Known,
-    /// The sequence at the last compaction; dbs only.
+    /// The sequence at the last compaction; databases only.
     pub compacted_seq: Known,
-    /// Documents that are not deleted; dbs only.
+    /// Documents that are not deleted; databases only.
     pub docs: Known,
-    /// Deleted documents; dbs only.
+    /// Deleted documents; databases only.
     pub deleted_docs: Known,
-    /// Whether a compaction would write a newer format, or end a mix of collations.
+    /// Whether a compaction would write a newer format or a single collation version.
     pub needs_upgrade: bool,
 }
 
-/// What was read of one file, and the state in which it was.
+/// The reading of one file, and the file's state at that time.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct File {
-    /// Of device, inode, size and time of the last change.
+    /// A hash of device, inode, size and time of the last change.
     pub(super) stamp: u64,
-    /// Of device and inode: a compaction puts another file in its place.
+    /// A hash of device and inode: a compaction replaces the file.
     pub(super) inode: u32,
-    /// Whether it is the file that was there before.
+    /// Whether it is the same file as in the previous walk.
     pub(super) same: bool,
-    /// Whether CouchDB says the same of it; databases only.
+    /// Whether CouchDB would report the same values; databases only.
     pub(super) reported: Reported,
     pub(super) numbers: Numbers,
     pub(super) problem: Option<Problem>,
-    /// Of an index with a header, its collations.
+    /// An index's collation versions, if it has a header.
     pub(super) collators: Option<Arc<[Arc<str>]>>,
 }
 
 impl File {
-    /// One of which no header was read.
+    /// A file without a decoded header.
     fn unread(stat: &Stat, numbers: Numbers) -> Self {
         Self {
             stamp: stamp(stat),
@@ -72,25 +72,26 @@ impl File {
     }
 }
 
-/// What a file should be, by its path.
+/// The expected content of a file, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
     Db,
     View(Signature),
 }
 
-/// The newest format a 3.x server writes.
+/// The newest format version that a 3.x server writes.
 const LATEST_FORMAT: u8 = 8;
 
-/// How far behind its end a file's header is looked for. CouchDB looks as far as the begin, which
-/// no walk can do for each file that has none. Behind a header stand what an index build wrote
-/// within five seconds, or an upload: by default no attachment is larger than this.
+/// Maximum distance of a header from the end of its file. CouchDB searches back to the beginning,
+/// which would take a walk too long for files without a header. Data written by up to five seconds
+/// of an index build, or by an upload, can follow the last header; by default no attachment is
+/// larger than this.
 const FURTHEST: u64 = 1 << 30;
 
-/// What a walk needs again and again.
+/// Reusable state of a reading thread.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// The collations met last: most indexes share theirs.
+    /// The most recent collation versions: most indexes share them.
     collators: Arc<[Arc<str>]>,
     none: Arc<[Arc<str>]>,
 }
@@ -101,16 +102,16 @@ impl Reader {
         Self { collators: Arc::clone(&none), none }
     }
 
-    /// Collations of an index whose header names none.
+    /// The collation versions of an index whose header names none.
     pub(super) fn no_collators(&self) -> Arc<[Arc<str>]> {
         Arc::clone(&self.none)
     }
 
-    /// Reads the file called `name` in `dir`, unless it is as it was `before`. `None` where
-    /// it is gone.
+    /// Reads the file `name` in `dir`, unless it is unchanged since `before`. `None` if it is
+    /// gone.
     ///
-    /// What changes, vanishes or is swapped meanwhile is tried once more: a compaction puts
-    /// another file in its place, and the next look finds that.
+    /// A file that changes, vanishes or is replaced during the read is read once more: a
+    /// compaction replaces the file, and the second attempt finds the new one.
     pub(super) fn file(
         &mut self,
         dir: impl AsFd,
@@ -140,7 +141,8 @@ impl Reader {
             Err(why) => {
                 let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
                 let numbers = Numbers { file: size(&stat), ..Numbers::default() };
-                // Rights may change without the file: nothing of it is remembered as read.
+                // Permissions may change without a new stamp, so this reading is not cached as
+                // valid.
                 let file = File::unread(&stat, numbers);
                 Some(File { stamp: 0, problem: Some(why.into()), ..file })
             }
@@ -176,7 +178,7 @@ impl Reader {
                     file.numbers.needs_upgrade = index.collators.len() >= 2;
                     file.collators = Some(self.shared(&index.collators));
                 } else {
-                    // Opened or reset, and nothing committed: CouchDB reports zeros.
+                    // Opened or reset without a commit: CouchDB reports zeros.
                     file.numbers.active = Known::new(0);
                     file.numbers.external = Known::new(0);
                     file.numbers.update_seq = Known::new(0);
@@ -196,8 +198,8 @@ impl Reader {
     }
 }
 
-/// The node that a data directory belongs to, as the headers of its node-local databases name
-/// it; of one that was restored elsewhere, the last that wrote there.
+/// The node that a data directory belongs to, according to the headers of its node-local
+/// databases; for a directory restored elsewhere, the last node that wrote there.
 #[must_use]
 pub fn owner(data: &Path) -> Option<String> {
     ["_dbs.couch", "_nodes.couch", "_users.couch"].into_iter().find_map(|name| {
@@ -208,15 +210,15 @@ pub fn owner(data: &Path) -> Option<String> {
     })
 }
 
-/// What changes with every change of a file.
+/// A hash that changes with every change of a file.
 pub(super) fn stamp(stat: &Stat) -> u64 {
     let mut hasher = DefaultHasher::new();
     (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec).hash(&mut hasher);
-    // Zero stands for what was never read.
+    // Zero marks a file that was never read.
     hasher.finish().max(1)
 }
 
-/// What tells one file from another that had its name before it.
+/// A hash that distinguishes a file from earlier files with the same name.
 fn inode(stat: &Stat) -> u32 {
     let mut hasher = DefaultHasher::new();
     (stat.st_dev, stat.st_ino).hash(&mut hasher);

@@ -12,14 +12,14 @@ use tempfile::TempDir;
 
 const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
 
-/// A file of the set of real ones.
+/// A file from the collection of real files.
 fn real(name: &str) -> Vec<u8> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/couchdb-files/tests/data").join(name);
     fs::read(path).unwrap()
 }
 
-/// What the set says a file should read as.
+/// The expected reading of a file, from the collection.
 fn expected(name: &str) -> Value {
     let all: Value = serde_json::from_slice(&real("expected.json")).unwrap();
     all[name]["parsed"].clone()
@@ -35,7 +35,7 @@ fn index_of(name: &str) -> String {
     expected(name)["signature"].as_str().unwrap().to_owned()
 }
 
-/// A data directory with one of each kind of thing.
+/// A data directory with one file of each kind.
 fn tree() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let at = root.path();
@@ -57,7 +57,7 @@ fn roots(root: &TempDir) -> Roots {
     Roots { data: root.path().to_owned(), views: None }
 }
 
-/// One walk on two threads, and what it found by a name.
+/// One walk on two threads, with its findings by name.
 fn walked(roots: &Roots, before: &Known) -> (Walked, BTreeMap<String, Found>) {
     let (sender, found) = mpsc::channel::<Vec<Found>>();
     let walked = walk(roots, before, 2, &|found| sender.send(found).is_ok()).unwrap();
@@ -81,7 +81,7 @@ fn numbers(found: &Found) -> Numbers {
 }
 
 #[test]
-fn a_walk_finds_everything_once_with_the_numbers_of_its_header() {
+fn a_walk_finds_everything_once_with_the_values_of_its_header() {
     let root = tree();
     let (walked, found) = walked(&roots(&root), &Known::default());
     let index = index_of("view_multi.view");
@@ -109,7 +109,7 @@ fn a_walk_finds_everything_once_with_the_numbers_of_its_header() {
 }
 
 #[test]
-fn every_real_file_gives_its_numbers_and_damage_costs_itself() {
+fn every_real_file_is_read_and_a_damaged_file_affects_only_itself() {
     let all: Value = serde_json::from_slice(&real("expected.json")).unwrap();
     let root = tempfile::tempdir().unwrap();
     let mut shards = BTreeMap::new();
@@ -121,7 +121,7 @@ fn every_real_file_gives_its_numbers_and_damage_costs_itself() {
         shards.insert(shard, name.clone());
     }
     let (walked, found) = walked(&roots(&root), &Known::default());
-    assert!(walked.whole, "a damaged file is no unread directory");
+    assert!(walked.whole, "a damaged file is not an unread directory");
     let mut unreadable = 0;
     for (shard, name) in shards {
         let (read, expected) = (numbers(&found[&shard]), expected(&name));
@@ -160,7 +160,8 @@ fn a_second_walk_reads_only_what_changed() {
     let root = tree();
     let roots = roots(&root);
     let (first, before) = walked(&roots, &Known::default());
-    // Content that changed without a trace, which no CouchDB does, tells who was read again.
+    // Content that changed without new metadata, which CouchDB never causes, shows which files
+    // were read again.
     let shard = root.path().join(format!("{SHARD}.couch"));
     let modified = fs::metadata(&shard).unwrap().modified().unwrap();
     let mut bytes = fs::read(&shard).unwrap();
@@ -176,7 +177,7 @@ fn a_second_walk_reads_only_what_changed() {
     let (_, changed) = walked(&roots, &second.known);
     assert_ne!(numbers(&changed[SHARD]), numbers(&before[SHARD]));
     assert!(unmoved(&changed[SHARD]), "it grew");
-    // A compaction put another file there.
+    // A compaction replaced the file.
     put(root.path(), "new", &real("deletes.couch"));
     fs::rename(root.path().join("new"), &shard).unwrap();
     let (third, swapped) = walked(&roots, &second.known);
@@ -184,7 +185,7 @@ fn a_second_walk_reads_only_what_changed() {
         numbers(&swapped[SHARD]).update_seq.get(),
         expected("deletes.couch")["update_seq"].as_u64()
     );
-    assert!(!unmoved(&swapped[SHARD]), "it is another file");
+    assert!(!unmoved(&swapped[SHARD]), "it is a different file");
     fs::remove_file(&shard).unwrap();
     let (fourth, gone) = walked(&roots, &third.known);
     assert!(!gone.contains_key(SHARD) && fourth.whole);
@@ -192,7 +193,7 @@ fn a_second_walk_reads_only_what_changed() {
 }
 
 #[test]
-fn links_odd_names_and_depth_lead_nowhere() {
+fn links_odd_names_and_deep_paths_are_not_followed() {
     let root = tree();
     let outside = tempfile::tempdir().unwrap();
     put(outside.path(), "shards/00000000-7fffffff/x.1.couch", &real("updates.couch"));
@@ -217,7 +218,7 @@ fn links_odd_names_and_depth_lead_nowhere() {
 }
 
 #[test]
-fn what_may_not_be_read_is_said_and_the_rest_goes_on() {
+fn unreadable_files_are_reported_and_the_walk_continues() {
     let root = tree();
     let closed = root.path().join("shards/closed");
     fs::create_dir(&closed).unwrap();
@@ -238,7 +239,7 @@ fn what_may_not_be_read_is_said_and_the_rest_goes_on() {
 }
 
 #[test]
-fn two_directories_are_two_trees_even_one_in_the_other() {
+fn nested_data_and_view_directories_are_two_trees() {
     let root = tree();
     let index = index_of("view_multi.view");
     let inside = root.path().join("views");
@@ -248,7 +249,7 @@ fn two_directories_are_two_trees_even_one_in_the_other() {
     assert!(found.contains_key(&format!("{SHARD} {index}")));
     let old = real("view_multi.view").len() as u64 + 5;
     assert_eq!(walked_both.sums.misplaced, old, "indexes from before the directory was set");
-    // The same directory twice is one.
+    // The same directory given twice counts once.
     let same = Roots { data: root.path().to_owned(), views: Some(root.path().join(".")) };
     let (one, _) = walked(&same, &Known::default());
     assert_eq!((one.sums.files, one.sums.misplaced), (11, 0));
@@ -259,7 +260,7 @@ fn two_directories_are_two_trees_even_one_in_the_other() {
 }
 
 #[test]
-fn whoever_takes_no_more_ends_the_walk_and_what_was_read_is_no_whole() {
+fn a_receiver_that_stops_ends_the_walk_as_incomplete() {
     let root = tempfile::tempdir().unwrap();
     for at in 0..2000 {
         put(root.path(), &format!("shards/00000000-ffffffff/db.{at}.couch"), b"x");
@@ -269,7 +270,7 @@ fn whoever_takes_no_more_ends_the_walk_and_what_was_read_is_no_whole() {
 }
 
 #[test]
-fn files_that_change_under_the_reader_give_one_state_or_another() {
+fn files_that_change_during_a_read_show_one_consistent_state() {
     let root = tree();
     let roots = roots(&root);
     let shard = root.path().join(format!("{SHARD}.couch"));
@@ -283,12 +284,12 @@ fn files_that_change_under_the_reader_give_one_state_or_another() {
             while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 let (bytes, _) = &states[at % 2];
                 match at % 3 {
-                    // Swapped, as a compaction does.
+                    // Replaced, as a compaction does.
                     0 => {
                         put(root, "swap", bytes);
                         fs::rename(root.join("swap"), &shard).unwrap();
                     }
-                    // Grown, with nothing committed.
+                    // Grown, without a commit.
                     1 => {
                         let mut file = fs::File::options().append(true).open(&shard).unwrap();
                         file.write_all(&[0; 5000]).unwrap();

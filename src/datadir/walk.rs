@@ -1,8 +1,8 @@
 //! The walk: every file of both directories, once, on a few threads and in bounded memory.
 //!
-//! One thread goes through the directories and deals out files in batches; the others read
-//! them, and it does too where they have enough. A directory is read as it streams by, so that
-//! one of a million files takes no more than one of ten.
+//! One thread traverses the directories and distributes files in batches; the other threads read
+//! them, and so does the first one when they are busy. Directory entries are streamed, so a
+//! directory of a million files needs no more memory than one of ten.
 
 use super::{
     Found, Known, Meaning, Problem, Roots, Sums, Tree,
@@ -29,41 +29,43 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Levels below a directory. A database's name has at most 238 bytes, half of them slashes.
+/// Maximum depth below a directory. A database name has at most 238 bytes, half of them slashes.
 const DEEPEST: usize = 160;
 
-/// Files dealt out at once.
+/// Files in a batch.
 const BATCH: usize = 128;
 
-/// Directories held open by one batch at most: most of those of indexes hold one file each.
+/// Maximum number of directories that one batch keeps open: most index directories hold one file
+/// each.
 const DIRECTORIES: usize = 32;
 
-/// Batches that wait for each reading thread.
+/// Queued batches for each reading thread.
 const WAITING: usize = 2;
 
-/// What is handed over at once.
+/// Findings that are passed on at once.
 const FOUND: usize = 256;
 
 /// The buffer for a directory's entries.
 const ENTRIES: usize = 16 << 10;
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Debug)]
 pub struct Walked {
-    /// Bytes of what is no target.
+    /// Bytes of files that are not targets.
     pub sums: Sums,
-    /// Whether every directory was read: only then is what was not found gone.
+    /// Whether every directory was read: only then are missing files really gone.
     pub whole: bool,
-    /// For the next walk.
+    /// The cached readings for the next walk.
     pub known: Known,
 }
 
-/// Walks both directories on `threads` threads, at least one, and hands over what it finds as
-/// long as `take` takes it.
+/// Walks both directories on `threads` threads, at least one, and passes its findings to `take`
+/// until that returns false.
 ///
 /// # Errors
-/// When the data directory itself cannot be read; a view directory that cannot is a problem
-/// like any other.
+///
+/// If the data directory itself cannot be read; an unreadable view directory is reported like any
+/// other problem.
 pub fn walk(
     roots: &Roots,
     before: &Known,
@@ -128,7 +130,7 @@ pub fn walk(
     Ok(Walked { sums, whole, known: Known::of(entries) })
 }
 
-/// Opens a directory; here alone a link is followed, because somebody named it.
+/// Opens a root directory. Only here are links followed, because a user named the path.
 fn root(path: &Path) -> Result<OwnedFd, Problem> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
     open(path, flags, Mode::empty()).map_err(Problem::from)
@@ -138,7 +140,7 @@ fn root(path: &Path) -> Result<OwnedFd, Problem> {
 #[derive(Debug)]
 struct Dir {
     fd: OwnedFd,
-    /// Its path below the root, with a slash at the end; empty for the root itself.
+    /// Its path below the root, with a trailing slash; empty for the root itself.
     path: Vec<u8>,
     tree: Tree,
 }
@@ -150,7 +152,7 @@ struct Item {
     name: CString,
 }
 
-/// Goes through the directories.
+/// Traverses the directories.
 #[derive(Debug)]
 struct Walker<'a> {
     helpers: Vec<SyncSender<Vec<Item>>>,
@@ -158,7 +160,7 @@ struct Walker<'a> {
     batch: Vec<Item>,
     directories: usize,
     buffers: Vec<Vec<u8>>,
-    /// Device and inode of both roots: neither is walked as a part of the other.
+    /// Device and inode of both roots: neither is walked as part of the other.
     roots: [Option<(u64, u64)>; 2],
     whole: bool,
     hands: Hands<'a>,
@@ -177,7 +179,7 @@ impl Walker<'_> {
             let entry = match entries.next() {
                 None => break,
                 Some(Ok(entry)) => entry,
-                // Deleted meanwhile: nothing is left in it.
+                // Deleted meanwhile: it has no more entries.
                 Some(Err(Errno::NOENT)) => break,
                 Some(Err(why)) => {
                     self.unread(&dir.path, why.into());
@@ -190,11 +192,11 @@ impl Walker<'_> {
             }
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
-                // Some file systems do not say.
+                // Some file systems do not report the type.
                 let Ok(stat) = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
                 kind = FileType::from_raw_mode(stat.st_mode);
             }
-            // Links lead out, and nothing else is CouchDB's.
+            // Links may lead outside, and CouchDB only has regular files.
             if kind == FileType::RegularFile {
                 let item = Item { dir: Arc::clone(dir), name: name.to_owned() };
                 self.batch.push(item);
@@ -222,13 +224,14 @@ impl Walker<'_> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         match openat(&parent.fd, &name, flags, Mode::empty()) {
             Ok(fd) => {
-                // Only near the top: one more question for each of a million would be felt.
+                // Only near the top: an extra call for each of a million directories would be
+                // noticeable.
                 if depth < 4 && self.is_root(&fd) {
                     return;
                 }
                 self.directory(&Arc::new(Dir { fd, path, tree: parent.tree }), depth + 1);
             }
-            // Deleted, or no directory any more.
+            // Deleted, or replaced by another kind of file.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(why) => self.unread(&path, why.into()),
         }
@@ -244,7 +247,7 @@ impl Walker<'_> {
         self.hands.unread(path, problem);
     }
 
-    /// Hands the batch to whoever has room, or reads it itself.
+    /// Passes the batch to a thread with a free slot, or reads it on this one.
     fn deal(&mut self) {
         self.directories = 0;
         let mut batch = std::mem::take(&mut self.batch);
@@ -262,7 +265,7 @@ impl Walker<'_> {
     }
 }
 
-/// Reads files; one for each thread.
+/// Reads files; one instance for each thread.
 struct Hands<'a> {
     before: &'a Known,
     take: &'a (dyn Fn(Vec<Found>) -> bool + Sync),
@@ -298,7 +301,7 @@ impl<'a> Hands<'a> {
         }
     }
 
-    /// Reads what is dealt out until nothing more comes.
+    /// Reads batches until the sender is dropped.
     fn read(mut self, waiting: &Receiver<Vec<Item>>) -> (Sums, Vec<Entry>) {
         while let Ok(batch) = waiting.recv() {
             self.batch(&batch);
@@ -406,7 +409,7 @@ impl<'a> Hands<'a> {
     }
 }
 
-/// A file's size; of one that went, nothing.
+/// A file's size; zero if it is gone.
 fn bytes(item: &Item) -> u64 {
     let stat = statat(&item.dir.fd, &item.name, AtFlags::SYMLINK_NOFOLLOW);
     stat.map_or(0, |stat| size(&stat))

@@ -1,7 +1,7 @@
-//! Channels: named rules that say which targets are worth compacting and in what order.
+//! Channels: named rules that decide which targets are worth compacting and in what order.
 //!
-//! Owns the checked settings of a channel and smoosh's built-in seven. Never scores
-//! (that is `score`) and never reads a file (that is `config`).
+//! Owns the validated settings of a channel and smoosh's seven built-in channels. Scoring is in
+//! `score`, and reading configuration files in `config`.
 
 mod builtin;
 
@@ -15,16 +15,16 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// By what a channel ranks its targets.
+/// How a channel ranks its targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// File over active bytes.
     Ratio,
     /// File minus active bytes.
     Slack,
-    /// One for whatever needs an upgrade of its file format or collation.
+    /// One for every target that needs an upgrade of its file format or collation.
     Upgrade,
-    /// One for whatever has stale index files.
+    /// One for every database with stale index files.
     Cleanup,
 }
 
@@ -32,7 +32,7 @@ impl Priority {
     /// Every priority, in the order documentation lists them.
     pub const ALL: [Self; 4] = [Self::Ratio, Self::Slack, Self::Upgrade, Self::Cleanup];
 
-    /// The word in configuration and JSON.
+    /// The label in configuration and JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -50,21 +50,21 @@ impl Priority {
     }
 }
 
-/// Whether something only says what it would do, or does it.
+/// Whether recliner only reports what it would do, or does it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Says what it would do.
+    /// It reports what it would do.
     #[default]
     Advise,
-    /// Does it.
+    /// It does it.
     Enforce,
 }
 
 impl Mode {
-    /// Every mode, the more careful first.
+    /// Every mode, the more cautious one first.
     pub const ALL: [Self; 2] = [Self::Advise, Self::Enforce];
 
-    /// The word in flags, configuration, JSON and metric labels.
+    /// The label in flags, configuration, JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -79,25 +79,25 @@ impl Mode {
         Self::ALL.into_iter().find(|mode| mode.label() == label)
     }
 
-    /// The more careful of two: a channel cannot enforce where the whole only advises.
+    /// The more cautious of two modes: a channel cannot enforce if the whole process only advises.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         self.min(other)
     }
 }
 
-/// One channel's settings, checked.
+/// One channel's validated settings.
 ///
-/// The bounds are smoosh's to the letter (`smoosh_server:get_priority/4`): a target needs
-/// strictly more than a minimum and at most a maximum, save that `min_changes` is met when
-/// reached.
+/// The bounds are exactly those of smoosh (`smoosh_server:get_priority/4`): a target needs
+/// strictly more than a minimum and at most a maximum, except that reaching `min_changes` is
+/// enough.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
-    /// Its name: label of metrics, unique.
+    /// Its name: unique, used as a metric label.
     pub name: Arc<str>,
-    /// What it takes.
+    /// The kind of target it takes.
     pub kind: Kind,
-    /// By what it ranks.
+    /// How it ranks its targets.
     pub priority: Priority,
     /// Strict lower bound of the priority: a ratio, or bytes of slack.
     pub min_priority: f64,
@@ -107,28 +107,28 @@ pub struct Channel {
     pub min_size: u64,
     /// Inclusive upper bound of the file's size, in bytes.
     pub max_size: Option<u64>,
-    /// Changes since the last compaction a db needs at least.
+    /// Minimum number of changes that a database needs since its last compaction.
     pub min_changes: u64,
-    /// How many targets its queue on one node holds at most.
+    /// Maximum number of targets in its queue on one node.
     pub capacity: usize,
-    /// How many of its jobs may run on one node at a time.
+    /// Maximum number of its jobs that run on one node at a time.
     pub concurrency: usize,
     /// Whether it may start anything.
     pub mode: Mode,
-    /// Which databases it takes, by clustered name.
+    /// The databases it takes, by clustered name.
     pub databases: Names,
-    /// Which design documents' views it takes, by id (`_design/x`).
+    /// The design documents whose views it takes, by id (`_design/x`).
     pub designs: Names,
-    /// When it may start jobs; always, when empty.
+    /// When it may start jobs; always if empty.
     pub windows: Vec<Window>,
-    /// Whether a job that would not end inside a window is held back.
+    /// Whether a job that would not end within a window is held back.
     pub strict_window: bool,
 }
 
-/// All channels, in the order they are tried, and what none of them may take.
+/// All channels, in the order in which they are tried, and names that no channel takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channels {
-    /// Tried in this order: the first that takes a target has it.
+    /// Tried in this order: a target belongs to the first channel that takes it.
     pub list: Vec<Channel>,
     /// Shard file names or database names that no channel takes.
     pub ignore: Patterns,
@@ -141,7 +141,7 @@ impl Default for Channels {
 }
 
 impl Channels {
-    /// The channel of this name and its place in the order.
+    /// The channel with this name and its index.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<(usize, &Channel)> {
         self.list.iter().enumerate().find(|(_, channel)| &*channel.name == name)
@@ -153,13 +153,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_careful_mode_wins() {
+    fn the_more_cautious_mode_wins() {
         assert_eq!(Mode::Enforce.and(Mode::Advise), Mode::Advise);
         assert_eq!(Mode::Enforce.and(Mode::Enforce), Mode::Enforce);
     }
 
     #[test]
-    fn left_unset_the_channels_are_those_of_smoosh_in_its_order() {
+    fn the_default_channels_are_those_of_smoosh_in_its_order() {
         let names: Vec<_> =
             Channels::default().list.iter().map(|channel| channel.name.to_string()).collect();
         assert_eq!(

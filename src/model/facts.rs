@@ -1,8 +1,8 @@
-//! What was measured of a target.
+//! The measurements of a target.
 //!
-//! Owns the fixed-size form in which a million targets' measurements are kept, and the rule by
-//! which those of two sources become one. Never measures. Sources fill it, `score`, `estimate`
-//! and reports read it.
+//! Owns the fixed-size form in which the measurements of a million targets are stored, and the
+//! rule that merges those of two sources. Never measures. Sources fill it; `score`, `estimate` and
+//! reports read it.
 
 mod merge;
 
@@ -12,8 +12,8 @@ use wall_clock::Moment;
 
 /// A number that may be unknown, in eight bytes.
 ///
-/// `Option<u64>` takes sixteen, which a million rows notice. The largest number stands
-/// for unknown: no file, count or sequence reaches it.
+/// `Option<u64>` takes sixteen bytes, which matters for a million rows. The largest number
+/// represents unknown: no file, count or sequence reaches it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Known(u64);
 
@@ -21,7 +21,7 @@ impl Known {
     /// Not known.
     pub const UNKNOWN: Self = Self(u64::MAX);
 
-    /// A known number; numbers beyond what a file can hold are clamped.
+    /// A known number; a number beyond any file's size is clamped.
     #[must_use]
     pub const fn new(value: u64) -> Self {
         if value == u64::MAX { Self(u64::MAX - 1) } else { Self(value) }
@@ -55,21 +55,21 @@ impl std::fmt::Debug for Known {
     }
 }
 
-/// Who measured.
+/// The origin of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// CouchDB's node interface.
     #[default]
     Http,
-    /// The data directory's own headers.
+    /// The headers of files in the data directory.
     Files,
 }
 
 impl Source {
-    /// Every source, in the order metrics show them.
+    /// Every source, in the order in which metrics show them.
     pub const ALL: [Self; 2] = [Self::Http, Self::Files];
 
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Source {
     }
 }
 
-/// One measurement, for what is said of each of them.
+/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fact {
     /// [`Facts::file`].
@@ -114,30 +114,30 @@ impl Fact {
     ];
 }
 
-/// Some of the measurements.
+/// A set of measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FactSet(u8);
 
 impl FactSet {
-    /// The set with these bits, as [`FactSet::bits`] gave them.
+    /// The set with these bits, as returned by [`FactSet::bits`].
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// One bit each.
+    /// One bit for each measurement.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether it has this one.
+    /// Whether it contains this measurement.
     #[must_use]
     pub const fn has(self, fact: Fact) -> bool {
         self.0 & (1 << fact as u8) != 0
     }
 
-    /// Puts one in, or takes it out.
+    /// Adds or removes a measurement.
     pub const fn set(&mut self, fact: Fact, has: bool) {
         if has {
             self.0 |= 1 << fact as u8;
@@ -147,18 +147,18 @@ impl FactSet {
     }
 }
 
-/// How far a target's active size may be trusted.
+/// The confidence in a target's active size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Confidence {
-    /// Active is known to mislead here.
+    /// Active is known to be misleading here.
     Low,
-    /// Nothing speaks against it.
+    /// There is no reason for doubt.
     #[default]
     High,
 }
 
 impl Confidence {
-    /// The word in JSON.
+    /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -168,63 +168,64 @@ impl Confidence {
     }
 }
 
-/// What is switched on or off about a target, one bit each.
+/// Boolean facts about a target, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// CouchDB says a compaction of it runs.
+    /// CouchDB reports a running compaction of it.
     pub compact_running: bool,
-    /// CouchDB says its indexer runs; views only.
+    /// CouchDB reports that its indexer is running; views only.
     pub updater_running: bool,
-    /// Its file format is older than the newest this server writes
-    /// (`smoosh_server:needs_upgrade/1`), or, for a view, one copy of it names two or
-    /// more collator versions.
+    /// Its file format is older than the newest one this server writes
+    /// (`smoosh_server:needs_upgrade/1`), or, for a view, one copy of it names two or more
+    /// collator versions.
     pub needs_upgrade: bool,
-    /// A file's header said it, and CouchDB would say the same; dbs only.
+    /// The values come from a file's header and equal those that CouchDB would report; databases
+    /// only.
     pub exact: bool,
-    /// Stale index bytes were seen, or a signature changed since the last cleanup;
-    /// cleanups only.
+    /// Stale index bytes were found, or a signature changed since the last cleanup; cleanups only.
     pub evidence: bool,
-    /// Sizes are one copy's, times the number of copies, not a sum of what was read.
+    /// Sizes are those of one copy multiplied by the number of copies, not a measured sum.
     pub estimated: bool,
 }
 
-/// The measurements of one target, per file: of a view over HTTP, those of one copy.
+/// The measurements of one target, per file: for a view read over HTTP, those of one copy.
 ///
 /// Bytes and counts; an absent one is unknown, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Size of the file on disk, in bytes, without temporary compaction files.
     pub file: Known,
-    /// Bytes CouchDB counts as live.
+    /// Bytes that CouchDB counts as live.
     pub active: Known,
-    /// Bytes of the documents or rows uncompressed, as CouchDB estimates them.
+    /// Uncompressed bytes of the documents or rows, as CouchDB estimates them.
     pub external: Known,
-    /// The last sequence written; of a view, indexed.
+    /// The last sequence written; for a view, the last one indexed.
     pub update_seq: Known,
-    /// The sequence at the last compaction's swap; zero when never compacted; dbs only.
+    /// The sequence when the last compaction was swapped in; zero if never compacted; databases
+    /// only.
     pub compacted_seq: Known,
-    /// Documents that are not deleted; dbs only.
+    /// Documents that are not deleted; databases only.
     pub docs: Known,
-    /// Deleted documents; dbs only.
+    /// Deleted documents; databases only.
     pub deleted_docs: Known,
-    /// Sequences the index has not seen; views only.
+    /// Sequences that the index has not processed; views only.
     pub updates_pending: Known,
     /// When it was measured.
     pub measured_at: Option<Measured>,
-    /// What of it a file's header said; CouchDB said the rest.
+    /// The measurements that come from a file's header; all others come from CouchDB.
     pub by_files: FactSet,
     /// Booleans.
     pub flags: Flags,
-    /// Whether active may be trusted.
+    /// The confidence in active bytes.
     pub confidence: Confidence,
 }
 
-/// When and by whom something was measured.
+/// The time and the source of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// When the last of it came.
+    /// The time of its last part.
     pub at: Moment,
-    /// Who said that.
+    /// The source of that part.
     pub by: Source,
 }
 
@@ -257,7 +258,7 @@ impl Facts {
         }
     }
 
-    /// Who said this, where it is known.
+    /// The source of a measurement, where it is known.
     #[must_use]
     pub fn source_of(&self, fact: Fact) -> Option<Source> {
         self.get(fact).get()?;
@@ -265,14 +266,14 @@ impl Facts {
         Some(if self.by_files.has(fact) { Source::Files } else { Source::Http })
     }
 
-    /// Whether CouchDB said any of it.
+    /// Whether any measurement comes from CouchDB.
     #[must_use]
     pub fn said_by_couchdb(&self) -> bool {
         self.measured_at.is_some_and(|measured| measured.by == Source::Http)
             || Fact::ALL.into_iter().any(|fact| self.source_of(fact) == Some(Source::Http))
     }
 
-    /// These facts, all of them said by files' headers.
+    /// These facts, with all of them marked as read from files' headers.
     #[must_use]
     pub fn all_by_files(mut self) -> Self {
         for fact in Fact::ALL {
@@ -283,8 +284,8 @@ impl Facts {
 
     /// Changes since the last compaction, when both sequences are known.
     ///
-    /// Negative for a file that was restored from before its last compaction; smoosh takes
-    /// such a one in no channel, not even where no changes are asked for.
+    /// Negative for a file that was restored from before its last compaction; smoosh takes such a
+    /// file in no channel, not even in one without a minimum of changes.
     #[must_use]
     pub fn changes(&self) -> Option<i64> {
         let signed = |known: Known| known.get().map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));

@@ -1,9 +1,9 @@
-//! What is remembered of targets beside their facts: how jobs ended, who must rest, what an
-//! operator suspended.
+//! What is remembered of targets in addition to their facts: job outcomes, back-off after
+//! failures, operators' suspensions.
 //!
-//! Owns the records and the pure rules that lead from one to the next. Never measures and
-//! never writes: the follower applies the rules, `journal` keeps the records over a
-//! restart, `plan` reads them.
+//! Owns the records and the pure rules that lead from one to the next. Never measures and never
+//! writes: the follower applies the rules, `journal` stores the records across restarts, and
+//! `plan` reads them.
 
 mod calibration;
 mod keep;

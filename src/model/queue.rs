@@ -1,15 +1,15 @@
 //! One queue: the waiting targets of one channel on one node, bounded, best first.
 //!
-//! Owns their order. Never scores and never decides; the planner puts targets in and takes
-//! them out. Ties go to the one that has waited longest (smoosh prefers the newest).
+//! Owns their order. Never scores and never decides; the planner adds and removes targets. Ties go
+//! to the target that has waited longest (smoosh prefers the newest).
 //!
-//! The queue holds the best `capacity` of *everything the channel takes*, so when one
-//! leaves, the best of the rest moves up. smoosh drops the rest and meets it again at the
-//! next write, which an idle database never sees.
+//! The queue keeps *everything the channel takes* and offers the best `capacity`, so when one
+//! target leaves, the best of the rest moves up. smoosh drops the rest and sees it again at the
+//! next write, which never comes for an idle database.
 //!
-//! Why two sets: whoever waits is among the few in `near`, which is walked often and looked
-//! up fast. It holds up to twice the capacity, so that one who leaves is replaced without a
-//! look at `far`, and they pass from set to set by the thousand.
+//! There are two sets because only the few entries in `near` are walked often and need fast
+//! lookups. `near` holds up to twice the capacity, so a removed entry is replaced without access
+//! to `far`, and entries move between the sets by the thousand.
 
 use ordered_float::OrderedFloat;
 use std::{
@@ -18,14 +18,14 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// A waiting target: what orders it, and its place in the snapshot.
+/// A waiting target: its sort key and its index in the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<I> {
     /// The channel's priority.
     pub priority: OrderedFloat<f64>,
-    /// Since when it waits in this channel.
+    /// When it was queued in this channel.
     pub since: Moment,
-    /// Which target.
+    /// The target.
     pub ix: I,
 }
 
@@ -50,28 +50,28 @@ impl<I: Ord + Copy> PartialOrd for Entry<I> {
 /// Entries that `near` may hold beyond twice the capacity.
 const SLACK: usize = 64;
 
-/// Entries that pass from `far` to `near` at once, at most.
+/// Maximum number of entries that move from `far` to `near` at once.
 const BATCH: usize = 1 << 16;
 
 /// The best targets of a channel on a node, and the rest of what the channel takes.
 #[derive(Clone, Debug)]
 pub struct Queue<I> {
     capacity: usize,
-    /// The best of all, at least as many as the capacity while there are so many; the first
-    /// `capacity` of them wait.
+    /// The best entries, at least `capacity` if there are that many; the first `capacity` of them
+    /// are offered.
     near: BTreeSet<Entry<I>>,
-    /// The rest; none is better than any in `near`.
+    /// The rest; none is better than any entry in `near`.
     far: BTreeSet<Entry<I>>,
 }
 
 impl<I: Ord + Copy> Queue<I> {
-    /// An empty queue of this capacity.
+    /// An empty queue with this capacity.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self { capacity, near: BTreeSet::new(), far: BTreeSet::new() }
     }
 
-    /// A queue of all these entries; a third of the time of putting them in one by one.
+    /// A queue of all these entries; takes a third of the time of inserting them one by one.
     #[must_use]
     pub fn of(capacity: usize, mut entries: Vec<Entry<I>>) -> Self {
         entries.sort_unstable();
@@ -79,7 +79,7 @@ impl<I: Ord + Copy> Queue<I> {
         Self { capacity, near: entries.into_iter().collect(), far: far.into_iter().collect() }
     }
 
-    /// Puts an entry in; where the queue is full, the worst of all finds no room.
+    /// Adds an entry; if the queue is full, the worst entry becomes overflow.
     pub fn insert(&mut self, entry: Entry<I>) {
         let belongs_near = match self.near.last() {
             Some(worst) => self.far.is_empty() || entry < *worst,
@@ -97,7 +97,7 @@ impl<I: Ord + Copy> Queue<I> {
         }
     }
 
-    /// Takes an entry out, wherever it waits; the best of the rest moves up.
+    /// Removes an entry; the best of the rest moves up.
     pub fn remove(&mut self, entry: &Entry<I>) {
         if self.near.remove(entry) {
             self.fill();
@@ -106,7 +106,7 @@ impl<I: Ord + Copy> Queue<I> {
         }
     }
 
-    /// Takes out the best entry; the best of the rest moves up.
+    /// Removes the best entry; the best of the rest moves up.
     pub fn pop(&mut self) -> Option<Entry<I>> {
         if self.capacity == 0 {
             return None;
@@ -116,7 +116,7 @@ impl<I: Ord + Copy> Queue<I> {
         Some(best)
     }
 
-    /// Fetches the best of `far` where `near` has fewer than can wait.
+    /// Refills `near` from `far` when it holds fewer entries than the capacity.
     fn fill(&mut self) {
         if self.near.len() >= self.capacity || self.far.is_empty() {
             return;
@@ -138,31 +138,31 @@ impl<I: Ord + Copy> Queue<I> {
         self.iter().next()
     }
 
-    /// The worst entry that still has room.
+    /// The worst entry within the capacity.
     #[must_use]
     pub fn last(&self) -> Option<&Entry<I>> {
         if self.near.len() <= self.capacity { self.near.last() } else { self.iter().last() }
     }
 
-    /// How many wait.
+    /// Number of offered entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.near.len().min(self.capacity)
     }
 
-    /// Whether none waits.
+    /// Whether no entry is offered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many the channel takes that find no room.
+    /// Number of entries beyond the capacity.
     #[must_use]
     pub fn overflow(&self) -> usize {
         self.near.len() + self.far.len() - self.len()
     }
 
-    /// What it holds at most.
+    /// Maximum number of offered entries.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.capacity
@@ -189,11 +189,11 @@ mod tests {
         while let Some(best) = queue.pop() {
             order.push(best.ix);
         }
-        assert_eq!(order, [2, 4, 3, 1], "the overflow moves up as room comes free");
+        assert_eq!(order, [2, 4, 3, 1], "the overflow moves up as places become free");
     }
 
     #[test]
-    fn a_queue_without_room_holds_nothing_and_counts_everything() {
+    fn a_queue_without_capacity_offers_nothing_and_counts_everything() {
         let mut queue = Queue::new(0);
         queue.insert(entry(2.0, 0, 1));
         assert_eq!((queue.len(), queue.overflow(), queue.pop()), (0, 1, None));

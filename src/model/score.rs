@@ -1,7 +1,7 @@
 //! The score: whether a channel takes a target, and at what priority.
 //!
-//! Owns smoosh's rule, line by line, as a pure function of (channel, facts); never reads a
-//! clock, never logs. The planner, `explain` and the tests all call this one function.
+//! Owns smoosh's rule, line by line, as a pure function of (channel, facts) without clock or
+//! logging. The planner, `explain` and the tests all call this function.
 
 use crate::model::{
     channel::{Channel, Priority},
@@ -14,23 +14,23 @@ use crate::model::{
 pub enum MissReason {
     /// The channel is for another kind of target.
     NotThisKind,
-    /// The file is not larger than the channel's least size.
+    /// The file is not larger than the channel's minimum size.
     BelowMinSize,
-    /// The file is larger than the channel's largest size.
+    /// The file is larger than the channel's maximum size.
     AboveMaxSize,
-    /// The priority is not greater than the channel's least.
+    /// The priority is not greater than the channel's minimum.
     BelowMinPriority,
-    /// The priority is greater than the channel's largest.
+    /// The priority is greater than the channel's maximum.
     AboveMaxPriority,
-    /// Fewer changes than the channel asks for since the last compaction.
+    /// Fewer changes since the last compaction than the channel requires.
     TooFewChanges,
     /// Its format and collation are up to date.
     NoUpgradeNeeded,
-    /// The channel's name patterns leave it out.
+    /// The channel's name patterns exclude it.
     Excluded,
-    /// The ignore list names it.
+    /// It is on the ignore list.
     Ignored,
-    /// Its file or active size is not known.
+    /// Its file or active size is unknown.
     UnknownSize,
 }
 
@@ -49,13 +49,13 @@ impl MissReason {
         Self::UnknownSize,
     ];
 
-    /// The reason with this word.
+    /// The reason with this label.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.label() == label)
     }
 
-    /// The word in JSON.
+    /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -78,14 +78,14 @@ impl MissReason {
 pub struct Miss {
     /// The reason.
     pub reason: MissReason,
-    /// What was measured, where the reason compares.
+    /// The measured value, if the reason compares one.
     pub value: Option<f64>,
-    /// What it was compared with.
+    /// The limit it was compared with.
     pub limit: Option<f64>,
 }
 
 impl Miss {
-    /// A miss that compares nothing.
+    /// A miss without numbers.
     #[must_use]
     pub const fn plain(reason: MissReason) -> Self {
         Self { reason, value: None, limit: None }
@@ -98,18 +98,17 @@ impl Miss {
 
 /// The priority at which `channel` takes a target of `kind` with these facts.
 ///
-/// `smoosh_server:get_priority/2` and `/4` of CouchDB 3.x, in their order: changes, then
-/// upgrade, then sizes, then the active size that is zero (which passes every channel, at
-/// its least priority), then the bounds of the priority itself. Names are not looked at:
-/// that is [`Channel::databases`], asked once a database and not once a target.
+/// Follows `smoosh_server:get_priority/2` and `/4` of CouchDB 3.x in their order: changes, then
+/// upgrade, then sizes, then a zero active size (which passes every channel, at its minimum
+/// priority), then the bounds of the priority itself. Names are not checked here:
+/// [`Channel::databases`] is evaluated once for each database and not for each target.
 ///
-/// A cleanup is taken on evidence; without it the miss compares nothing and the planner
-/// says `no_evidence`.
+/// A cleanup is taken if there is evidence; without it the planner reports `no_evidence`.
 ///
-/// A search index is taken by none: it has no compaction.
+/// No channel takes a search index: it has no compaction.
 ///
 /// # Errors
-/// The first condition that failed. A priority of exactly zero is none at all.
+/// The first condition that failed. A priority of exactly zero counts as a miss.
 pub fn score(channel: &Channel, kind: Kind, facts: &Facts) -> Result<f64, Miss> {
     if channel.kind != kind || kind == Kind::Search {
         return Err(Miss::plain(MissReason::NotThisKind));
@@ -136,8 +135,8 @@ pub fn score(channel: &Channel, kind: Kind, facts: &Facts) -> Result<f64, Miss> 
     }
     let sized = sized(channel, facts);
     match (channel.priority, sized) {
-        // The size gates of an upgrade channel only matter to what has no live bytes;
-        // everything else is there for one reason alone.
+        // An upgrade channel's size thresholds only affect files without live bytes; every other
+        // file is taken only for an upgrade.
         (Priority::Upgrade, Ok(Sized::NoneActive)) => floor_priority(channel),
         (Priority::Upgrade, _) => Err(Miss::plain(MissReason::NoUpgradeNeeded)),
         (_, Err(miss)) => Err(miss),
@@ -175,8 +174,8 @@ fn sized(channel: &Channel, facts: &Facts) -> Result<Sized, Miss> {
     }
 }
 
-/// smoosh answers `min_priority` itself for a file with no live bytes; where that is zero
-/// the answer means "no", and where it is infinite the enqueueing fails.
+/// smoosh returns `min_priority` itself for a file without live bytes; a zero means "no", and
+/// enqueueing an infinite priority fails.
 fn floor_priority(channel: &Channel) -> Result<f64, Miss> {
     let floor = channel.min_priority;
     if floor == 0.0 || !floor.is_finite() {

@@ -1,8 +1,7 @@
-//! What can be compacted, and what it is called.
+//! Targets that can be compacted, and their names.
 //!
-//! Owns the words of the whole program for targets: kinds, states, shard ranges and
-//! the one text form of an identity (`db:<node>/<shard name>`). Never knows a
-//! measurement. Everyone names targets with these types.
+//! Owns the target vocabulary of the whole program: kinds, states, shard ranges and the text form
+//! of an identity (`db:<node>/<shard name>`). Never holds a measurement.
 
 mod id;
 mod selector;
@@ -12,10 +11,10 @@ pub use selector::{Selector, database};
 
 use serde::{Deserialize, Serialize};
 
-/// The pseudo node of what belongs to the whole cluster: views and cleanups seen over HTTP.
+/// The pseudo node of cluster-wide targets: views and cleanups read over HTTP.
 pub const CLUSTER: &str = "_cluster";
 
-/// What kind of thing a target is.
+/// The kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -31,13 +30,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order tables and metrics show them.
+    /// Every kind, in the order in which tables and metrics show them.
     pub const ALL: [Self; 4] = [Self::Db, Self::View, Self::Cleanup, Self::Search];
 
-    /// The kinds that have a compaction, and so channels.
+    /// The kinds that have a compaction, and therefore channels.
     pub const COMPACTED: [Self; 3] = [Self::Db, Self::View, Self::Cleanup];
 
-    /// The word in ids, JSON, configuration and metric labels.
+    /// The label in ids, JSON, configuration and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -55,7 +54,7 @@ impl Kind {
     }
 }
 
-/// How a target stands to the shard map.
+/// The relation between a target and the shard map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// In the shard map and on disk.
@@ -65,18 +64,18 @@ pub enum State {
     Orphan,
     /// In the shard map, but not on its node's disk.
     Missing,
-    /// Being split or moved, per `_reshard` and the map's changelog.
+    /// Being split or moved, according to `_reshard` and the map's changelog.
     Resharding,
     /// It has a name that no request can carry safely, such as `_design/..`.
     Unaddressable,
 }
 
 impl State {
-    /// Every state, in the order tables and metrics show them.
+    /// Every state, in the order in which tables and metrics show them.
     pub const ALL: [Self; 5] =
         [Self::Ok, Self::Orphan, Self::Missing, Self::Resharding, Self::Unaddressable];
 
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_read_back() {
+    fn labels_parse_back() {
         for kind in Kind::ALL {
             assert_eq!(Kind::from_label(kind.label()), Some(kind));
         }

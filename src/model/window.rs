@@ -1,8 +1,8 @@
-//! Windows of time in which a channel may start jobs.
+//! Time windows in which a channel may start jobs.
 //!
-//! Owns the question "is it open at this moment, and until when", across midnight,
-//! week days and daylight saving, and the notation of days, times and zones. Pure: the
-//! moment comes in as an argument. `plan` asks, `config` reads and writes.
+//! Decides whether a window is open at a moment and until when, across midnight, week days and
+//! daylight saving; owns the notation of days, times and zones. Pure: the moment is an argument.
+//! `plan` evaluates windows; `config` reads and writes them.
 
 mod days;
 mod parse;
@@ -17,23 +17,23 @@ use jiff::{
 };
 use wall_clock::Moment;
 
-/// How far ahead a change is looked for: every state of a weekly rule shows within it,
-/// also where daylight saving swallows one opening.
+/// How far ahead a change is searched: every state of a weekly rule occurs within this span, even
+/// if daylight saving skips one opening.
 const HORIZON_DAYS: u64 = 15;
 
-/// One window: from a time of day to another, on the days it begins on, in a time zone.
+/// One window: between two times of day, on the days on which it begins, in a time zone.
 ///
-/// When `from` is not before `to`, it runs over midnight and belongs to the day it begins
-/// on. Equal ends mean the whole day.
+/// If `from` is not before `to`, it spans midnight and belongs to the day on which it begins.
+/// Equal ends mean the whole day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// The days it begins on.
+    /// The days on which it begins.
     pub days: Days,
     /// When it opens.
     pub from: civil::Time,
-    /// When it closes; midnight stands for the day's end.
+    /// When it closes; midnight means the end of the day.
     pub to: civil::Time,
-    /// Whose clock it follows.
+    /// Its time zone.
     pub zone: TimeZone,
 }
 
@@ -54,7 +54,7 @@ impl Window {
         (today && time >= self.from) || (began_yesterday && time < self.to)
     }
 
-    /// Whether it is open at every moment.
+    /// Whether it is open at all times.
     #[must_use]
     pub fn never_closes(&self) -> bool {
         self.days == Days::ALL && self.from == self.to
@@ -65,8 +65,8 @@ impl Window {
         Some(self.zone.to_datetime(stamp))
     }
 
-    /// Every moment after `now`, up to the horizon, at which its state may change: its ends
-    /// on each day, and the zone's own jumps.
+    /// Every moment after `now`, up to the horizon, at which its state may change: its ends on
+    /// each day, and the zone's own transitions.
     fn edges(&self, now: Moment, out: &mut Vec<Moment>) {
         let Some(local) = self.local(now) else {
             return;
@@ -86,7 +86,7 @@ impl Window {
                 let offsets = match self.zone.to_ambiguous_timestamp(at).offset() {
                     AmbiguousOffset::Unambiguous { offset } => [Some(offset), None],
                     AmbiguousOffset::Fold { before, after } => [Some(before), Some(after)],
-                    // The clock jumps over it: the jump itself is an edge, seen below.
+                    // The clock skips this time; the transition itself is added below.
                     AmbiguousOffset::Gap { .. } => [None, None],
                 };
                 for offset in offsets.into_iter().flatten() {
@@ -119,20 +119,19 @@ pub fn open_at(windows: &[Window], now: Moment) -> bool {
     windows.is_empty() || windows.iter().any(|window| window.open_at(now))
 }
 
-/// When the answer of [`open_at`] changes next: where it is open its closing, else its next
-/// opening. `None` when it stays as it is for the next two weeks, which is for ever.
+/// When the result of [`open_at`] changes next. `None` if it does not change within the next two
+/// weeks, which means never.
 #[must_use]
 pub fn next_change(windows: &[Window], now: Moment) -> Option<Moment> {
     let open = open_at(windows, now);
     edges_after(windows, now).into_iter().find(|at| open_at(windows, *at) != open)
 }
 
-/// Since when the answer of [`open_at`] is what it is: the last opening or closing. `None`
-/// when it was the same for a week and more.
+/// When the result of [`open_at`] last changed. `None` if it did not change for a week and more.
 #[must_use]
 pub fn last_change(windows: &[Window], now: Moment) -> Option<Moment> {
-    // Edges are looked for from there on, today's and those of a day made longer by daylight
-    // saving included.
+    // The search starts at the horizon, so that it includes today's edges and those of a day that
+    // daylight saving made longer.
     let horizon = Moment::from_unix(now.unix().saturating_sub(86_400 * (HORIZON_DAYS - 2)));
     let mut open = open_at(windows, horizon);
     let mut last = None;
@@ -145,7 +144,7 @@ pub fn last_change(windows: &[Window], now: Moment) -> Option<Moment> {
     last
 }
 
-/// Every moment at which the answer may change, in order.
+/// Every moment at which the result may change, in order.
 fn edges_after(windows: &[Window], now: Moment) -> Vec<Moment> {
     let mut edges = Vec::new();
     for window in windows {

@@ -1,7 +1,7 @@
-//! Admission: whether a target may start, and if not, the first reason in order.
+//! Admission: whether a target may start, and if not, the first reason in a fixed order.
 //!
-//! Owns the state that starts change. A start only ever takes room, so whatever was refused
-//! before stays refused: the state after the last start explains every target that waits.
+//! Owns the state that starts change. A start only uses up slots and space, so an earlier refusal
+//! stays valid, and the state after the last start explains every queued target.
 
 use super::{
     Claim, Conditions, Freshness, Placement, Refusal, RefusalReason, Rules,
@@ -20,7 +20,7 @@ use crate::{
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// How far a target came before it was refused, in the order of asking.
+/// The check at which a target was refused, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Gates,
@@ -34,7 +34,7 @@ enum Stage {
 
 type Stopped = (Stage, Refusal);
 
-/// Time left in a channel's window, for the channels that keep within it.
+/// Time left in a channel's window, for channels with `strict_window`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Strict {
     left: f64,
@@ -43,13 +43,13 @@ struct Strict {
 }
 
 impl Strict {
-    /// Bytes of the largest new file that ends in time.
+    /// Size of the largest new file that can be finished in time.
     fn largest(&self) -> f64 {
         self.left * self.rate
     }
 }
 
-/// Whether a target may start.
+/// Decides whether a target may start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Admission {
     snapshot: Arc<Snapshot>,
@@ -62,15 +62,15 @@ pub(super) struct Admission {
     running: Running,
     sites: Arc<Sites>,
     strict: Vec<Option<Strict>>,
-    /// While starts are spread out after this process began to act: how many may run.
+    /// Maximum number of running jobs while starts are ramped up after this process began to act.
     allowed: Option<usize>,
     /// Predicted peak of a db job, as a multiple of active bytes.
     factor: f64,
-    /// For what room is kept.
+    /// The target for which slots are reserved.
     claimant: Option<Ix>,
 }
 
-/// What an admission is made from.
+/// Inputs of an admission.
 #[derive(Debug)]
 pub(super) struct Present<'a> {
     pub(super) snapshot: &'a Arc<Snapshot>,
@@ -125,7 +125,7 @@ impl Admission {
         }
     }
 
-    /// What holds for every shard of a queue alike.
+    /// The bounds that apply to every shard of a queue.
     pub(super) fn terms(&self, node: NodeIx, channel: usize) -> Terms {
         let strict = self.strict.get(channel).copied().flatten();
         Terms {
@@ -141,8 +141,8 @@ impl Admission {
         }
     }
 
-    /// Why a candidate may not start, if so; on these terms, where it is a shard and nothing
-    /// special is known of it.
+    /// Why a candidate may not start, if it may not. Uses the queue's bounds for a shard without
+    /// special state.
     pub(super) fn reason(
         &self,
         terms: &Terms,
@@ -157,8 +157,9 @@ impl Admission {
         self.admit(node, channel, brief).err().map(|refusal| refusal.reason)
     }
 
-    /// The node for which a target's request is written, were it to start now whatever speaks
-    /// against it: that of a view's first copy that its round has not had.
+    /// The node to which a target's request would go if it started now despite all refusals: for a
+    /// view compacted copy by copy, the node of the first copy that its round has not compacted
+    /// yet.
     pub(super) fn addressee(&self, node: NodeIx, brief: &Brief) -> Option<NodeIx> {
         match brief.shape {
             Shape::Shard => Some(node),
@@ -168,7 +169,7 @@ impl Admission {
         }
     }
 
-    /// Whether nothing of a queue of the whole cluster can start any more.
+    /// Whether no further target of a cluster-wide queue can start.
     pub(super) fn nothing_more(&self, channel: usize, kind: Kind) -> bool {
         match kind {
             Kind::Db => false,
@@ -178,11 +179,12 @@ impl Admission {
         }
     }
 
-    /// The node on which a target may start, the pseudo node for what starts on all.
+    /// The node on which a target may start; the pseudo node for starts on all nodes.
     ///
     /// # Errors
-    /// The first reason why it may not; where it has several copies to choose from, that of
-    /// the copy that came farthest.
+    ///
+    /// The first reason why it may not start. For a target with several copies to choose from, the
+    /// reason of the copy that passed the most checks.
     pub(super) fn admit(
         &self,
         node: NodeIx,
@@ -210,16 +212,15 @@ impl Admission {
         }
     }
 
-    /// Why a target that does not start does not.
-    ///
-    /// Where nothing speaks against it, it found no room in its queue: of those that wait,
-    /// the choice leaves none without a reason.
+    /// The refusal of a target that does not start.
+    /// A target without any reason did not fit into its queue: the selection gives a reason to
+    /// every queued target.
     pub(super) fn decide(&self, node: NodeIx, channel: usize, brief: &Brief) -> Refusal {
         let no_room = Refusal::plain(RefusalReason::ChannelLimit);
         self.admit(node, channel, brief).err().unwrap_or(no_room)
     }
 
-    /// Counts a start, and reserves its space.
+    /// Counts a start and reserves its disk space.
     pub(super) fn start(&mut self, node: NodeIx, channel: usize, brief: &Brief) {
         let sites = self.started_sites(node, brief);
         let file = if brief.shape == Shape::Cleanup { 0 } else { brief.file.get().unwrap_or(0) };
@@ -235,7 +236,7 @@ impl Admission {
         }
     }
 
-    /// Whether a target may never find enough room at once.
+    /// Whether a target may need more free slots or budget than ever become free at once.
     pub(super) fn may_claim(&self, brief: &Brief) -> bool {
         match brief.shape {
             Shape::Whole => true,
@@ -244,8 +245,8 @@ impl Admission {
         }
     }
 
-    /// Where the files of a target lie, if nothing keeps it from starting but what runs or was
-    /// started not long ago; and whether it waits for the latter alone.
+    /// The nodes that hold a target's files, if only running jobs and recent starts keep it from
+    /// starting; and whether recent starts alone do.
     pub(super) fn waits_for_room(
         &self,
         (node, channel): (NodeIx, usize),
@@ -254,8 +255,8 @@ impl Admission {
         self.own(brief).ok()?;
         let sites = self.started_sites(node, brief);
         let (whole, file) = (brief.shape == Shape::Whole, brief.file.get().unwrap_or(0));
-        // That a start was not long ago passes, where there is none meanwhile. What a node
-        // runs that did not say so does not.
+        // A ramp with a limit ends by itself as long as nothing else starts. A node that has not
+        // reported its running jobs gives no such guarantee.
         let passes = |shut: Refusal| shut.reason == RefusalReason::Ramp && shut.limit.is_some();
         let shut = |site: &Site| self.gates.shut(site.node, channel);
         let asks = Asks { sites: &sites, channel, whole, file };
@@ -269,13 +270,13 @@ impl Admission {
         waits.then_some((sites, ready))
     }
 
-    /// Keeps room for a claim.
+    /// Reserves slots.
     pub(super) fn keep(&mut self, claim: &Claim) {
         self.claimant = Some(claim.ix);
         self.room.keep(claim);
     }
 
-    /// The files that a start compacts: where, and one shard of each place.
+    /// The files that a start compacts: their nodes, with one shard for each node.
     pub(super) fn started_sites(&self, node: NodeIx, brief: &Brief) -> Vec<Site> {
         let sited = || self.sites.get(brief.db).map_or(&[][..], |sited| &sited.sites);
         match brief.shape {
@@ -286,22 +287,22 @@ impl Admission {
         }
     }
 
-    /// A target whose request cannot be written.
+    /// Excludes a target whose request cannot be built.
     pub(super) fn exclude(&mut self, ix: Ix) {
         self.running.exclude(ix);
     }
 
-    /// Bytes a start needs beside one file, at its worst moment.
+    /// Bytes that a start needs in addition to one file, at its peak.
     pub(super) fn need(&self, brief: &Brief) -> Need {
         Need { peak: brief.peak(self.factor), file: brief.file.get() }
     }
 
-    /// Whether free space is known wherever a start writes.
+    /// Whether free space is known on every node that a start writes to.
     pub(super) fn knows_space(&self, sites: &[Site]) -> bool {
         self.ledger.knows(sites)
     }
 
-    /// What speaks against starting a target, whatever else runs and wherever it lies.
+    /// Reasons of the target itself, independent of other jobs and of the node.
     fn own(&self, brief: &Brief) -> Result<(), Refusal> {
         use crate::model::settings::work::EnforceViews;
         let plain = |reason| Err(Refusal::plain(reason));
@@ -338,8 +339,8 @@ impl Admission {
         self.fresh(brief)
     }
 
-    /// Whether what was measured of a target was not acted on already. A view whose round is
-    /// open goes on whatever was measured.
+    /// Refuses a target whose facts were already used for a start. A view with an open round
+    /// continues with any facts.
     fn unspent(&self, started: Option<Moment>, brief: &Brief) -> Result<(), Refusal> {
         let spent = started.filter(|at| brief.measured_at <= *at);
         let in_round = || self.conditions.history.rounds.contains_key(&brief.ix);
@@ -389,13 +390,14 @@ impl Admission {
         Err(Refusal { since, ..Refusal::compared(RefusalReason::Stale, value, limit) })
     }
 
-    /// Where the copies of a view lie; without them nothing can be asked for.
+    /// The nodes that hold a view's copies. Without a known copy no request is possible.
     fn sited(&self, brief: &Brief) -> Result<&Sited, Refusal> {
         let sited = self.sites.get(brief.db).filter(|sited| !sited.sites.is_empty());
         sited.ok_or(Refusal::plain(RefusalReason::Excluded))
     }
 
-    /// The copies of a view that its round has not had yet; all of them where it begins anew.
+    /// The copies of a view that its round has not compacted yet; all copies if a new round
+    /// begins.
     fn copies_left(&self, brief: &Brief) -> Result<impl Iterator<Item = &Site>, Refusal> {
         let sites = &self.sited(brief)?.sites;
         let done = self.conditions.history.rounds.get(&brief.ix);
@@ -404,7 +406,7 @@ impl Admission {
         Ok(sites.iter().filter(move |site| all_done || !is_done(site)))
     }
 
-    /// The first copy of a view that may start, of those its round has not had yet.
+    /// The first copy of a view that may start, among those its round has not compacted yet.
     fn copy(&self, channel: usize, brief: &Brief) -> Result<NodeIx, Refusal> {
         let mut farthest: Option<Stopped> = None;
         for site in self.copies_left(brief)? {
@@ -419,7 +421,7 @@ impl Admission {
         Err(farthest.map_or(Refusal::plain(RefusalReason::Excluded), |(_, refusal)| refusal))
     }
 
-    /// Deleting files takes neither a job's place nor space.
+    /// Deleting index files uses neither a job slot nor disk space.
     fn cleanup(&self, channel: usize) -> Result<(), Refusal> {
         if let Some(refusal) = self.gates.shut(NodeIx::CLUSTER, channel) {
             return Err(refusal);
@@ -470,18 +472,18 @@ impl Admission {
         Err(Refusal::compared(RefusalReason::WouldNotFitWindow, takes, strict.left))
     }
 
-    /// Whether a target takes also what is kept for another.
+    /// Whether a target may also use slots that are reserved for another target.
     fn goes_before_the_kept(&self, ix: Ix) -> bool {
         self.claimant == Some(ix) || self.running.known(ix).is_some_and(|known| known.ordered)
     }
 
-    /// Whether another copy of a shard's range is being compacted, and only one may be.
+    /// Whether another copy of a shard's range is being compacted while only one may be.
     fn other_copy(&self, brief: &Brief) -> bool {
         self.rules.limits.one_copy_of_a_range
             && self.running.other_copy(&self.snapshot, brief.db, brief.ix)
     }
 
-    /// Whether this plan's own starts leave a start on a node for now.
+    /// Whether this plan's own starts postpone another start on a node.
     fn spread(&self, node: NodeIx) -> Result<(), Refusal> {
         let wait = self.rules.limits.wait;
         if !wait.is_zero() && self.room.starts_on(node) {

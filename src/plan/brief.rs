@@ -1,8 +1,8 @@
-//! What of a waiting target decides.
+//! The summary of a queued target that decisions are made from.
 //!
-//! Why a copy of what the snapshot has: the queue's order is not the tables', and a look
-//! into those for each of a million targets takes longer than all of the planning. A queue
-//! that is published carries its briefs in its own order.
+//! It copies values from the snapshot because a queue's order differs from the table's: looking up
+//! each of a million targets in the table takes longer than all of the planning. A published queue
+//! carries its summaries in its own order.
 
 use crate::{
     model::{
@@ -13,40 +13,39 @@ use crate::{
 };
 use wall_clock::Moment;
 
-/// What a start of a target compacts.
+/// The files that one start of a target compacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// The file of one shard on one node.
     Shard,
-    /// One copy after the other of a view whose database has one range.
+    /// One copy after another of a view whose database has one range.
     Copy,
-    /// Every copy of a view at once: CouchDB offers nothing less where there are several
-    /// ranges.
+    /// Every copy of a view at once: with several ranges CouchDB offers no smaller request.
     Whole,
-    /// Nothing: stale index files are deleted.
+    /// No file: stale index files are deleted.
     Cleanup,
-    /// Nothing that a request could start.
+    /// Nothing: no request can start a compaction.
     Nothing,
 }
 
-/// What facts say against starting a target, whatever else is.
+/// A reason in the target's own facts not to start it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// Nothing.
+    /// None.
     Clear,
     /// It is being compacted.
     Running,
-    /// Its shard is being split or moved.
+    /// The shard is being split or moved.
     Resharding,
-    /// Its indexer runs.
+    /// The view's indexer is running.
     Updating,
-    /// A view that has many changes to see yet.
+    /// The view has many changes still to index.
     Behind,
-    /// A db as lean as its last compaction left it, and nothing was written to it since.
+    /// A database that is as compact as its last compaction left it, without writes since.
     Lean,
 }
 
-/// What of a waiting target decides, in forty bytes. Sizes are per file.
+/// The values of a queued target that decide, in forty bytes. Sizes are for one file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Brief {
     pub(super) ix: Ix,
@@ -54,7 +53,7 @@ pub(super) struct Brief {
     pub(super) file: Known,
     pub(super) active: Known,
     pub(super) predicted: Known,
-    /// 1970 for what was never measured.
+    /// 1970 if it was never measured.
     pub(super) measured_at: Moment,
     pub(super) own: Own,
     pub(super) shape: Shape,
@@ -81,8 +80,8 @@ impl Brief {
         Some(self.file.get()?.saturating_sub(self.predicted.get()?))
     }
 
-    /// Bytes that compacting one file takes beside it, at its worst moment; `factor` is the
-    /// peak of a shard's new file, as a multiple of its active bytes.
+    /// Bytes that compacting one file needs in addition to that file, at its peak; `factor` is the
+    /// peak size of a shard's new file as a multiple of its active bytes.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -104,7 +103,7 @@ fn own(target: TargetRef<'_>, facts: &Facts) -> Own {
     } else if target.state() == State::Resharding {
         Own::Resharding
     } else if facts.flags.updater_running {
-        // A view compacted while it is built is mapped twice and stays bloated.
+        // Compacting a view during its build maps it twice and leaves it bloated.
         Own::Updating
     } else if target.kind() == Kind::View && behind(facts).is_some() {
         Own::Behind
@@ -115,14 +114,14 @@ fn own(target: TargetRef<'_>, facts: &Facts) -> Own {
     }
 }
 
-/// What a compaction leaves beyond the prediction is a smaller part of the file than this: at
-/// most 0.4 % of files above a megabyte, of 501 compactions of CouchDB 3.5.0.
+/// Largest share of the file that a fresh compaction leaves reclaimable beyond the prediction.
+/// Measured over 501 compactions of CouchDB 3.5.0: at most 0.4 % for files above one megabyte.
 const LEAN: f64 = 0.01;
 
-/// Whether nothing was written to a db since its last compaction, and it has no more to free than
-/// what every compaction leaves. That is little of a large file and yet more than slack channels
-/// ask for. The sequences alone do not tell: a compaction that had to catch up with writes leaves
-/// much to free.
+/// Whether nothing was written to a database since its last compaction, and the reclaimable rest
+/// is no more than every compaction leaves. For a large file that small share can still exceed the
+/// threshold of a slack channel. Equal sequences alone are not enough: a compaction that had to
+/// catch up with concurrent writes leaves much to free.
 fn is_lean(kind: Kind, facts: &Facts) -> bool {
     let compacted = facts.compacted_seq.get().is_some_and(|seq| seq > 0);
     let unchanged = compacted && facts.changes() == Some(0) && !facts.flags.needs_upgrade;
@@ -136,7 +135,7 @@ fn shape(target: TargetRef<'_>) -> Shape {
         Kind::Db => Shape::Shard,
         Kind::Cleanup => Shape::Cleanup,
         Kind::Search => Shape::Nothing,
-        // Shards' own parts of a view can be started by nothing that is sent here.
+        // No request that recliner sends can start a shard's own part of a view.
         Kind::View if target.node_ix() != NodeIx::CLUSTER => Shape::Nothing,
         Kind::View => match target.map().ranges {
             0 => Shape::Nothing,
@@ -146,14 +145,14 @@ fn shape(target: TargetRef<'_>) -> Shape {
     }
 }
 
-/// Fewer changes than this a view catches up with in no time.
+/// A view indexes fewer changes than this within moments.
 const FEW_CHANGES: u64 = 1_000;
 
-/// A view that has to see more than this part of its changes is being built as much as it
-/// is there: what is compacted now is outdated when it is done.
+/// A view with more than this fraction of its changes unindexed counts as being built: a
+/// compaction would be outdated when it ends.
 const LARGE_PART: u64 = 10;
 
-/// Changes a view has not seen and how many it may miss at most, where it misses more.
+/// The view's unindexed changes and the highest number allowed, if it exceeds that number.
 pub(super) fn behind(facts: &Facts) -> Option<(u64, u64)> {
     let pending = facts.updates_pending.get()?;
     let allowed = facts.update_seq.get().map_or(0, |seen| seen / LARGE_PART).max(FEW_CHANGES);

@@ -1,9 +1,9 @@
-//! The choice: which of the queues' best starts next.
+//! Selection: the best candidate of all queues starts next.
 //!
-//! Within a queue the order is the queue's. Between queues that compete it is bytes freed
-//! for each byte rewritten, doubled for every six hours the candidate has waited, so that
-//! nothing waits for ever. What an operator ordered comes before all of that, then the target
-//! for which room is kept.
+//! Within a queue, the queue's order decides. Between competing queues, the bytes freed for each
+//! byte rewritten decide, doubled for every six hours the candidate has waited, so that every
+//! candidate starts eventually. Operators' orders come before everything else, then the target
+//! that slots are reserved for.
 
 use super::{
     Counts, Placement, QueueView, RefusalReason, Start, admission::Admission, brief::Brief,
@@ -21,25 +21,24 @@ use ordered_float::OrderedFloat;
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// Hours of waiting that double a candidate's worth.
+/// Hours of waiting that double a candidate's score.
 const DOUBLES_IN: f64 = 6.0;
 
-/// The least worth: what frees nothing has its turn as well.
+/// Minimum gain ratio, so that candidates that free nothing get their turn as well.
 const LEAST_WORTH: f64 = 0.01;
 
-/// One queue on its way through the choice.
+/// One queue during the selection.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
     pub(super) view: &'a QueueView,
-    /// Candidates that come before the queue: what was ordered, whether or not it waits
-    /// there too, then the target for which room is kept, then views of which some copies are
-    /// compacted and others are not yet.
+    /// Candidates that come before the queue: orders, queued or not; then the target with a slot
+    /// reservation; then views of which only some copies are compacted so far.
     pub(super) first: Vec<Brief>,
-    /// The target for which room is kept, where it waits here.
+    /// The target with a slot reservation, if it waits in this queue.
     pub(super) claimant: Option<Ix>,
 }
 
-/// What an operator ordered.
+/// Operators' orders by target.
 type Orders = BTreeMap<Ix, Ordered>;
 
 impl Lane<'_> {
@@ -54,7 +53,7 @@ impl Lane<'_> {
         self.first.iter().chain(self.view.briefs.iter().filter(again))
     }
 
-    /// Puts the target for which room is kept before its queue, behind what was ordered.
+    /// Moves the target with a slot reservation before its queue, after all orders.
     pub(super) fn put_first(&mut self, claimant: Ix, orders: &Orders) {
         if self.claimant.is_some() || orders.contains_key(&claimant) {
             return;
@@ -67,18 +66,18 @@ impl Lane<'_> {
         self.claimant = Some(claimant);
     }
 
-    /// Whether a candidate that waits is among those that come before.
+    /// Whether a queued candidate is also in `first`.
     fn goes_first(&self, brief: &Brief, orders: &Orders) -> bool {
         self.claimant == Some(brief.ix) || orders.contains_key(&brief.ix)
     }
 
-    /// Whether the candidate at a place came first already.
+    /// Whether the candidate at an index was already visited in `first`.
     fn came_first(&self, at: usize, brief: &Brief, orders: &Orders) -> bool {
         at >= self.first.len() && self.goes_first(brief, orders)
     }
 }
 
-/// What the choice reads beside the admission.
+/// Values that the selection reads in addition to the admission.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ballot<'a> {
     pub(super) snapshot: &'a Snapshot,
@@ -87,12 +86,12 @@ pub(super) struct Ballot<'a> {
     pub(super) orders: &'a Orders,
     pub(super) rests: &'a BTreeMap<Ix, Rest>,
     pub(super) now: Moment,
-    /// From one start on a node to the next.
+    /// Minimum time between two starts on a node.
     pub(super) wait: Duration,
     pub(super) rate: Option<f64>,
 }
 
-/// The first of a lane that may start, and where.
+/// The next candidate of a queue that may start, and its node.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     at: usize,
@@ -100,9 +99,10 @@ struct Head {
     worth: OrderedFloat<f64>,
 }
 
-/// Starts what may start, the worthiest first, until nothing more may.
+/// Starts candidates, best first, until no more may start.
 ///
-/// A start only takes room, so each lane is walked once: what was refused stays so.
+/// A start only uses up slots and space, so each queue is walked once: a refused candidate stays
+/// refused.
 pub(super) fn choose(
     lanes: &[Lane<'_>],
     ballot: Ballot<'_>,
@@ -116,7 +116,7 @@ pub(super) fn choose(
             .iter()
             .enumerate()
             .filter_map(|(at, head)| Some((at, (*head)?)))
-            // Of equals the first lane.
+            // Of equal scores, the first queue wins.
             .max_by(|(one, a), (other, b)| a.worth.cmp(&b.worth).then(other.cmp(one)));
         let Some((at, chosen)) = best else { return starts };
         let Some((lane, brief)) = lanes.get(at).and_then(|lane| Some((lane, lane.get(chosen.at)?)))
@@ -138,7 +138,8 @@ pub(super) fn choose(
     }
 }
 
-/// Counts what is decided about every candidate of a lane, and says it of each that waits.
+/// Counts the decisions about every candidate of a queue, and returns the reason of each queued
+/// one.
 pub(super) fn count(
     lane: &Lane<'_>,
     starts: &[Start],
@@ -164,7 +165,7 @@ pub(super) fn count(
     for brief in lane.view.briefs.iter() {
         let reason = decided(brief);
         reasons.push(reason);
-        // One that goes first was counted with those.
+        // A candidate in `first` is already counted.
         if !lane.goes_first(brief, orders) {
             count(reason);
         }
@@ -172,7 +173,7 @@ pub(super) fn count(
     (counts, reasons)
 }
 
-/// The first candidate of a lane from `from` on that may start.
+/// The first candidate of a queue at or after `from` that may start.
 fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission) -> Option<Head> {
     let QueueView { node, channel, .. } = *lane.view;
     let kind = ballot.channels.list.get(channel)?.kind;
@@ -180,7 +181,7 @@ fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission)
     if admission.nothing_more(channel, kind) || (kind == Kind::Db && terms.shut()) {
         return None;
     }
-    // Beside what is kept, at most what comes before the queue.
+    // If the free slots are reserved, only candidates before the queue may start.
     let until = if kind == Kind::Db && terms.kept() { lane.first.len() } else { usize::MAX };
     let mut at = from;
     while at < until
@@ -196,8 +197,8 @@ fn head(lane: &Lane<'_>, from: usize, ballot: Ballot<'_>, admission: &Admission)
     None
 }
 
-/// What a candidate is worth against those of other queues, as the logarithm to two: a
-/// candidate may wait for years.
+/// A candidate's score against those of other queues, as a base-2 logarithm because a candidate
+/// may wait for years.
 pub(super) fn worth(lane: &Lane<'_>, brief: &Brief, ballot: Ballot<'_>) -> f64 {
     if ballot.orders.contains_key(&brief.ix) {
         return f64::INFINITY;
@@ -213,7 +214,7 @@ pub(super) fn worth(lane: &Lane<'_>, brief: &Brief, ballot: Ballot<'_>) -> f64 {
     frees.max(LEAST_WORTH).log2() + waited / 3_600.0 / DOUBLES_IN
 }
 
-/// The start of a candidate of a channel on a node; none where no request can carry it.
+/// The start of a channel's candidate on a node; none if no request can carry its name.
 pub(super) fn started(
     at: usize,
     brief: &Brief,

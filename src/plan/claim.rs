@@ -1,19 +1,20 @@
-//! The claim: room that is kept for what would never find enough of it at once.
+//! Slot reservations: free slots and budget are held for a target that would never find enough of
+//! them at once.
 //!
-//! A view of which every copy is compacted at once needs a slot on each of its nodes at the
-//! same moment; where single files keep the nodes busy, slots come free one at a time, and each
-//! is taken before the next one does. A large file needs a good part of the hour's bytes, and
-//! what falls out of the hour is taken by smaller ones before it is enough. So, once such a
-//! target has waited long, what comes free is left free for it. Owns for which target, and from
-//! when until when.
+//! Compacting every copy of a view at once needs a slot on each of its nodes at the same moment.
+//! If single files keep the nodes busy, slots become free one at a time and each is used before
+//! the next one is free. A large file needs a good part of the hourly byte budget, and smaller
+//! files use up expired bytes before enough of them add up. So after such a target has waited long
+//! enough, free slots and bytes are reserved for it. This module decides for which target, and
+//! from when until when.
 //!
-//! One target at a time has a claim: one that was ordered, else the one that waits longest, of
-//! those that nothing but running jobs and spent bytes keep from starting. It holds for an
-//! eighth of what the target has waited, at ages that double: with the default `limits.wait`
-//! after 16 minutes for two, after 32 for four, and so on. Then it lapses, whatever came of it.
-//! So slots lie idle for others' sake for a small part of the time, also beside a job that
-//! never ends; a view starts after some multiple of the time that the longest job takes, and a
-//! large file at the latest when a claim outlasts the hour.
+//! At most one target has a reservation: one that was ordered, otherwise the one that waits
+//! longest among those that only running jobs and spent bytes keep from starting. A reservation
+//! lasts an eighth of the time the target has waited, at ages that double: with the default
+//! `limits.wait`, two minutes after 16 minutes, four after 32, and so on. Then it expires, whether
+//! or not the target started. So slots stay idle for a small part of the time only, even with a
+//! job that never ends; a view starts after some multiple of the longest job's duration, and a
+//! large file at the latest when a reservation lasts longer than the hour of the budget.
 
 use super::{
     admission::Admission,
@@ -26,45 +27,46 @@ use ordered_float::OrderedFloat;
 use std::{cmp::Reverse, time::Duration};
 use wall_clock::Moment;
 
-/// Waits between starts that pass before the first claim, so that each claim outlasts several.
+/// Intervals between starts that pass before the first reservation, so that each reservation lasts
+/// for several intervals.
 const WAITS: u32 = 32;
 
-/// The least time to wait before the first claim.
+/// Minimum waiting time before the first reservation.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// The part of its age for which a claim holds.
+/// A reservation lasts for this fraction of the waiting time.
 const PART: u64 = 8;
 
-/// The longest that a claim holds; from the age at which that is reached on, claims come as
-/// far apart.
+/// Maximum duration of a reservation. From the age at which it is reached, reservations are a
+/// constant time apart.
 const LONGEST: Duration = Duration::from_secs(6 * 3_600);
 
-/// Room that is kept for a target.
+/// Slots reserved for a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The target.
     pub ix: Ix,
-    /// Whether it is a view of which every copy is compacted at once.
+    /// Whether the target is a view whose copies are all compacted at once.
     pub whole: bool,
-    /// The node whose queue it waits in.
+    /// The node of the target's queue.
     pub(super) node: NodeIx,
-    /// Since when it waits.
+    /// When the target was queued.
     pub waits_since: Moment,
-    /// Since when room is kept for it.
+    /// The start of the reservation.
     pub since: Moment,
-    /// Until when, if it does not start before.
+    /// The end of the reservation, unless the target starts before.
     pub until: Moment,
-    /// The channel it counts for.
+    /// The channel the target counts for.
     pub(super) channel: usize,
-    /// Where its files lie.
+    /// The nodes that hold the target's files.
     pub(super) sites: Vec<Site>,
-    /// Bytes of all its files.
+    /// Total bytes of the target's files.
     pub(super) bytes: u64,
-    /// Whether all room is there, and it waits only because a start was not long ago.
+    /// Whether all slots are free and the target only waits because of a recent start.
     pub(super) ready: bool,
 }
 
-/// The claim of a plan, and when that changes next by the clock alone.
+/// The reservation of a plan, and the next time at which it changes through the clock alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claimed {
     pub(super) claim: Option<Claim>,
@@ -72,7 +74,7 @@ pub(super) struct Claimed {
 }
 
 impl Claimed {
-    /// The claim that holds now, if one does.
+    /// The reservation that is active now, if any.
     pub(super) fn of(lanes: &[Lane<'_>], ballot: Ballot<'_>, admission: &Admission) -> Self {
         let patience = ballot.wait.saturating_mul(WAITS).max(PATIENCE);
         let mut first: Option<(Rank, Claim)> = None;
@@ -128,15 +130,15 @@ impl Claimed {
     }
 }
 
-/// What goes before what: an order, then the longest wait, then worth.
+/// The order of precedence: orders, then the longest wait, then the score.
 type Rank = (bool, Moment, Reverse<OrderedFloat<f64>>, Ix);
 
 fn holds(claim: &Claim, now: Moment) -> bool {
     claim.since <= now && now < claim.until
 }
 
-/// From when until when a claim holds, or will next, of what waits since a moment and for
-/// longer than `patience`.
+/// The current or next reservation period of a target that waits since a given time and for longer
+/// than `patience`.
 fn hold(waits_since: Moment, now: Moment, patience: Duration) -> (Moment, Moment) {
     let age = waits_since.age(now).as_secs();
     let mut period = patience.as_secs();
@@ -155,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_holds_for_an_eighth_of_ages_that_double_and_never_for_long() {
+    fn a_reservation_lasts_an_eighth_of_doubling_ages_up_to_a_maximum() {
         let minute = |minutes: u64| Moment::from_unix(minutes * 60);
         let patience = Duration::from_secs(16 * 60);
         let hold = |age: u64| hold(minute(0), minute(age), patience);
@@ -169,7 +171,7 @@ mod tests {
             (64, (64, 72)),
             (2_048, (2_048, 2_304)),
             (2_304, (4_096, 4_352)),
-            // From here on no longer, and as far apart.
+            // From here on the duration stays constant, and so does the distance.
             (4_096, (4_096, 4_352)),
             (4_400, (6_144, 6_400)),
             (6_144, (6_144, 6_400)),

@@ -1,4 +1,4 @@
-//! What beside facts and channels decides: the present of the cluster.
+//! The live state of the cluster that decides, in addition to facts and channels.
 
 use super::Rules;
 use crate::{
@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// The conditions under which a plan is made, each as its owner published it last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
-    /// What runs.
+    /// Running jobs.
     pub jobs: Arc<Jobs>,
-    /// What is remembered.
+    /// Remembered outcomes, orders and suspensions.
     pub history: Arc<History>,
     /// Free space.
     pub disks: Arc<Disks>,
@@ -21,8 +21,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Peak of a db's compaction, as a multiple of its active bytes: as configured, or more
-    /// where more was seen.
+    /// Peak size of a database's compaction, as a multiple of its active bytes: the configured
+    /// factor, or the observed one if it is larger.
     pub(super) fn headroom_factor(&self, rules: &Rules) -> f64 {
         rules.headroom.factor.max(self.history.headroom_factor.unwrap_or(0.0))
     }

@@ -1,8 +1,8 @@
-//! How many candidates of a queue are decided how.
+//! Counts of the decisions about a queue's candidates.
 
 use super::RefusalReason;
 
-/// Why each waiting target of a queue does not start, in the queue's order; a byte each.
+/// Why each queued target does not start, in the queue's order; one byte each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reasons(Vec<u8>);
 
@@ -11,7 +11,7 @@ impl Reasons {
         Self(Vec::with_capacity(count))
     }
 
-    /// The next one's; none where it starts.
+    /// Adds the next target's reason; none if it starts.
     pub(super) fn push(&mut self, reason: Option<RefusalReason>) {
         self.0.push(reason.and_then(|it| u8::try_from(it as usize + 1).ok()).unwrap_or(0));
     }
@@ -23,30 +23,30 @@ impl Reasons {
     }
 }
 
-/// How many candidates of a queue start or are refused.
+/// Number of starts and refusals among a queue's candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// They start.
+    /// Candidates that start.
     pub starts: u64,
-    /// They do not, by the reason's place in [`RefusalReason::ALL`].
+    /// Refused candidates, by the reason's index in [`RefusalReason::ALL`].
     refused: [u64; RefusalReason::ALL.len()],
 }
 
 impl Counts {
-    /// One more is refused.
+    /// Counts one more refusal.
     pub(super) fn refuse(&mut self, reason: RefusalReason) {
         if let Some(count) = self.refused.get_mut(reason as usize) {
             *count += 1;
         }
     }
 
-    /// How many are refused for a reason.
+    /// Number of candidates refused for a reason.
     #[must_use]
     pub fn refused(&self, reason: RefusalReason) -> u64 {
         self.refused.get(reason as usize).copied().unwrap_or(0)
     }
 
-    /// Every reason for which some are refused.
+    /// Every reason with at least one refusal.
     pub fn reasons(&self) -> impl Iterator<Item = (RefusalReason, u64)> {
         let all = RefusalReason::ALL.into_iter();
         all.map(|reason| (reason, self.refused(reason))).filter(|(_, count)| *count > 0)

@@ -1,8 +1,8 @@
-//! Volumes: how much space is free where the files lie.
+//! Volumes: how much space is free on the file systems that hold CouchDB's files.
 //!
-//! Owns what is known of volumes at one moment, and the task that asks for it: the local
-//! file system, a Prometheus, or fixed numbers. Never decides whether a job fits: `plan`
-//! does, with the jobs' reservations; metrics and API show it.
+//! Owns the state of the volumes and the task that measures it: through the local file system, a
+//! Prometheus query, or fixed numbers. Never decides whether a job fits: `plan` does, with the
+//! jobs' reservations. Metrics and the API show it.
 
 mod layout;
 mod local;
@@ -20,34 +20,34 @@ use crate::{
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// Free space of a volume, when it was last known.
+/// Free space of a volume, as last measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that may be written.
+    /// Free bytes.
     pub available: u64,
     /// The volume's size in bytes, where it is known.
     pub size: Option<u64>,
-    /// When it was measured.
+    /// The time of the measurement.
     pub at: Moment,
 }
 
 /// One volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// What it is called in metrics: unique, from the configuration.
+    /// The volume's name in metrics: unique, from the configuration.
     pub name: Arc<str>,
-    /// Nodes whose files lie on it, by CouchDB's names.
+    /// The nodes with files on it, by CouchDB's names.
     pub nodes: Vec<Arc<str>>,
-    /// Its space; absent where it is unknown or too old to count on.
+    /// Its space; absent where it is unknown or too old to rely on.
     pub space: Option<Space>,
-    /// Since when space falls faster than the jobs on it explain.
+    /// When free space began to fall faster than the jobs on the volume explain.
     pub falling_since: Option<Moment>,
     /// Why its space is unknown.
     pub problem: Option<String>,
 }
 
 impl Volume {
-    /// The compactions on it, whoever started them.
+    /// The compactions on it, including those that others started.
     pub fn jobs<'a>(
         &'a self,
         jobs: &'a Jobs,
@@ -59,17 +59,17 @@ impl Volume {
         })
     }
 
-    /// Bytes that the compactions on it may still take.
+    /// Bytes that the compactions on it may still use.
     #[must_use]
     pub fn reserved(&self, jobs: &Jobs, snapshot: &Snapshot) -> u64 {
         self.jobs(jobs, snapshot).fold(0, |sum, job| sum.saturating_add(job.reserved))
     }
 }
 
-/// Every volume that is configured.
+/// Every configured volume.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Disks {
-    /// The volumes, in the configuration's order.
+    /// The volumes, in the order of the configuration.
     pub volumes: Vec<Volume>,
 }
 

@@ -1,5 +1,5 @@
-//! What a compaction is expected to come to: as the estimator predicts, or, of a target whose
-//! last compaction says that another one would be of no use, what that one left.
+//! The expected result of a compaction: the estimator's prediction or, where a target's last
+//! compaction showed that another one would be useless, the size that one left.
 
 use super::{Plan, brief::Brief};
 use crate::{
@@ -11,24 +11,24 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What a compaction of a target is expected to come to, in bytes on disk of all its files.
+/// The expected result of compacting a target, in bytes on disk over all its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forecast {
-    /// What it leaves.
+    /// Bytes left.
     pub predicted: Option<u64>,
-    /// What it frees.
+    /// Bytes freed.
     pub reclaimable: Option<u64>,
-    /// How far that may be trusted: `high`; `low`, where active misleads; `learned`, where the
-    /// target's own last compaction tells.
+    /// Confidence in these numbers: `high`; `low` where active bytes are misleading; `learned`
+    /// where the target's own last compaction provides them.
     pub confidence: &'static str,
 }
 
-/// The word for what a target's own last compaction tells.
+/// The label for numbers from a target's own last compaction.
 const LEARNED: &str = "learned";
 
 impl Plan {
-    /// What a compaction of a target is expected to come to. It never promises what the
-    /// decision about the same target denies.
+    /// The expected result of compacting a target. It never contradicts the decision about the
+    /// same target.
     #[must_use]
     pub fn forecast(&self, target: TargetRef<'_>) -> Forecast {
         let facts = target.facts();
@@ -59,14 +59,14 @@ impl Plan {
 }
 
 impl Brief {
-    /// The same with what the target's last compaction says of another one, where it does.
+    /// The same summary with the prediction from the target's last compaction, if there is one.
     pub(super) fn learned(&self, rests: &BTreeMap<Ix, Rest>) -> Self {
         let learned = would_leave(rests, self.ix).map(Known::new);
         Self { predicted: learned.unwrap_or(self.predicted), ..*self }
     }
 }
 
-/// Bytes that another compaction would leave of one file, where the last one tells.
+/// Bytes that another compaction would leave of one file, if the last one provides that number.
 fn would_leave(rests: &BTreeMap<Ix, Rest>, ix: Ix) -> Option<u64> {
     match rests.get(&ix)? {
         Rest::Futile { would_leave, .. } => *would_leave,

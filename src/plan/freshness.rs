@@ -1,20 +1,20 @@
-//! What makes facts count: they are young, or feeds confirm them.
+//! Freshness: facts count if they are recent, or if feeds confirm them.
 
 use super::Rules;
 use crate::table::{Ix, Snapshot};
 use wall_clock::Moment;
 
-/// Which rule makes a target's facts count.
+/// The rule by which a target's facts count as fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Freshness {
     /// They were measured within `scan.fresh_for`.
     Measured,
-    /// Feeds that tell of every change have told of none since they were measured.
+    /// Feeds that report every change have reported none since the facts were measured.
     Followed,
 }
 
 impl Freshness {
-    /// The rule for a target; none where its facts are stale, or it was never measured.
+    /// The rule for a target; none if its facts are stale or it was never measured.
     #[must_use]
     pub fn of(snapshot: &Snapshot, ix: Ix, rules: &Rules, now: Moment) -> Option<Self> {
         let measured = snapshot.target(ix)?.facts().measured_at?;
@@ -24,7 +24,7 @@ impl Freshness {
         snapshot.is_confirmed(ix).then_some(Self::Followed)
     }
 
-    /// The word in JSON.
+    /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

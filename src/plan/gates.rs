@@ -31,11 +31,11 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Every gate, in the order they are asked.
+    /// Every gate, in the order of evaluation.
     pub const ALL: [Self; 6] =
         [Self::Mode, Self::Suspended, Self::Journal, Self::Maintenance, Self::Ramp, Self::Pressure];
 
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -52,11 +52,11 @@ impl Gate {
 /// A channel's windows at the moment of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// Whether one of them is open, or there is none.
+    /// Whether a window is open, or the channel has none.
     pub open: bool,
-    /// Since when it is as it is, where that is known.
+    /// The time of the last change, where it is known.
     pub since: Option<Moment>,
-    /// When that changes next.
+    /// The time of the next change.
     pub until: Option<Moment>,
 }
 
@@ -72,7 +72,7 @@ impl Opening {
     }
 }
 
-/// Everything the gates are asked by.
+/// Everything that the gates are evaluated from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doors<'a> {
     pub(super) rules: &'a Rules,
@@ -83,8 +83,8 @@ pub(super) struct Doors<'a> {
 }
 
 impl Doors<'_> {
-    /// Why a gate of a node holds every start back, if it does. What holds back a single
-    /// channel does not show here.
+    /// The refusal of a node's gate, if it is closed. Reasons that concern a single channel are
+    /// not included.
     pub(super) fn shut(&self, gate: Gate, at: NodeIx, node: &Node) -> Option<Refusal> {
         match gate {
             Gate::Mode => {
@@ -100,10 +100,10 @@ impl Doors<'_> {
         }
     }
 
-    /// What holds back every start of a channel on a node, the first in order.
+    /// The first refusal, in order, of every start of a channel on a node.
     ///
-    /// The gate of the mode keeps nothing from a plan that is advice: that is what would be
-    /// sent if it were open.
+    /// A plan in advise mode ignores the mode gate: it shows what would be sent in enforce
+    /// mode.
     fn channel_shut(
         &self,
         at: NodeIx,
@@ -118,7 +118,7 @@ impl Doors<'_> {
             .or_else(|| self.shut(Gate::Suspended, at, node))
             .or_else(|| match channel.kind {
                 Kind::Db => None,
-                // Their queues are those of the pseudo node.
+                // Their queues belong to the pseudo node.
                 Kind::View | Kind::Cleanup | Kind::Search => {
                     self.suspended(&Scope::Node(CLUSTER.to_owned()))
                 }
@@ -137,7 +137,7 @@ impl Doors<'_> {
         Some(Refusal { since, ..Refusal::plain(RefusalReason::Suspended) })
     }
 
-    /// Advice needs no journal.
+    /// The journal only matters in enforce mode.
     fn journal(&self) -> Option<Refusal> {
         let (since, _) = self.conditions.history.journal_trouble.as_ref()?;
         let since = Some(*since);
@@ -156,14 +156,14 @@ impl Doors<'_> {
         Some(Refusal { since: Some(held.since), ..refusal })
     }
 
-    /// Whether a node said in the last poll what it runs.
+    /// Whether the last poll read a node's running tasks.
     fn polled(&self, at: NodeIx) -> bool {
         self.conditions.jobs.polled.iter().any(|(polled, _)| *polled == at)
     }
 
     fn ramp(&self, at: NodeIx) -> Option<Refusal> {
         let history = &self.conditions.history;
-        // After a start of this process, what an earlier one left running is not known before.
+        // Until the first poll, jobs that an earlier process left running are unknown.
         if at != NodeIx::CLUSTER && history.acting_since.is_some() && !self.polled(at) {
             let since = history.acting_since;
             return Some(Refusal { since, ..Refusal::plain(RefusalReason::Ramp) });
@@ -175,7 +175,7 @@ impl Doors<'_> {
             let refusal = Refusal::compared(RefusalReason::Ramp, value, limit);
             return Some(Refusal { since: Some(*last), ..refusal });
         }
-        // A cleanup is no job.
+        // A cleanup does not count as a job.
         let allowed = self.rules.allowed_after(history.acting_since?, self.now)?;
         let refusal = Refusal::compared(RefusalReason::Ramp, self.running as f64, allowed as f64);
         (at != NodeIx::CLUSTER && self.running >= allowed)
@@ -184,8 +184,8 @@ impl Doors<'_> {
 }
 
 impl Rules {
-    /// Jobs that may run in the cluster while starts are spread out after this process began
-    /// to act: one at first, doubling with each wait; none where that is over.
+    /// Maximum number of jobs in the cluster while starts are ramped up after this process
+    /// began to act: one at first, doubling with each `wait`; none once the ramp is over.
     pub(super) fn allowed_after(&self, acting_since: Moment, now: Moment) -> Option<usize> {
         let step = acting_since.age(now).as_secs().checked_div(self.limits.wait.as_secs())?;
         let allowed = 1_usize.checked_shl(u32::try_from(step).ok()?)?;
@@ -196,7 +196,7 @@ impl Rules {
 /// The gates of all nodes and channels at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Gates {
-    /// By node, then channel: what holds every start there back.
+    /// The refusal of every start, by node and then channel.
     shut: Vec<Option<Refusal>>,
     channels: usize,
 }
@@ -218,14 +218,14 @@ impl Gates {
         Self { shut, channels: channels.list.len() }
     }
 
-    /// What holds back every start of a channel on a node.
+    /// The refusal of every start of a channel on a node.
     pub(super) fn shut(&self, node: NodeIx, channel: usize) -> Option<Refusal> {
         let at = node.as_usize().saturating_mul(self.channels).saturating_add(channel);
         self.shut.get(at).copied().flatten()
     }
 }
 
-/// When a gate or a rest changes next by the clock alone.
+/// When a gate or a back-off next changes through the clock alone.
 pub(super) fn next_change(doors: &Doors<'_>, openings: &[Opening]) -> Option<Moment> {
     let Doors { rules, conditions, now, .. } = doors;
     let history = &conditions.history;

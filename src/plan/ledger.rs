@@ -1,4 +1,4 @@
-//! Space: what each volume has left for jobs, and what they reserve.
+//! Disk space: what each volume has left for jobs, and what jobs reserve.
 
 use super::{Refusal, RefusalReason, Rules, sites::Site, terms};
 use crate::{
@@ -12,28 +12,28 @@ use wall_clock::Moment;
 /// One volume's balance, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
-    /// What may be written beside what running jobs reserve; absent where unknown.
+    /// Bytes that may be written in addition to running jobs' reservations; absent where unknown.
     room: Option<u64>,
-    /// The part of it that starts of this plan took.
+    /// The part of these bytes that this plan's starts use.
     taken: u64,
     falling_since: Option<Moment>,
 }
 
-/// What the volumes have left.
+/// The space left on all volumes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ledger {
     volumes: Vec<Balance>,
-    /// The volumes of each node, by the node's place.
+    /// The indexes of each node's volumes, by node index.
     of_node: Vec<Vec<usize>>,
     blind_limit: u64,
 }
 
-/// What a start needs, in bytes.
+/// The bytes that a start needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Need {
-    /// Beside each file, at the worst moment; absent where no size is known.
+    /// Peak bytes in addition to each file; absent where no size is known.
     pub(super) peak: Option<u64>,
-    /// Of the file itself.
+    /// The size of the file itself.
     pub(super) file: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ impl Ledger {
         })
     }
 
-    /// Whether there is space, counting what runs.
+    /// Whether the space left by running jobs is enough.
     pub(super) fn beside_what_runs(&self, sites: &[Site], need: Need) -> Result<(), Refusal> {
         if !self.knows(sites) && need.file.is_none_or(|file| file > self.blind_limit) {
             let limit = Some(self.blind_limit as f64);
@@ -86,12 +86,12 @@ impl Ledger {
         self.fits(sites, need, |_| 0)
     }
 
-    /// Whether there is space, counting also what starts.
+    /// Whether the space left by running jobs and this plan's starts is enough.
     pub(super) fn beside_what_starts(&self, sites: &[Site], need: Need) -> Result<(), Refusal> {
         self.fits(sites, need, |balance| balance.taken)
     }
 
-    /// The same for one file on a node, whatever it needs.
+    /// The bounds that apply to any file on a node.
     pub(super) fn terms(&self, node: NodeIx) -> terms::Space {
         let volumes = self.of_node.get(node.as_usize()).map_or(&[][..], Vec::as_slice);
         let rooms = || self.balances(volumes).filter_map(|it| Some((it.room?, it.taken)));
@@ -135,7 +135,7 @@ impl Ledger {
                 };
                 let copies = match sites {
                     [one] => one.copies,
-                    // Nodes may share the volume.
+                    // Several nodes may share the volume.
                     _ => sites
                         .iter()
                         .filter(|other| self.volumes_of(other).contains(at))
@@ -169,7 +169,7 @@ fn balance(volume: &Volume, reserved: u64, keep_free_percent: f64) -> Balance {
     Balance { room, taken: 0, falling_since: volume.falling_since }
 }
 
-/// Bytes of a volume that no start may touch; none where its size is unknown.
+/// Bytes of a volume that starts must leave free; none where its size is unknown.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,6 +1,6 @@
-//! What comes before the queues: what an operator ordered, and views whose round is open.
+//! Candidates that come before the queues: operators' orders, and views with an open round.
 //!
-//! Owns for which channel such a target counts, and what an order is answered.
+//! Decides for which channel such a target counts, and how an order is answered.
 
 use super::{
     Ballot, Brief, Conditions, Decision, Placement, Plan, Refusal, RefusalReason, Request, choose,
@@ -15,27 +15,27 @@ use wall_clock::Moment;
 /// A candidate that comes before a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct First {
-    /// The queue: its node and channel.
+    /// The queue's node and channel.
     pub(super) place: (NodeIx, usize),
     pub(super) brief: Brief,
 }
 
-/// What is answered to the order to compact a target, by a plan that counts the order in.
+/// The answer to an order to compact a target, from a plan that includes the order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// It starts now.
     Starts(Request),
-    /// It starts as soon as this lets it, before all others.
+    /// It starts before all others as soon as this refusal passes.
     Waits(Request, Refusal),
-    /// It does not start: this would have to change first. Where only advice is given, with
-    /// what would be sent.
+    /// It does not start until this refusal is resolved. In advise mode, with the request that
+    /// would be sent.
     Refused(Refusal, Option<Request>),
-    /// No channel takes it, and the order is not to be forced; ask for its misses.
+    /// No channel takes it and the order is not forced; ask for its misses.
     NotTaken,
 }
 
 impl Plan {
-    /// What is answered to the order to compact a target, where this plan was made with it.
+    /// The answer to an order to compact a target, if this plan was made with that order.
     #[must_use]
     pub fn answer(&self, target: TargetRef<'_>) -> Answer {
         let request = self.would_send(target);
@@ -58,8 +58,8 @@ impl Plan {
         }
     }
 
-    /// The request that starts a candidate, whatever holds it back; of a view that is
-    /// compacted copy by copy, the next one.
+    /// The request that would start a candidate despite all refusals; for a view that is compacted
+    /// copy by copy, the request for the next copy.
     #[must_use]
     pub fn would_send(&self, target: TargetRef<'_>) -> Option<Request> {
         if let Some(start) = self.start(target.ix()) {
@@ -81,15 +81,15 @@ impl Plan {
         Some(choose::started(channel, &brief, node, ballot, &self.admission)?.request)
     }
 
-    /// The channel for which a target may start: that takes it, or that it counts for while
-    /// its round is open or an order forces it.
+    /// The channel for which a target may start: the one that takes it, or the one that it counts
+    /// for because of an open round or a forced order.
     #[must_use]
     pub fn candidate_of(&self, target: TargetRef<'_>) -> Option<&Channel> {
         let (channel, _) = self.candidacy(target)?;
         self.channels.list.get(channel)
     }
 
-    /// The same by the channel's place, with since when the target waits there.
+    /// The same as the channel's index, and when the target was queued there.
     pub(super) fn candidacy(&self, target: TargetRef<'_>) -> Option<(usize, Option<Moment>)> {
         let since = self.placement(target.ix()).map(|(_, placement)| placement.since);
         channel_of(&self.channels, &self.conditions, &self.placements, target).map(|at| (at, since))
@@ -97,8 +97,8 @@ impl Plan {
 }
 
 impl Refusal {
-    /// Whether it passes by itself as other jobs end and facts are read again, so that an
-    /// order waits for that. Everything else wants an operator, or another hour.
+    /// Whether it passes by itself as other jobs end and facts are read again, so that an order
+    /// can wait. All other refusals need an operator or a different time of day.
     fn passes(&self) -> bool {
         match self.reason {
             RefusalReason::ChannelLimit
@@ -129,8 +129,8 @@ impl Refusal {
     }
 }
 
-/// What was ordered, the oldest first; then views of which some copies were compacted and
-/// others not yet, and that no channel takes any more: they are gone on with.
+/// Orders, oldest first; then views of which only some copies were compacted and that no channel
+/// takes any more: their rounds are completed.
 pub(super) fn first(
     snapshot: &Snapshot,
     channels: &Channels,
@@ -152,8 +152,8 @@ pub(super) fn first(
     all.filter_map(placed).collect()
 }
 
-/// The channel a target counts for: that takes it; else, where it may start all the same, the
-/// first of its kind that takes its names.
+/// The channel a target counts for: the one that takes it; otherwise, for forced orders and open
+/// rounds, the first channel of its kind whose name patterns match.
 fn channel_of(
     channels: &Channels,
     conditions: &Conditions,

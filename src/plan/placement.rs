@@ -1,4 +1,4 @@
-//! Which channel has a target.
+//! The channel that each target belongs to.
 
 use crate::{
     model::{
@@ -13,12 +13,12 @@ use wall_clock::Moment;
 /// No channel.
 const NONE: u8 = u8::MAX;
 
-/// Where a target stands, in sixteen bytes.
+/// A target's channel and queue position, in sixteen bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
-    /// The priority at which its channel takes it.
+    /// The target's priority in its channel.
     pub priority: f64,
-    /// Since when it waits there.
+    /// When the target was queued there.
     pub since: Moment,
     pub(super) node: NodeIx,
     channel: u8,
@@ -38,7 +38,7 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Where a target stands that waits since `since`.
+    /// The placement of a target that was queued at `since`.
     pub(super) fn of(channels: &Channels, target: TargetRef<'_>, since: Moment) -> Self {
         match first_channel(channels, target) {
             Some((channel, priority)) => Self {
@@ -52,18 +52,18 @@ impl Placement {
         }
     }
 
-    /// The place of its channel in the order, if one has it.
+    /// The index of its channel, if a channel takes it.
     #[must_use]
     pub fn channel(self) -> Option<usize> {
         (self.channel != NONE).then_some(usize::from(self.channel))
     }
 }
 
-/// The first channel that takes a target, by its place, and the target's priority there
+/// The index of the first channel that takes a target, and the target's priority there
 /// (`smoosh_server:find_channel/3`).
 #[must_use]
 pub fn first_channel(channels: &Channels, target: TargetRef<'_>) -> Option<(usize, f64)> {
-    // Nothing can start a view's part alone: the view waits for all of them.
+    // No request starts one part of a view; the view itself is queued for all its parts.
     if target.is_part() || !waits_at_all(target.state()) || ignored(channels, target) {
         return None;
     }
@@ -73,7 +73,7 @@ pub fn first_channel(channels: &Channels, target: TargetRef<'_>) -> Option<(usiz
     })
 }
 
-/// Why a channel does not take a target; `None` where it does.
+/// Why a channel does not take a target; `None` if it does.
 #[must_use]
 pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) -> Option<Miss> {
     if channel.kind != target.kind() {
@@ -92,13 +92,13 @@ pub fn miss_of(channels: &Channels, channel: &Channel, target: TargetRef<'_>) ->
     }
 }
 
-/// Whether a channel takes a target of its kind, were it not for its size.
+/// Whether a channel would take a target of its kind, regardless of sizes.
 pub(super) fn may_take(channels: &Channels, channel: &Channel, target: TargetRef<'_>) -> bool {
     waits_at_all(target.state()) && !ignored(channels, target) && takes_names(channel, target)
 }
 
-/// A stray file wants deleting, a missing one has nothing to compact, and what cannot be
-/// addressed cannot be started.
+/// A stray file should be deleted, a missing one has nothing to compact, and an unaddressable one
+/// cannot be started.
 const fn waits_at_all(state: State) -> bool {
     match state {
         State::Ok | State::Resharding => true,
@@ -106,7 +106,7 @@ const fn waits_at_all(state: State) -> bool {
     }
 }
 
-/// The ignore list holds shard file names, as `smoosh.ignore` does, or database names.
+/// The ignore list holds shard file names, like `smoosh.ignore`, or database names.
 fn ignored(channels: &Channels, target: TargetRef<'_>) -> bool {
     !channels.ignore.texts().is_empty()
         && (channels.ignore.matches(target.db_name().db)

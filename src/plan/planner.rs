@@ -1,8 +1,8 @@
 //! The planner: one task that follows the snapshots and publishes the plan.
 //!
-//! Owns the queues. Never asks CouchDB and never starts anything. The scanner feeds it
-//! snapshots, the owners of jobs, history, space and pressure feed it those; metrics, API
-//! and whoever acts read the plan it published last.
+//! Owns the queues. Never sends requests to CouchDB and never starts anything. The scanner
+//! provides snapshots; the owners of jobs, history, disk space and pressure provide those.
+//! Metrics, the API and the enforcer read the plan published last.
 
 use crate::{
     jobs::{History, Jobs},
@@ -18,29 +18,29 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// How often a plan is made without news, because facts grow stale by themselves.
+/// Interval between plans without any input change, because facts become stale with time.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// How many sweeps facts stay fresh for at least.
+/// Facts stay fresh for at least this many sweeps.
 const FRESH_SWEEPS: u32 = 3;
 
-/// What the planner goes by.
+/// The planner's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The channels.
     pub channels: Arc<Channels>,
-    /// What else decides.
+    /// All other settings that decide.
     pub rules: Rules,
 }
 
-/// What the planner follows.
+/// The inputs that the planner watches.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     /// Facts.
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
-    /// What runs.
+    /// Running jobs.
     pub jobs: watch::Receiver<Arc<Jobs>>,
-    /// What is remembered.
+    /// Remembered outcomes, orders and suspensions.
     pub history: watch::Receiver<Arc<History>>,
     /// Free space.
     pub disks: watch::Receiver<Arc<Disks>>,
@@ -49,7 +49,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Only facts; of everything else nothing is known, and stays so.
+    /// Facts only; all other inputs stay at their defaults.
     #[must_use]
     pub fn facts_only(snapshots: watch::Receiver<Arc<Snapshot>>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Inputs {
         }
     }
 
-    /// The conditions as they stand.
+    /// The current conditions.
     fn conditions(&mut self) -> Conditions {
         Conditions {
             jobs: Arc::clone(&self.jobs.borrow_and_update()),
@@ -72,10 +72,10 @@ impl Inputs {
     }
 }
 
-/// Orders are rare, and answered at once.
+/// Orders are rare and answered at once, so a short queue is enough.
 const COMMANDS: usize = 8;
 
-/// Empties queues of a node, or of a channel, or of both; answers how many targets left.
+/// Empties the queues of a node, of a channel, or of both; answers how many targets were removed.
 #[derive(Debug)]
 struct Flush {
     node: Option<String>,
@@ -83,7 +83,7 @@ struct Flush {
     answer: oneshot::Sender<u64>,
 }
 
-/// Asks for the plan in which a target was ordered; nothing of it is published.
+/// Asks for a plan as if a target had been ordered; that plan is not published.
 #[derive(Debug)]
 struct WhatIf {
     ix: Ix,
@@ -91,14 +91,14 @@ struct WhatIf {
     answer: oneshot::Sender<Arc<Plan>>,
 }
 
-/// What the planner is told beside news.
+/// Requests to the planner.
 #[derive(Debug)]
 enum Command {
     Flush(Flush),
     WhatIf(WhatIf),
 }
 
-/// The way to read the plan.
+/// Access to the plan.
 #[derive(Clone, Debug)]
 pub struct Handle {
     /// The plan published last.
@@ -107,16 +107,16 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Forgets the targets that wait, of one node or one channel where they are named, until
-    /// their facts are measured anew; answers how many. `None` where the task is gone.
+    /// Removes queued targets, only of one node or one channel if given, until their facts are
+    /// measured again; returns how many. `None` if the task has ended.
     pub async fn flush(&self, node: Option<String>, channel: Option<String>) -> Option<u64> {
         let (answer, answered) = oneshot::channel();
         self.commands.send(Command::Flush(Flush { node, channel, answer })).await.ok()?;
         answered.await.ok()
     }
 
-    /// What the plan would be, had an operator ordered this target. `None` where the task is
-    /// gone.
+    /// The plan as it would be if an operator had ordered this target. `None` if the task has
+    /// ended.
     pub async fn what_if(&self, ix: Ix, ordered: Ordered) -> Option<Arc<Plan>> {
         let (answer, answered) = oneshot::channel();
         self.commands.send(Command::WhatIf(WhatIf { ix, ordered, answer })).await.ok()?;
@@ -158,7 +158,7 @@ impl Task {
         (Self { clock, queues, inputs, settings, plan, commands }, handle)
     }
 
-    /// Plans until `stop`, or until nobody sends snapshots any more.
+    /// Plans until `stop`, or until the sender of snapshots is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut tick = time::interval(PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -170,7 +170,7 @@ impl Task {
                 news = self.inputs.snapshots.changed() => if news.is_ok() { Event::News } else { Event::Stop },
                 news = self.settings.changed() => if news.is_ok() { Event::Settings } else { Event::Stop },
                 Some(command) = self.commands.recv() => Event::Command(command),
-                // Whoever is gone sends no more news; the last ones still count.
+                // A sender that is dropped sends no more updates; its last value still counts.
                 Ok(()) = self.inputs.jobs.changed() => Event::News,
                 Ok(()) = self.inputs.history.changed() => Event::News,
                 Ok(()) = self.inputs.disks.changed() => Event::News,
@@ -189,7 +189,7 @@ impl Task {
                     let plan = self.planned(|conditions| {
                         Arc::make_mut(&mut conditions.history).orders.insert(ix, ordered);
                     });
-                    // Whoever asked may have gone.
+                    // The requester may have been dropped.
                     let _gone = answer.send(Arc::new(plan));
                 }
                 Event::News | Event::Tick => {}
@@ -214,14 +214,13 @@ impl Task {
                 }
             }
         }
-        // They are gone whether or not somebody waits for the number.
+        // They are removed whether or not the requester still waits for the number.
         let _gone = answer.send(left);
     }
 
-    /// Publishes what follows from everything.
+    /// Publishes a new plan.
     ///
-    /// A million targets take a third of a second, which is why whoever runs this task
-    /// gives it a thread of its own.
+    /// Planning a million targets takes a third of a second, so this task runs on its own thread.
     fn follow(&mut self) {
         let plan = self.planned(|_| {});
         self.plan.send_replace(Arc::new(plan));
@@ -229,13 +228,14 @@ impl Task {
 
     /// Brings the queues up to the snapshot and plans, under conditions that `change` may alter.
     fn planned(&mut self, change: impl FnOnce(&mut Conditions)) -> Plan {
-        // What runs and what is remembered follows from facts. With older facts than those, a job
-        // that ended would be started once more for what it has already done.
+        // Conditions are read before the snapshot because they follow from facts. With facts older
+        // than the conditions, a job that just ended would be started a second time for the same
+        // waste.
         let mut conditions = self.inputs.conditions();
         change(&mut conditions);
         let snapshot = Arc::clone(&self.inputs.snapshots.borrow_and_update());
-        // Where the pace makes a sweep longer than the settings reckoned with, facts of the
-        // last ones still count: else a large cluster would have no fresh facts at all.
+        // If pacing makes a sweep longer than the settings assume, facts of the last sweeps still
+        // count; otherwise a large cluster would have no fresh facts at all.
         let sweeps = snapshot.sweep().unwrap_or_default().saturating_mul(FRESH_SWEEPS);
         let mut rules = self.settings.borrow().rules.clone();
         rules.fresh_for = rules.fresh_for.max(sweeps);
@@ -245,8 +245,7 @@ impl Task {
     }
 }
 
-/// Waits until the clock says `at`, in whole seconds; for ever where there is nothing to
-/// wait for.
+/// Waits until the clock reads `at`, in whole seconds; forever if there is nothing to wait for.
 async fn until(clock: Clock, at: Option<Moment>) {
     match at {
         Some(at) => time::sleep(clock.now().age(at)).await,
@@ -273,7 +272,7 @@ mod tests {
 
     fn settings(channels: Arc<Channels>) -> Settings {
         let fresh_for = Duration::from_secs(60);
-        // Nothing is known of the disks here.
+        // Free disk space is unknown in these tests.
         let headroom = Headroom { blind_limit: u64::MAX, ..Headroom::default() };
         Settings { channels, rules: Rules { fresh_for, headroom, ..Rules::default() } }
     }
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn facts_stay_fresh_for_three_sweeps_however_long_those_take() {
+    async fn facts_stay_fresh_for_three_sweeps_of_any_duration() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         draft.set_sweep(Duration::from_secs(100));
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_rest_is_over() {
+    async fn it_plans_again_when_a_job_ends_a_gate_opens_or_a_cool_down_is_over() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.node("couchdb@a");
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_follows_news_other_channels_and_the_clock() {
+    async fn it_reacts_to_snapshots_settings_and_the_clock() {
         let clock = Clock::anchored(Moment::from_unix(1_000));
         let mut draft = Draft::new(5);
         let node = draft.node("couchdb@a");

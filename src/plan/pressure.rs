@@ -1,8 +1,8 @@
-//! Pressure: whether the servers are too busy for more.
+//! Pressure: whether nodes are too busy for further compactions.
 //!
-//! Owns the signals of each node and the gate they open and shut, with high and low marks
-//! and a longest hold; and the task that asks for them. `plan` reads the gates, metrics and
-//! API show them with the signals.
+//! Owns the signals of each node and the gate they open and close, with high and low marks and a
+//! maximum hold; and the task that reads them. `plan` reads the gates; metrics and the API show
+//! them with the signals.
 
 mod gate;
 mod look;
@@ -19,13 +19,13 @@ use wall_clock::Moment;
 /// A signal of pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signal {
-    /// Seconds that a small request of this program's own took.
+    /// Seconds that a small request of recliner's own took.
     ProbeLatency,
-    /// Erlang's run queue: processes that wait for a scheduler.
+    /// Erlang's run queue: processes waiting for a scheduler.
     RunQueue,
-    /// Changes that internal replication has still to push.
+    /// Changes that internal replication still has to push.
     ReplicationBacklog,
-    /// Indexers that run.
+    /// Running indexers.
     Indexers,
 }
 
@@ -34,7 +34,7 @@ impl Signal {
     pub const ALL: [Self; 4] =
         [Self::ProbeLatency, Self::RunQueue, Self::ReplicationBacklog, Self::Indexers];
 
-    /// The word in JSON, configuration and metric labels.
+    /// The label in JSON, configuration and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -46,35 +46,35 @@ impl Signal {
     }
 }
 
-/// What holds a node's starts back.
+/// The signal that holds back a node's starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Held {
-    /// The signal that shut the gate.
+    /// The signal that closed the gate.
     pub signal: Signal,
-    /// Since when.
+    /// When it closed the gate.
     pub since: Moment,
-    /// What it reads now.
+    /// Its current value.
     pub value: f64,
-    /// Where it has to fall to.
+    /// The low mark at which the gate opens again.
     pub low: f64,
 }
 
-/// What is known of one node.
+/// The state of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodePressure {
-    /// What each signal last read; absent where it could not be read.
+    /// The last value of each signal; absent where it could not be read.
     pub signals: BTreeMap<Signal, f64>,
-    /// What shuts the gate, if it is shut.
+    /// The signal that closed the gate, if it is closed.
     pub held: Option<Held>,
-    /// Since when the node is in maintenance (`_up` says so).
+    /// When the node went into maintenance, according to `_up`.
     pub maintenance_since: Option<Moment>,
-    /// Whether the last looks, two at least, waited for an answer in vain.
+    /// Whether the last two or more probes got no answer.
     pub silent: bool,
 }
 
-/// What is known of every node.
+/// The state of every node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pressures {
-    /// By node; one that is absent was not asked yet.
+    /// By node; absent until the first probe.
     pub nodes: BTreeMap<NodeIx, NodePressure>,
 }

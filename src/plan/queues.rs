@@ -19,31 +19,31 @@ use wall_clock::Moment;
 
 type Place = (NodeIx, usize);
 
-/// A target's row in the tables: who leaves a row is told before another has it.
+/// A target's row in the table. A removed target is reported before its row is reused.
 type Row = u32;
 
-/// The queues, kept up with snapshots; the planner task owns it.
+/// The queues, updated from snapshots; the planner task owns them.
 #[derive(Debug)]
 pub struct Queues {
     channels: Arc<Channels>,
     placements: Chunked<Placement>,
     queues: BTreeMap<Place, Lane>,
-    /// Which of the targets that had a row it was that was placed, where it is not the first.
+    /// The generation of the target that occupies each row, for rows that were reused.
     generations: HashMap<Row, u32>,
     seen: u64,
 }
 
-/// The queues as they are published, and what of it a plan is made from.
+/// The published queues and the other inputs of a plan.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) channels: Arc<Channels>,
     pub(super) queues: Arc<[Arc<QueueView>]>,
     pub(super) placements: Chunked<Placement>,
-    /// Targets whose facts say that they are compacted, and the queues that have them.
+    /// Targets whose facts say that they are being compacted, with their queues.
     pub(super) active: Vec<(Place, Ix)>,
 }
 
-/// One queue and what was last published of it.
+/// One queue with its last published view.
 #[derive(Debug)]
 struct Lane {
     queue: Queue<Row>,
@@ -66,15 +66,15 @@ impl Queues {
         Self { channels, placements, queues, generations: HashMap::new(), seen: 0 }
     }
 
-    /// Takes over other channels. A target that stays in a channel of the same name keeps
-    /// its place in time; the next [`Queues::follow`] scores everything anew.
+    /// Replaces the channels. A target that stays in a channel of the same name keeps its waiting
+    /// time; the next [`Queues::follow`] scores every target again.
     pub fn reconfigure(&mut self, channels: Arc<Channels>) {
         self.channels = channels;
         self.seen = 0;
     }
 
-    /// Brings the queues up to `snapshot`: scores what changed since the version before, or
-    /// everything where versions were missed.
+    /// Brings the queues up to `snapshot`: scores what changed since the previous version, or
+    /// everything if versions were missed.
     pub fn follow(&mut self, snapshot: &Snapshot, now: Moment) {
         if self.seen > 0 && snapshot.version() == self.seen + 1 {
             for ix in snapshot.changed() {
@@ -91,7 +91,7 @@ impl Queues {
         self.queues.retain(|(node, _), lane| belongs(snapshot, *node) || !lane.queue.is_empty());
     }
 
-    /// Publishes the queues as they stand, and what follows from them at `now`.
+    /// Publishes the queues as they are, and the plan that follows from them at `now`.
     #[must_use]
     pub fn publish(
         &mut self,
@@ -121,7 +121,7 @@ impl Queues {
         Plan::of(queues, snapshot, conditions, rules, now)
     }
 
-    /// Takes the best waiting target of a queue out of it; whether there was one.
+    /// Removes the best queued target; returns whether there was one.
     pub fn pop(&mut self, node: NodeIx, channel: usize) -> bool {
         let Some(lane) = self.queues.get_mut(&(node, channel)) else { return false };
         let Some(best) = lane.queue.pop() else { return false };
@@ -132,14 +132,14 @@ impl Queues {
         true
     }
 
-    /// Whether the one that was placed at a target's row is that target.
+    /// Whether the target that was placed at this row is the same target.
     fn is_same(&self, ix: Ix) -> bool {
         self.generations.get(&row(ix)).copied().unwrap_or(0) == ix.generation()
     }
 
-    /// Scores everything and sorts each queue once.
+    /// Scores every target and sorts each queue once.
     fn rebuild(&mut self, snapshot: &Snapshot, now: Moment) {
-        // The old queues are of no use, and beside the new ones they would double the peak.
+        // The old queues are no longer needed, and keeping them would double the peak memory.
         self.queues.clear();
         let mut placements = Chunked::default();
         let mut generations = HashMap::new();
@@ -226,7 +226,8 @@ impl Queues {
             .or_insert_with(|| Lane::new(Queue::new(capacity(channels, place.1))))
     }
 
-    /// Every queue that can exist on a node exists, so that zero is zero and not absent.
+    /// Creates every queue that can exist on a node, so that an empty queue reads zero and not
+    /// absent.
     fn lanes_of(&mut self, node: NodeIx) {
         let channels = Arc::clone(&self.channels);
         for (at, channel) in channels.list.iter().enumerate() {
@@ -237,8 +238,8 @@ impl Queues {
     }
 }
 
-/// Whether a node is there to have queues: a member of the cluster, or the pseudo node,
-/// whose targets this process serves.
+/// Whether a node has queues: a member of the cluster that this process serves, or the pseudo node
+/// if this process serves the cluster-wide targets.
 fn belongs(snapshot: &Snapshot, at: NodeIx) -> bool {
     snapshot.node(at).is_some_and(|node| node.served && (at == NodeIx::CLUSTER || node.member))
 }
@@ -252,7 +253,7 @@ fn entry(ix: Ix, placement: &Placement) -> Entry<Row> {
 }
 
 fn row(ix: Ix) -> Row {
-    // Tables end long before four billion rows.
+    // Tables have far fewer than four billion rows.
     Row::try_from(ix.as_usize()).unwrap_or(Row::MAX)
 }
 

@@ -1,11 +1,11 @@
-//! Why a waiting target does not start.
+//! Why a queued target does not start.
 
 use wall_clock::Moment;
 
-/// Why a waiting target does not start: a closed set.
+/// Why a queued target does not start: a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalReason {
-    /// Only advice is given.
+    /// The mode is advise.
     Mode,
     /// An operator suspended all starts.
     Suspended,
@@ -13,23 +13,23 @@ pub enum RefusalReason {
     Journal,
     /// No window is open.
     Window,
-    /// It would not end while the window is open.
+    /// It would not end before the window closes.
     WouldNotFitWindow,
-    /// The channel runs as many jobs on the node as it may, or its queue has no room.
+    /// The channel already runs its maximum of jobs on the node, or its queue is full.
     ChannelLimit,
-    /// The node runs as many jobs as it may.
+    /// The node already runs its maximum of jobs.
     NodeLimit,
-    /// The cluster runs as many jobs as it may.
+    /// The cluster already runs its maximum of jobs.
     ClusterLimit,
-    /// The bytes that may be rewritten an hour are spent.
+    /// The hourly budget of rewritten bytes is used up.
     Budget,
-    /// The volume has not the space its peak needs.
+    /// The volume has less space than the compaction's peak needs.
     Headroom,
-    /// The volume's free space is unknown and the target too large to start blind.
+    /// The volume's free space is unknown and the target exceeds `headroom.blind_limit`.
     UnknownDisk,
     /// The node is under pressure.
     Pressure,
-    /// Starts are spread out after a restart.
+    /// Starts are spread out in time, on a node and after a restart.
     Ramp,
     /// The node is in maintenance.
     Maintenance,
@@ -41,17 +41,17 @@ pub enum RefusalReason {
     Running,
     /// The view is being built.
     Building,
-    /// It failed not long ago.
+    /// It failed recently.
     CoolDown,
-    /// It failed repeatedly and waits to be released.
+    /// It failed repeatedly and waits for its release.
     Quarantined,
-    /// Its last compaction freed far less than promised and too little changed since.
+    /// Its last compaction freed far less than predicted and too little has changed since.
     Futile,
-    /// Its facts are too old to act upon.
+    /// Its facts are too old to act on.
     Stale,
-    /// It may be shown but not started.
+    /// Settings or its name keep it from being started.
     Excluded,
-    /// Nothing says there are stale index files.
+    /// Nothing indicates that there are stale index files.
     NoEvidence,
 }
 
@@ -84,7 +84,7 @@ impl RefusalReason {
         Self::NoEvidence,
     ];
 
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -117,13 +117,13 @@ impl RefusalReason {
 }
 
 impl RefusalReason {
-    /// The reason with this word.
+    /// The reason with this label.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.label() == label)
     }
 
-    /// What the word means, for whoever reads it for the first time.
+    /// What the label means, for a reader who sees it for the first time.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -133,14 +133,14 @@ impl RefusalReason {
             Self::Window => "no time window of the channel is open",
             Self::WouldNotFitWindow => "it would not end before the time window closes",
             Self::ChannelLimit => {
-                "the channel has as many jobs on the node as it may, or its queue is full"
+                "the channel already runs its maximum of jobs on the node, or its queue is full"
             }
-            Self::NodeLimit => "the node has as many jobs as limits.per_node allows",
-            Self::ClusterLimit => "the cluster has as many jobs as it may",
+            Self::NodeLimit => "the node already runs limits.per_node jobs",
+            Self::ClusterLimit => "the cluster already runs limits.cluster jobs",
             Self::Budget => "limits.bytes_per_hour is used up",
             Self::Headroom => "the volume lacks the space that the compaction may need",
             Self::UnknownDisk => {
-                "free space is unknown, and the file is too large to start without"
+                "free space is unknown, and the file is larger than headroom.blind_limit"
             }
             Self::Pressure => "the node is busy",
             Self::Ramp => "starts on a node are spread out in time",
@@ -149,37 +149,38 @@ impl RefusalReason {
             Self::OtherCopyRunning => "another copy of the range is being compacted",
             Self::Running => "it is being compacted",
             Self::Building => "the view is being built",
-            Self::CoolDown => "it failed not long ago",
-            Self::Quarantined => "it failed repeatedly, and waits for recliner release",
+            Self::CoolDown => "it failed recently",
+            Self::Quarantined => "it failed repeatedly and waits for recliner release",
             Self::Futile => "its last compaction freed far less than predicted",
-            Self::Stale => "its facts are too old, and are read again first",
-            Self::Excluded => "views.enforce leaves it out, or no request can carry its name",
-            Self::NoEvidence => "nothing says that the database has stale index files",
+            Self::Stale => "its facts are too old and must be read again first",
+            Self::Excluded => "views.enforce excludes it, or no request can carry its name",
+            Self::NoEvidence => "nothing indicates stale index files of the database",
         }
     }
 }
 
-/// Why a waiting target does not start, with the numbers that decided.
+/// Why a queued target does not start, with the numbers that decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {
     /// The reason.
     pub reason: RefusalReason,
-    /// What was measured, where the reason compares; seconds for ages.
+    /// The measured value, if the reason compares one; ages are in seconds.
     pub value: Option<f64>,
-    /// What it was compared with.
+    /// The limit it was compared with.
     pub limit: Option<f64>,
-    /// Since when that keeps it, where something says so; else since when it waits.
+    /// When this reason began to apply, if known; otherwise when the target was queued.
     pub since: Option<Moment>,
 }
 
 impl Refusal {
-    /// A refusal that compares nothing.
+    /// A refusal without numbers.
     #[must_use]
     pub const fn plain(reason: RefusalReason) -> Self {
         Self { reason, value: None, limit: None, since: None }
     }
 
-    /// Whether a limit refuses that is not reached: what is left is kept for another.
+    /// Whether a limit refuses although it is not reached, because the rest is reserved for
+    /// another target.
     pub(super) fn below_its_limit(&self) -> bool {
         let limits = [
             RefusalReason::ChannelLimit,
@@ -190,7 +191,7 @@ impl Refusal {
         limits.contains(&self.reason) && self.value < self.limit
     }
 
-    /// A refusal that compares two numbers.
+    /// A refusal with a value and a limit.
     pub(super) const fn compared(reason: RefusalReason, value: f64, limit: f64) -> Self {
         Self { value: Some(value), limit: Some(limit), ..Self::plain(reason) }
     }

@@ -1,28 +1,28 @@
-//! Limits: how many jobs run where, and what they spent of the hour's bytes.
+//! Limits: running jobs by node, channel and cluster, and bytes spent of the hourly budget.
 
 use super::{Claim, Refusal, RefusalReason, sites::Site, terms};
 use crate::{model::settings::limits::Limits, table::NodeIx};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// Over how long bytes are counted.
+/// The period over which the byte budget is counted.
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The part of the hour's bytes beyond which a file is large.
+/// A file larger than this fraction of the hourly budget counts as large.
 const LARGE: u64 = 8;
 
-/// Jobs that run, and those this plan starts.
+/// Slots used by running jobs and by this plan's starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Room {
     limits: Limits,
-    /// By the node's place.
+    /// By node index.
     nodes: Vec<usize>,
-    /// By node, then channel: targets, however many files of each are compacted there.
+    /// Targets by node, then channel, regardless of the number of files of each on the node.
     channels: Vec<usize>,
-    /// Of each channel, how many may run on a node.
+    /// Each channel's limit on one node.
     concurrency: Vec<usize>,
     cluster: usize,
-    /// Views of which every copy is compacted at once.
+    /// Views whose copies are all being compacted at once.
     wholes: usize,
     spent: u64,
     /// Nodes on which this plan starts something.
@@ -30,19 +30,19 @@ pub(super) struct Room {
     kept: Option<Kept>,
 }
 
-/// What is kept for a claim, until its target starts.
+/// Slots and bytes reserved for a target until it starts.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Kept {
-    /// By the node's place.
+    /// By node index.
     nodes: Vec<usize>,
     /// The channel that takes the target.
     channel: usize,
     cluster: usize,
-    /// Whether for a view of which every copy is compacted at once.
+    /// Whether the target is a view whose copies are all compacted at once.
     whole: bool,
-    /// Of the hour's.
+    /// Reserved bytes of the hourly budget.
     bytes: u64,
-    /// Since when.
+    /// The start of the reservation.
     since: Moment,
 }
 
@@ -52,7 +52,7 @@ impl Kept {
         let mut kept = Self { nodes: vec![0; nodes], channel, cluster: 0, whole, bytes, since };
         for (node, copies) in on_sites(&claim.sites) {
             if let Some(count) = kept.nodes.get_mut(node.as_usize()) {
-                // Where all is there, another start would only put this one off.
+                // If all slots are free already, another start would only delay this one.
                 *count = if claim.ready { usize::MAX } else { copies };
             }
             kept.cluster = kept.cluster.saturating_add(copies);
@@ -65,14 +65,14 @@ impl Kept {
     }
 }
 
-/// What asks for room.
+/// A request for slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asks<'a> {
-    /// Where its files lie.
+    /// The nodes that hold its files.
     pub(super) sites: &'a [Site],
     /// The channel it counts for.
     pub(super) channel: usize,
-    /// Whether it is a view of which every copy is compacted at once.
+    /// Whether it is a view whose copies are all compacted at once.
     pub(super) whole: bool,
     /// Bytes of one file.
     pub(super) file: u64,
@@ -90,12 +90,12 @@ impl Room {
         }
     }
 
-    /// A file that is being compacted.
+    /// Counts one file that is being compacted.
     pub(super) fn count_job(&mut self, node: NodeIx) {
         self.count_jobs(node, 1);
     }
 
-    /// A target of a channel that is being compacted on a node.
+    /// Counts one target of a channel that is being compacted on a node.
     pub(super) fn count_target(&mut self, node: NodeIx, channel: usize) {
         let at = self.slot(node, channel);
         if let Some(count) = self.channels.get_mut(at) {
@@ -103,18 +103,18 @@ impl Room {
         }
     }
 
-    /// A view of which every copy is being compacted.
+    /// Counts one view whose copies are all being compacted.
     pub(super) fn count_whole(&mut self) {
         self.wholes += 1;
     }
 
-    /// Bytes of the files that were started within the last hour.
+    /// Counts the bytes of files that were started within the last hour.
     pub(super) fn count_spent(&mut self, spent: &[(Moment, u64)], now: Moment) {
         let recent = spent.iter().filter(|(at, _)| recently(*at, now, HOUR));
         self.spent = recent.map(|(_, bytes)| *bytes).fold(self.spent, u64::saturating_add);
     }
 
-    /// Compactions that run or start in the whole cluster.
+    /// Running compactions and starts in the whole cluster.
     pub(super) const fn cluster(&self) -> usize {
         self.cluster
     }
@@ -131,20 +131,20 @@ impl Room {
         within(RefusalReason::ChannelLimit, running, 0, 1, limit)
     }
 
-    /// Whether the limits let files be compacted; a whole view at its true weight.
+    /// Whether the limits admit a request; a view with all its copies counts with every file.
     pub(super) fn admits(&self, asks: Asks<'_>) -> Result<(), Refusal> {
         self.admits_beside(&Kept::default(), asks, on_sites(asks.sites))
     }
 
-    /// Whether they do so beside what is kept for another, where it would be admitted without
-    /// that. What is refused here shows fewer jobs than the limit, or bytes.
+    /// Whether the limits also admit it with slots reserved for another target. Such a
+    /// refusal shows fewer jobs or bytes than the limit.
     pub(super) fn admits_beside_kept(&self, asks: Asks<'_>) -> Result<(), Refusal> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let refused = |refusal| Refusal { since: Some(kept.since), ..refusal };
         self.admits_beside(kept, asks, on_sites(asks.sites)).map_err(refused)
     }
 
-    /// `files` are how many are compacted on each node.
+    /// `files` is the number of files compacted on each node.
     fn admits_beside(
         &self,
         kept: &Kept,
@@ -174,8 +174,8 @@ impl Room {
         self.budget(kept.bytes, bytes)
     }
 
-    /// Whether the hour's bytes suffice. A file larger than all of them starts where none
-    /// is spent: else it never would.
+    /// Whether the hourly budget suffices. A file larger than the whole budget may start if
+    /// nothing is spent; otherwise it could never start.
     fn budget(&self, held: u64, bytes: u64) -> Result<(), Refusal> {
         let before = self.spent.saturating_add(held);
         let after = before.saturating_add(bytes);
@@ -187,15 +187,15 @@ impl Room {
         Err(Refusal::compared(RefusalReason::Budget, value as f64, limit))
     }
 
-    /// Whether a file takes so much of the hour's bytes that smaller ones could always be
-    /// before it: what falls out of the hour is then never enough for it.
+    /// Whether a file needs so much of the hourly budget that smaller files could always use up
+    /// the expired bytes first.
     pub(super) const fn is_large(&self, file: u64) -> bool {
         file > self.limits.bytes_per_hour / LARGE
     }
 
-    /// Whether the limits would let files be compacted once nothing runs any more, and nothing
-    /// was for an hour. Not a whole view while another one is: what is kept now would lie idle
-    /// for as long.
+    /// Whether the limits would admit a request if no job ran and no bytes were spent. Not for a
+    /// second view with all its copies: its reservation would leave slots idle until the first one
+    /// ends.
     pub(super) fn could_admit(&self, Asks { sites, channel, whole, .. }: Asks<'_>) -> bool {
         let all = on_sites(sites).map(|(_, copies)| copies).fold(0, usize::saturating_add);
         !(whole && self.wholes > 0)
@@ -204,22 +204,22 @@ impl Room {
             && all <= self.limits.cluster
     }
 
-    /// Keeps for a target what it needs.
+    /// Reserves the slots a target needs.
     pub(super) fn keep(&mut self, claim: &Claim) {
         self.kept = Some(Kept::of(claim, self.nodes.len()));
     }
 
-    /// It starts, and takes what was kept.
+    /// The target starts and uses the reserved slots.
     pub(super) fn release(&mut self) {
         self.kept = None;
     }
 
-    /// What holds for every file of a channel on a node alike.
+    /// The bounds that apply to any file of a channel on a node.
     pub(super) fn terms(&self, node: NodeIx, channel: usize) -> terms::Limits {
         self.terms_beside(&Kept::default(), node, channel)
     }
 
-    /// The same beside what is kept for another, where something is.
+    /// The same bounds with slots reserved for another target, if any.
     pub(super) fn terms_beside_kept(&self, node: NodeIx, channel: usize) -> Option<terms::Limits> {
         Some(self.terms_beside(self.kept.as_ref()?, node, channel))
     }
@@ -266,12 +266,12 @@ impl Room {
     }
 }
 
-/// Where files lie, and how many of them.
+/// The nodes that hold files, with the number of files on each.
 fn on_sites(sites: &[Site]) -> impl Iterator<Item = (NodeIx, usize)> + Clone {
     sites.iter().map(|site| (site.node, usize::try_from(site.copies).unwrap_or(usize::MAX)))
 }
 
-/// Whether `more` may run beside what runs and what is `held` for another.
+/// Whether `more` jobs fit into the limit with `running` and `held` ones.
 fn within(
     reason: RefusalReason,
     running: usize,
@@ -282,13 +282,14 @@ fn within(
     if running.saturating_add(held).saturating_add(more) <= limit {
         return Ok(());
     }
-    // One more is what every start is; of several the reader wants to see all.
+    // A single start shows the jobs that run; a start of several files shows the total it would
+    // reach.
     let value = if more == 1 || held > 0 { running } else { running.saturating_add(more) };
     Err(Refusal::compared(reason, value as f64, limit as f64))
 }
 
-/// Whether something happened less than `span` ago. A clock that was set back further than
-/// that holds nothing up.
+/// Whether something happened less than `span` ago. A clock that was set back by more than `span`
+/// blocks nothing.
 pub(super) fn recently(at: Moment, now: Moment, span: Duration) -> bool {
     at.age(now) < span && now.age(at) < span
 }

@@ -1,4 +1,4 @@
-//! The settings a plan goes by.
+//! The settings of a plan.
 
 use crate::model::{
     channel::Mode,
@@ -9,19 +9,19 @@ use crate::model::{
 };
 use std::time::Duration;
 
-/// What of the settings decides, beside the channels.
+/// The settings that decide, in addition to the channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// Whether the process may start anything. Where it only advises, the plan is what it
-    /// would send if every channel enforced.
+    /// Whether the process may start anything. In advise mode, the plan contains what it would
+    /// send if every channel enforced.
     pub mode: Mode,
-    /// How much runs at a time.
+    /// Limits on running jobs and rewritten bytes.
     pub limits: Limits,
-    /// What must stay free on the disks.
+    /// The space that must stay free on the disks.
     pub headroom: Headroom,
-    /// Which views may be started.
+    /// The views that may be started.
     pub views: EnforceViews,
-    /// How long facts count as fresh.
+    /// The age up to which facts count as fresh.
     pub fresh_for: Duration,
 }
 

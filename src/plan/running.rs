@@ -1,4 +1,4 @@
-//! What runs and what rests, as the admission asks for it.
+//! Running jobs and remembered constraints by target, as the admission needs them.
 
 use super::{Conditions, Placement, room::Room};
 use crate::{
@@ -15,30 +15,30 @@ use hashbrown::{HashMap, HashSet};
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// For how long facts count that say that a file is compacted, of a node that does not answer:
-/// as long as its jobs do. One that is gone for good holds nothing up.
+/// How long a "compaction runs" fact counts for a node that does not answer: as long as its jobs
+/// would. A node that is gone for good blocks nothing.
 const COUNTS: Duration = Duration::from_secs(3_600);
 
-/// What is known of a target beside its facts.
+/// State of a target in addition to its facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Known {
-    /// Since when a job compacts it.
+    /// Start of the job that compacts it.
     pub(super) running: Option<Moment>,
-    /// Since when a job builds it.
+    /// Start of the job that builds it.
     pub(super) building: Option<Moment>,
-    /// Why it is left alone.
+    /// Why it is not started for now.
     pub(super) rest: Option<Rest>,
-    /// When it was started, where it was not measured since.
+    /// The time of its last start, if it was not measured since.
     pub(super) started: Option<Moment>,
     /// Whether no request can carry its name.
     pub(super) unaddressable: bool,
     /// Whether an operator ordered it.
     pub(super) ordered: bool,
-    /// Whether an operator ordered it though no channel takes it, or though it rests.
+    /// Whether that order is forced: it ignores missing channels and back-off.
     pub(super) forced: bool,
 }
 
-/// A set of targets that answers fast.
+/// A set of targets with fast lookup.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Marks(Vec<u64>);
 
@@ -59,21 +59,21 @@ impl Marks {
     }
 }
 
-/// What runs and what rests, by target.
+/// Running jobs and constraints by target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Running {
     marked: Marks,
     known: HashMap<Ix, Known>,
-    /// Ranges of which a copy is being compacted.
+    /// Ranges with a copy that is being compacted.
     ranges: HashMap<(DbIx, Range), NodeIx>,
     dbs: HashSet<DbIx>,
 }
 
 impl Running {
-    /// What runs and rests; counts it in `room` on the way.
+    /// Collects running jobs and constraints; counts the jobs in `room` on the way.
     ///
-    /// `active` are targets whose facts say that they are compacted, with their places: of a
-    /// node whose tasks are not known they are what there is, for a while.
+    /// `active` lists targets whose facts say that they are being compacted, with their queues.
+    /// For a node that has not reported its tasks, these facts stand in for a limited time.
     pub(super) fn new(
         snapshot: &Snapshot,
         channels: &Channels,
@@ -132,17 +132,17 @@ impl Running {
         running
     }
 
-    /// What is known of a target beside its facts, if anything is.
+    /// The state of a target in addition to its facts, if there is any.
     pub(super) fn known(&self, ix: Ix) -> Option<&Known> {
         if self.marked.has(ix) { self.known.get(&ix) } else { None }
     }
 
-    /// A target that no request can carry.
+    /// Marks a target that no request can address.
     pub(super) fn exclude(&mut self, ix: Ix) {
         self.known_of(ix).unaddressable = true;
     }
 
-    /// A shard that starts: its range is taken.
+    /// Marks the range of a shard that starts.
     pub(super) fn take_range(&mut self, snapshot: &Snapshot, ix: Ix) {
         let Some(target) = snapshot.target(ix) else { return };
         if let Some(range) = target.range() {
@@ -179,7 +179,7 @@ impl Running {
     }
 }
 
-/// The channel a job counts for: that it was started for, or that takes its target.
+/// The channel a job counts for: the one it was started for, or the one that takes its target.
 fn channel_of(
     job: &Job,
     snapshot: &Snapshot,
@@ -191,8 +191,7 @@ fn channel_of(
     started_for.map(|(at, _)| at).or_else(takes)
 }
 
-/// Whether a job is part of a view's compaction on every copy at once, which this program
-/// alone starts.
+/// Whether a job belongs to a compaction of all copies of a view, which only recliner starts.
 fn whole(snapshot: &Snapshot, job: &Job) -> bool {
     job.kind == Kind::View
         && job.owner == Owner::Recliner

@@ -1,4 +1,4 @@
-//! On which nodes the copies of a database lie, for what is started over the cluster.
+//! The nodes that hold the copies of a database, for jobs that are started cluster-wide.
 
 use crate::{
     model::target::{Kind, State},
@@ -10,27 +10,27 @@ use hashbrown::{HashMap, HashSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Site {
     pub(super) node: NodeIx,
-    /// How many of its shards lie there.
+    /// Number of its shards on that node.
     pub(super) copies: u32,
-    /// One of them.
+    /// One of these shards.
     pub(super) shard: Ix,
 }
 
-/// Where one database lies.
+/// The copies of one database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sited {
     /// By node.
     pub(super) sites: Vec<Site>,
-    /// Whether a shard of it is being split or moved.
+    /// Whether one of its shards is being split or moved.
     pub(super) resharding: bool,
 }
 
-/// Where some databases lie.
+/// The copies of several databases.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sites(HashMap<DbIx, Sited>);
 
 impl Sites {
-    /// Looks for the copies of these databases.
+    /// Finds the copies of these databases.
     pub(super) fn of(snapshot: &Snapshot, wanted: &HashSet<DbIx>) -> Self {
         let mut found: HashMap<DbIx, Sited> = HashMap::new();
         if wanted.is_empty() {

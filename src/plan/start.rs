@@ -1,4 +1,4 @@
-//! A start: what would be sent, and what is expected of it.
+//! A start: the request that would be sent, and its expected result.
 
 use super::brief::{Brief, Shape};
 use crate::{
@@ -11,9 +11,9 @@ use std::{fmt, sync::Arc, time::Duration};
 /// The request that starts a compaction; its body is `{}`, its content type JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The verb.
+    /// The HTTP method.
     pub method: http::Method,
-    /// The path, as it is sent.
+    /// The path as sent.
     pub path: String,
 }
 
@@ -29,18 +29,18 @@ impl fmt::Display for Request {
     }
 }
 
-/// What makes a start's numbers less than certain.
+/// A reason why a start's numbers are uncertain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Caveat {
-    /// Free space is unknown on a volume it writes to.
+    /// Free space is unknown on a volume that the compaction writes to.
     UnknownDisk,
-    /// Active bytes are known to mislead here.
+    /// Active bytes are known to be misleading here.
     LowConfidence,
-    /// Sizes are those of one copy, taken for all.
+    /// Sizes of one copy are assumed for all copies.
     Estimated,
     /// Every copy on every node is compacted at once.
     EveryCopy,
-    /// How fast jobs are was not measured yet.
+    /// The compaction rate has not been measured yet.
     UnknownRate,
 }
 
@@ -54,7 +54,7 @@ impl Caveat {
         Self::UnknownRate,
     ];
 
-    /// The word in JSON.
+    /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -67,41 +67,41 @@ impl Caveat {
     }
 }
 
-/// One start. Bytes are those of all files it compacts; unknown is absent.
+/// One start. Bytes are totals over all files it compacts; unknown values are absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
     /// The target.
     pub ix: Ix,
-    /// The node whose file is compacted; the pseudo node for what happens on all of them.
+    /// The node of the compacted file; the pseudo node if files on all nodes are compacted.
     pub node: NodeIx,
-    /// The shard file's name, where one file is compacted.
+    /// The shard file's name, if a single file is compacted.
     pub shard: Option<Arc<str>>,
     /// A view's design document, by id.
     pub design: Option<Arc<str>>,
-    /// The channel that takes it, by its place.
+    /// The index of the channel that takes it.
     pub channel: usize,
-    /// What an operator ordered, if that is why.
+    /// The operator's order, if that is the reason.
     pub ordered: Option<Ordered>,
-    /// Exactly what is sent.
+    /// The exact request.
     pub request: Request,
-    /// Bytes of the files before.
+    /// Bytes of the files before the compaction.
     pub file: Option<u64>,
     /// Bytes it frees, as predicted.
     pub gain: Option<u64>,
-    /// Bytes it writes anew, as predicted.
+    /// Bytes it writes, as predicted.
     pub rewrite: Option<u64>,
-    /// Bytes it takes on each node's volume beside the old file, at its worst moment.
+    /// Bytes it needs on each node's volume in addition to the old file, at its peak.
     pub peak: u64,
-    /// How long it takes at the rate that was measured.
+    /// Expected duration at the measured rate.
     pub duration: Option<Duration>,
-    /// What makes these numbers less than certain.
+    /// Why these numbers are uncertain.
     pub caveats: Vec<Caveat>,
 }
 
-/// What a start's numbers come from, beside the target.
+/// Inputs of a start's numbers, in addition to the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected<'a> {
-    /// Files that are compacted.
+    /// Number of compacted files.
     pub(super) copies: u64,
     pub(super) peak: u64,
     pub(super) rate: Option<f64>,
@@ -110,10 +110,11 @@ pub(super) struct Expected<'a> {
 }
 
 impl Start {
-    /// The start of a target on a node; `shard` is the file of it there.
+    /// The start of a target on a node; `shard` is the target's file there.
     ///
     /// # Errors
-    /// When no request can carry its name.
+    ///
+    /// If no request can carry its name.
     pub(super) fn of(
         target: TargetRef<'_>,
         brief: &Brief,

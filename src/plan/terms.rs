@@ -1,9 +1,9 @@
-//! What an admission says to every shard of one queue alike.
+//! The bounds that the admission applies to every shard of one queue alike.
 //!
-//! Why beside the admission, which says the same: asked of a million shards one by one, it
-//! takes twice the time that planning may. Here what does not depend on the shard is asked
-//! once, and only for reasons, without their numbers; whatever is special about a shard is
-//! left to the admission.
+//! They repeat the admission's rules for speed: asking the admission for each of a million shards
+//! takes twice the time that planning may take. Checks that do not depend on the shard are
+//! evaluated once, for the reason only and without its numbers; shards with special state are left
+//! to the admission.
 
 use super::{
     RefusalReason,
@@ -15,24 +15,24 @@ use wall_clock::Moment;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) now: Moment,
-    /// Whole seconds that facts count as fresh.
+    /// Whole seconds for which facts count as fresh.
     pub(super) fresh_for: u64,
     pub(super) factor: f64,
     pub(super) gate: Option<RefusalReason>,
-    /// Predicted bytes of the largest file that ends within the window.
+    /// Predicted bytes of the largest file that can be finished within the window.
     pub(super) window: Option<f64>,
     pub(super) space: Space,
     pub(super) limits: Limits,
-    /// The limits beside what is kept for another, where something is.
+    /// The limits that remain with slots reserved for another target, if any.
     pub(super) beside_kept: Option<Limits>,
-    /// Whether the plan's own starts leave others for later.
+    /// Whether this plan's own starts postpone further starts.
     pub(super) spread: Option<RefusalReason>,
 }
 
 /// The limits for one file of a channel on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// The one that is reached, whatever the file.
+    /// The limit that is reached, regardless of the file.
     pub(super) reached: Option<RefusalReason>,
     /// Bytes of the largest file within the budget.
     pub(super) budget: u64,
@@ -48,34 +48,34 @@ impl Limits {
 /// Space for one file on a node, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Space {
-    /// The largest file that starts, where space is not known everywhere.
+    /// The largest file that may start while space is not known everywhere.
     pub(super) blind: Option<u64>,
-    /// Whether space falls on one of the node's volumes.
+    /// Whether free space is falling on one of the node's volumes.
     pub(super) falling: bool,
-    /// What is left beside what runs; absent where no volume is known.
+    /// Space left by running jobs; absent where no volume is known.
     pub(super) room: Option<u64>,
-    /// What is left beside what starts too.
+    /// Space left by running jobs and this plan's starts.
     pub(super) left: Option<u64>,
 }
 
 impl Terms {
-    /// Whether no shard of the queue may start, whatever it is.
+    /// Whether no shard of the queue may start, whichever it is.
     pub(super) const fn shut(&self) -> bool {
         self.gate.is_some() || self.limits.reached.is_some() || self.spread.is_some()
     }
 
-    /// Whether no shard of the queue may start but one that goes before what is kept.
+    /// Whether only a candidate that precedes the reservation may start.
     pub(super) fn kept(&self) -> bool {
         self.beside_kept.is_some_and(|limits| limits.reached.is_some())
     }
 
-    /// Whether a shard's facts and memory say nothing special: then [`Terms::reason`] holds.
+    /// Whether a shard has no special state, so that [`Terms::reason`] applies.
     pub(super) fn cover(brief: &Brief) -> bool {
         brief.shape == Shape::Shard && brief.own == Own::Clear
     }
 
-    /// Why a shard of which nothing special is known may not start. `confirmed` and
-    /// `other_copy` are asked where they matter only.
+    /// Why a shard without special state may not start. `confirmed` and `other_copy` are only
+    /// evaluated where they matter.
     pub(super) fn reason(
         &self,
         brief: &Brief,

@@ -1,4 +1,4 @@
-//! The queues against scoring everything anew, and what a reader is told.
+//! The queues compared with scoring everything from scratch, and the plan's public answers.
 
 mod claims;
 mod naive;
@@ -21,7 +21,7 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// The defaults, save that unknown space holds nothing back.
+/// The default rules, except that unknown disk space holds nothing back.
 fn rules() -> Arc<Rules> {
     let headroom = Headroom { blind_limit: u64::MAX, ..Headroom::default() };
     Arc::new(Rules { headroom, ..Rules::default() })
@@ -80,7 +80,7 @@ fn starts(plan: &Plan) -> Vec<Ix> {
 }
 
 #[test]
-fn another_target_in_the_place_of_one_that_went_waits_from_now_on() {
+fn a_target_in_a_reused_row_is_queued_from_now_on() {
     for skipped in [false, true] {
         let mut draft = Draft::new(5);
         let ids = node_with(&mut draft, &[("old", 100, 10)]);
@@ -90,7 +90,7 @@ fn another_target_in_the_place_of_one_that_went_waits_from_now_on() {
         let [ix] = node_with(&mut draft, &[("new", 100, 10)])[..] else { panic!("one") };
         assert_eq!(ix.as_usize(), ids[0].as_usize());
         if skipped {
-            // The queues miss a version, and score everything.
+            // The queues miss a version, so they score every target.
             draft.publish(at(150));
         }
         let snapshot = draft.publish(at(200));
@@ -104,7 +104,7 @@ fn another_target_in_the_place_of_one_that_went_waits_from_now_on() {
 }
 
 #[test]
-fn the_first_channel_that_takes_a_target_has_it() {
+fn a_target_belongs_to_the_first_channel_that_takes_it() {
     let mut draft = Draft::new(5);
     let ids =
         node_with(&mut draft, &[("a", 100, 10), ("b", 100, 20), ("c", 2_000, 1_200), ("d", 9, 8)]);
@@ -151,7 +151,7 @@ fn the_first_channel_that_takes_a_target_has_it() {
 }
 
 #[test]
-fn what_runs_is_stale_or_is_split_leaves_its_room_to_the_next() {
+fn a_running_stale_or_splitting_target_leaves_its_slot_to_the_next() {
     let mut draft = Draft::new(5);
     let ids = node_with(
         &mut draft,
@@ -190,7 +190,7 @@ fn what_runs_is_stale_or_is_split_leaves_its_room_to_the_next() {
 }
 
 #[test]
-fn names_and_states_keep_targets_out() {
+fn name_patterns_and_states_exclude_targets() {
     let mut draft = Draft::new(5);
     let ids =
         node_with(&mut draft, &[("scratch-1", 100, 1), ("orders", 100, 1), ("stray", 100, 1)]);
@@ -207,7 +207,7 @@ fn names_and_states_keep_targets_out() {
 }
 
 #[test]
-fn a_node_that_left_takes_its_queues_with_it() {
+fn the_queues_of_a_node_that_left_are_removed() {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("a", 100, 10)]);
     let mut queues = Queues::new(Arc::default());
@@ -223,7 +223,7 @@ fn a_node_that_left_takes_its_queues_with_it() {
 }
 
 #[test]
-fn a_cleanup_without_evidence_is_refused_by_name() {
+fn a_cleanup_without_evidence_is_refused_as_no_evidence() {
     let mut draft = Draft::new(5);
     let db = draft.db(DbName { db: "a", suffix: ".1" });
     let ix = draft.cleanup_target(db);
@@ -236,7 +236,7 @@ fn a_cleanup_without_evidence_is_refused_by_name() {
 
 proptest! {
     #[test]
-    fn following_changes_ends_where_scoring_anew_ends(
+    fn incremental_updates_equal_scoring_from_scratch(
         capacity in 1..6_usize,
         rounds in proptest::collection::vec(
             proptest::collection::vec((0..12_u8, 0..6_u64, 1..4_u64, any::<bool>(), any::<bool>()), 0..8),

@@ -1,7 +1,7 @@
-//! The simulated nodes' directories, read as a node's own are.
+//! The simulated nodes' directories, read like a real node's.
 //!
-//! Owns nothing: what lies there is the world's. Never decides what is of no use. Called where
-//! a service reads directories, in `recliner demo` and in tests.
+//! Owns no content: the files are the simulated cluster's. Never decides what is unused. Used
+//! where a service reads directories, in `recliner demo` and in tests.
 
 use crate::{
     datadir::{Found, Numbers, Sums},
@@ -47,7 +47,7 @@ impl Directories {
     }
 }
 
-/// A simulated file in the words of a walk over real directories.
+/// Converts a simulated file into a finding of the walk.
 fn found(file: DiskFile) -> Found {
     match file {
         DiskFile::Shard(info) => Found::Db {
@@ -135,8 +135,8 @@ mod tests {
         }
     }
 
-    /// What a walk tells: index files by signature, bytes of compactions' files and how old
-    /// they are, and the sums.
+    /// The results of a walk: index files by signature, size and age of compaction files, and the
+    /// sums.
     #[derive(Debug, Default)]
     struct Walked {
         views: BTreeMap<Signature, u64>,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_lies_about_comes_and_goes() {
+    async fn unused_files_appear_and_disappear() {
         let clock = Clock::anchored(Moment::from_unix(START));
         let cluster = Cluster::new(config(), 1, clock).unwrap();
         let old = signature(&cluster);
@@ -188,7 +188,7 @@ mod tests {
         let [(left, age)] = walk.compactions[..] else { panic!("{walk:?}") };
         assert!(left > 0 && age == 2 * 86_400, "{walk:?}");
 
-        // Somebody goes on with the compaction; at its end the old file is deleted.
+        // Another client resumes the compaction; at its end the old file is deleted.
         let shard = cluster.world(|world| world.files(NODE).unwrap().pop().unwrap());
         cluster.world(|world| world.compact(NODE, &shard)).unwrap();
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -203,7 +203,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(walked(&cluster).await.sums.trash, 0);
 
-        // The design document changes: the index of before is of no use, until a cleanup.
+        // The design document changes: the previous index is unused until a cleanup.
         tokio::time::advance(Duration::from_secs(40)).await;
         let new = signature(&cluster);
         assert_ne!(old, new);
@@ -215,7 +215,7 @@ mod tests {
         assert!(walk.views.values().max().unwrap() < &100, "{walk:?}");
         assert!(walk.sums.trash > 10_000_000, "{walk:?}");
 
-        // A compaction is killed, and its files stay.
+        // A compaction is killed and leaves its files.
         tokio::time::advance(Duration::from_millis(38_500)).await;
         cluster.world(|world| world.compact(NODE, &shard)).unwrap();
         tokio::time::advance(Duration::from_secs(61)).await;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_index_has_the_name_that_follows_from_its_document() {
+    async fn an_indexs_signature_follows_from_its_design_document() {
         let clock = Clock::anchored(Moment::from_unix(START));
         let cluster = Cluster::new(config(), 1, clock).unwrap();
         let text =

@@ -1,8 +1,7 @@
-//! The simulated nodes' disks, to be measured as volumes are.
+//! The simulated nodes' disks, measured like real volumes.
 //!
-//! Owns which volume is which disk: a volume that is asked of a Prometheus has a node's name
-//! as its query. Never decides whether anything fits. Called by the task that measures, in
-//! `recliner demo` and in tests.
+//! Maps volumes to disks: a volume with a Prometheus query uses the node's name as the query.
+//! Never decides whether a job fits. Used by the disk task, in `recliner demo` and in tests.
 
 use crate::plan::disk::{Measured, Meter, Source, Space};
 use couchdb_sim::Cluster;
@@ -32,7 +31,9 @@ impl Disks {
     fn space(&self, node: &str, at: Moment) -> Result<Space, String> {
         let disk = self.0.world(|world| world.disk(node));
         let disk = disk.ok_or_else(|| format!("there is no simulated node {node:?}"))?;
-        let available = disk.available().ok_or_else(|| format!("the disk of {node} has no end"))?;
+        let available = disk
+            .available()
+            .ok_or_else(|| format!("the simulated disk of {node} has no size limit"))?;
         Ok(Space { available, size: disk.capacity, at })
     }
 }
@@ -45,7 +46,7 @@ mod tests {
     use wall_clock::Clock;
 
     #[tokio::test]
-    async fn a_node_s_disk_is_asked_for_by_its_name() {
+    async fn a_nodes_disk_is_found_by_the_nodes_name() {
         let clock = Clock::System;
         let cluster = Cluster::new(demo_config(), 1, clock).unwrap();
         let disks = Disks(cluster.clone());
@@ -60,7 +61,7 @@ mod tests {
         let space = asked("couchdb@sim-2.local").await.unwrap().space;
         let disk = cluster.world(|world| world.disk("couchdb@sim-2.local")).unwrap();
         assert_eq!(space.size, disk.capacity);
-        // Writing goes on between the two looks.
+        // Writes continue between the two measurements.
         let apart = space.available.abs_diff(disk.available().unwrap());
         assert!(apart < 1 << 30, "{apart} bytes apart");
         assert!(asked("couchdb@sim-9.local").await.unwrap_err().contains("sim-9"));

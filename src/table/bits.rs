@@ -1,11 +1,11 @@
-//! A set of places in the tables, one bit each.
+//! A set of row indexes, one bit each.
 
-/// Places that are in the set.
+/// Row indexes that belong to the set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Puts a place in.
+    /// Adds a row index.
     pub fn set(&mut self, at: usize) {
         if self.0.len() <= at / 64 {
             self.0.resize(at / 64 + 1, 0);
@@ -15,20 +15,20 @@ impl Bits {
         }
     }
 
-    /// Takes a place out.
+    /// Removes a row index.
     pub fn unset(&mut self, at: usize) {
         if let Some(word) = self.0.get_mut(at / 64) {
             *word &= !(1 << (at % 64));
         }
     }
 
-    /// Whether a place is in.
+    /// Whether a row index is included.
     #[must_use]
     pub fn has(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
     }
 
-    /// The places that are in one of two sets and not in the other, in order.
+    /// The row indexes that are in exactly one of two sets, in order.
     pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = usize> + 'a {
         let word = |of: &Self, at: usize| of.0.get(at).copied().unwrap_or_default();
         let words = 0..self.0.len().max(other.0.len());
@@ -38,7 +38,7 @@ impl Bits {
         })
     }
 
-    /// Takes all out; the room stays.
+    /// Removes every row index; the memory is kept.
     pub fn clear(&mut self) {
         self.0.clear();
     }

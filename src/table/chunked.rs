@@ -1,14 +1,13 @@
-//! A growing table whose copies are cheap and share what neither side changed.
+//! A growing table with cheap copies that share unchanged chunks.
 
 use std::sync::Arc;
 
-/// Rows in a chunk: what one change of a shared table copies.
+/// Rows in a chunk: one change in a shared table copies that many.
 const CHUNK: usize = 64;
 
 /// A table in chunks of 64 rows, copied on write.
-///
-/// Publishing a copy costs one pointer a chunk; changing a row afterwards copies that
-/// row's chunk once.
+/// Publishing a copy costs one pointer for each chunk; changing a row afterwards copies that row's
+/// chunk once.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked<T> {
     chunks: Vec<Arc<Vec<T>>>,
@@ -30,12 +29,12 @@ impl<T: Clone> Chunked<T> {
         self.chunks.get(at / CHUNK)?.get(at % CHUNK)
     }
 
-    /// The row at `at`, to be changed; copies its chunk if somebody shares it.
+    /// The row at `at`, for changes; copies its chunk if that is shared.
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         Arc::make_mut(self.chunks.get_mut(at / CHUNK)?).get_mut(at % CHUNK)
     }
 
-    /// Appends a row and returns its place.
+    /// Appends a row and returns its index.
     pub(crate) fn push(&mut self, row: T) -> usize {
         let at = self.len;
         match self.chunks.last_mut() {
@@ -50,7 +49,7 @@ impl<T: Clone> Chunked<T> {
         at
     }
 
-    /// Appends rows of the default value until there are so many.
+    /// Appends default rows up to this length.
     pub(crate) fn grow(&mut self, len: usize)
     where
         T: Default,
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_keeps_what_it_saw() {
+    fn a_copy_is_unaffected_by_later_changes() {
         let mut table = Chunked::default();
         for row in 0..1_000_usize {
             assert_eq!(table.push(row), row);

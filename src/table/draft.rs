@@ -1,4 +1,4 @@
-//! The one copy of the tables that changes.
+//! The only mutable copy of the tables.
 
 mod views;
 
@@ -18,33 +18,33 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use std::{hash::BuildHasher, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// What makes a row the row it is.
+/// The values that identify a row.
 type Key = (Option<Kind>, NodeIx, u32, u32);
 
-/// The scanner's own copy of the snapshot, with the look-up tables only it needs.
+/// The scanner's own copy of the snapshot, with the lookup tables that only it needs.
 #[derive(Debug)]
 pub struct Draft {
     now: Snapshot,
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
     by_key: HashTable<u32>,
-    /// Parts of views, by what makes each the one it is.
+    /// Parts of views, by their identifying values.
     by_part: HashTable<u32>,
-    /// What a part is made from, so that all share their empty attributes.
+    /// A template for parts, so that they all share the same empty attributes.
     blank: View,
-    /// Targets each database has, to give its name's place to another when the last goes.
+    /// Number of targets of each database; a name's row is reused when the last one is removed.
     uses: Chunked<u32>,
     free_rows: Vec<u32>,
     free_dbs: Vec<u32>,
     free_views: Vec<u32>,
     top: TopDatabases,
     changed: Vec<Ix>,
-    /// Places that are among the changed already.
+    /// Row indexes that are already in `changed`.
     marked: Bits,
 }
 
 impl Draft {
-    /// An empty draft whose snapshots export the `top` databases with most to reclaim.
+    /// An empty draft whose snapshots export the `top` databases with the most reclaimable bytes.
     #[must_use]
     pub fn new(top: usize) -> Self {
         let mut draft = Self {
@@ -66,13 +66,13 @@ impl Draft {
         draft
     }
 
-    /// The tables as they stand, unpublished changes included.
+    /// The current tables, including unpublished changes.
     #[must_use]
     pub const fn now(&self) -> &Snapshot {
         &self.now
     }
 
-    /// The node of this name, made on first sight.
+    /// The node with this name, created if new.
     pub fn node(&mut self, name: &str) -> NodeIx {
         if let Some(known) = self.find_node(name) {
             return known;
@@ -82,49 +82,48 @@ impl Draft {
         NodeIx(u16::try_from(self.now.nodes.len() - 1).unwrap_or(u16::MAX))
     }
 
-    /// The node of this name, if it was ever seen.
+    /// The node with this name, if it was ever seen.
     #[must_use]
     pub fn find_node(&self, name: &str) -> Option<NodeIx> {
         let at = self.now.nodes.iter().position(|node| &*node.name == name)?;
         NodeIx::from_usize(at)
     }
 
-    /// Changes what is known of a node.
+    /// Changes a node's state.
     pub fn change_node(&mut self, ix: NodeIx, change: impl FnOnce(&mut Node)) {
         if let Some(node) = self.now.nodes.get_mut(ix.as_usize()) {
             change(Arc::make_mut(node));
         }
     }
 
-    /// Exports so many databases from the next snapshot on.
+    /// Sets the number of databases exported from the next snapshot on.
     pub fn set_top(&mut self, top: usize) {
         self.top.set_limit(top);
     }
 
-    /// Says how long the last sweep took.
+    /// Sets the duration of the last sweep.
     pub fn set_sweep(&mut self, took: Duration) {
         self.now.sweep = Some(took);
     }
 
-    /// Says since when feeds tell of every change of a database; none where they do not.
+    /// Sets when the feeds began to report every change of a database; none while they do not.
     pub const fn set_followed_since(&mut self, since: Option<Moment>) {
         self.now.followed_since = since;
     }
 
-    /// Says whether the cluster is quiet.
+    /// Sets whether the cluster is quiet.
     pub const fn set_quiet(&mut self, quiet: bool) {
         self.now.quiet = quiet;
     }
 
-    /// Something may have changed a target: what was measured is confirmed by nobody until
-    /// [`Self::trust`].
+    /// Marks that a target may have changed: its facts are unconfirmed until [`Self::trust`].
     pub fn doubt(&mut self, ix: Ix) {
         if self.now.target(ix).is_some() && !self.now.in_doubt.has(ix.as_usize()) {
             Arc::make_mut(&mut self.now.in_doubt).set(ix.as_usize());
         }
     }
 
-    /// Sets why the header of a target's file says nothing.
+    /// Sets why the header of a target's file could not be read.
     pub fn set_problem(&mut self, ix: Ix, problem: Option<Problem>) {
         if self.now.problems.get(&ix).copied() == problem {
             return;
@@ -136,20 +135,20 @@ impl Draft {
         };
     }
 
-    /// A target was measured since the last doubt.
+    /// Marks that a target was measured since it may have changed.
     pub fn trust(&mut self, ix: Ix) {
         if self.is_doubted(ix) {
             Arc::make_mut(&mut self.now.in_doubt).unset(ix.as_usize());
         }
     }
 
-    /// Whether something may have changed a target since it was measured.
+    /// Whether a target may have changed since it was measured.
     #[must_use]
     pub fn is_doubted(&self, ix: Ix) -> bool {
         self.now.target(ix).is_some() && self.now.in_doubt.has(ix.as_usize())
     }
 
-    /// The database instance of this name, made on first sight.
+    /// The database instance with this name, created if new.
     pub fn db(&mut self, name: DbName<'_>) -> DbIx {
         let hash = self.hasher.hash_one(name.db);
         let names = &self.now.names;
@@ -173,7 +172,7 @@ impl Draft {
         DbIx(at)
     }
 
-    /// The database instance of this name, if any target has it.
+    /// The database instance with this name, if it has any target.
     #[must_use]
     pub fn find_db(&self, name: DbName<'_>) -> Option<DbIx> {
         let hash = self.hasher.hash_one(name.db);
@@ -181,7 +180,7 @@ impl Draft {
         self.by_name.find(hash, |at| names.get(*at as usize) == Some(name)).map(|at| DbIx(*at))
     }
 
-    /// Every instance of a database that any target has.
+    /// Every instance of a database with any target.
     #[must_use]
     pub fn instances(&self, db: &str) -> Vec<DbIx> {
         let names = &self.now.names;
@@ -200,13 +199,13 @@ impl Draft {
             .collect()
     }
 
-    /// What the shard map says of a database.
+    /// The shard map's entry for a database.
     #[must_use]
     pub fn map_of(&self, db: DbIx) -> DbMap {
         self.now.maps.get(db.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Sets what the shard map says of a database; its views' bytes follow.
+    /// Sets the shard map's entry for a database and updates the bytes of its views.
     pub fn set_map(&mut self, db: DbIx, map: DbMap, views: &[Ix]) {
         if self.now.maps.get(db.0 as usize) == Some(&map) {
             return;
@@ -223,7 +222,7 @@ impl Draft {
         }
     }
 
-    /// The copy of a shard on a node, made on first sight.
+    /// The copy of a shard on a node, created if new.
     pub fn db_target(&mut self, node: NodeIx, db: DbIx, range: Option<Range>) -> Ix {
         let extra = range.map_or(0, |range| self.range(range) + 1);
         self.row((Some(Kind::Db), node, db.0, extra))
@@ -239,7 +238,7 @@ impl Draft {
         self.find((Some(Kind::Db), node, db.0, extra))
     }
 
-    /// A database's cleanup, made on first sight.
+    /// A database's cleanup target, created if new.
     pub fn cleanup_target(&mut self, db: DbIx) -> Ix {
         self.row((Some(Kind::Cleanup), NodeIx::CLUSTER, db.0, 0))
     }
@@ -255,7 +254,7 @@ impl Draft {
         self.mark(ix);
     }
 
-    /// Sets how a target stands to the shard map.
+    /// Sets a target's relation to the shard map.
     pub fn set_state(&mut self, ix: Ix, state: State) {
         if self.now.target(ix).is_none_or(|target| target.state() == state) {
             return;
@@ -269,7 +268,7 @@ impl Draft {
         self.mark(ix);
     }
 
-    /// Takes a target out; its place is given to another.
+    /// Removes a target; its row is reused.
     pub fn remove(&mut self, ix: Ix) {
         if self.now.target(ix).is_none() {
             return;
@@ -301,7 +300,7 @@ impl Draft {
         self.release(row.db);
     }
 
-    /// Shares the tables as they stand.
+    /// Publishes the current tables.
     pub fn publish(&mut self, now: Moment) -> Arc<Snapshot> {
         if let Some(top) = self.top.choose(&self.now, now) {
             self.now.top = Arc::new(top);
@@ -361,7 +360,8 @@ impl Draft {
         }
         let ix = Ix::of(at, row.generation);
         self.count(ix);
-        // Where another target had the place just now, both are told: it went, and this one came.
+        // If another target just left this row, both are reported: the removed one and the new
+        // one.
         self.marked.set(ix.as_usize());
         self.changed.push(ix);
         self.top.target_changed(DbIx(db));
@@ -406,7 +406,7 @@ impl Draft {
     }
 }
 
-/// The signature of a view and its place, for a scanner that looks through a database's.
+/// The lookup of a view by signature, for a scanner that walks a database's views.
 impl Snapshot {
     /// The view index of a database with this signature.
     #[must_use]
@@ -420,7 +420,7 @@ impl Snapshot {
     }
 }
 
-/// What makes a part the one it is.
+/// The values that identify a part.
 type Part = (NodeIx, u32, Option<Range>, Signature);
 
 fn part_at(tables: &Snapshot, at: u32) -> Option<Part> {
@@ -441,7 +441,7 @@ fn name_at(names: &super::names::Names, at: u32) -> DbName<'_> {
     names.get(at as usize).unwrap_or(DbName { db: "", suffix: "" })
 }
 
-/// Tables end long before four billion rows: a row takes more than 200 bytes.
+/// Tables have far fewer than four billion rows: a row takes more than 200 bytes.
 fn place(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }

@@ -1,12 +1,12 @@
-//! The tables in the form in which they outlive a restart.
+//! The persistent form of the tables, for use after a restart.
 //!
-//! Owns what a block of them looks like in bytes, and the way back into a draft. Never reads
-//! or writes a file: the archive asks for the blocks, the journal keeps them, the scanner
-//! hands them to its draft before its first sweep.
+//! Owns the byte format of a block, and its conversion back into a draft. Never reads or writes a
+//! file: the archive requests the blocks, the journal stores them, and the scanner restores them
+//! into its draft before its first sweep.
 //!
-//! A block is so many places of the table side by side, with the names they share. The
-//! moment at which most of them were measured stands beside it: so a block in which nothing
-//! but that moment changed stays as it is.
+//! A block covers a fixed number of adjacent rows with the names they share. The moment at which
+//! most of them were measured is stored separately, so that a block in which only that moment
+//! changed keeps its bytes.
 
 use super::{DbMap, DbName, Draft, NodeIx, Packed, Snapshot, View};
 use crate::model::target::{Kind, State};
@@ -21,26 +21,26 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Places in a block: as many as a chunk of the tables has.
+/// Rows in a block: as many as in a chunk of the tables.
 const PLACES: usize = 256;
 
-/// The form of a block; another number is another version's.
+/// The format version of a block.
 const FORM: u8 = 2;
 
-/// What was measured longer than this before the newest of its block has a moment of its own.
+/// A measurement older than the newest of its block by more than this has its own moment.
 const TOGETHER: Duration = Duration::from_secs(3_600);
 
-/// The longest block that is read back.
+/// Maximum size of a block that is read back.
 const LONGEST: u64 = 64 << 20;
 
-/// A block as it is kept.
+/// A stored block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its place among the blocks.
+    /// Its number.
     pub number: u32,
-    /// When the first of what was measured together in it was.
+    /// The first moment of the measurements that share one moment.
     pub at: Moment,
-    /// Everything else; empty where no target is left.
+    /// Everything else; empty if no target is left.
     pub bytes: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ pub struct Block {
 #[error("it is damaged, or of another version")]
 pub struct Damaged;
 
-/// A block before it is packed.
+/// A block before compression.
 #[derive(Clone, Debug)]
 pub struct Loose {
     number: u32,
@@ -77,13 +77,13 @@ struct KeptDb<'a> {
 struct KeptTarget<'a> {
     node: u16,
     db: u16,
-    /// By its place in [`State::ALL`].
+    /// Its index in [`State::ALL`].
     state: u8,
     #[serde(borrow)]
     what: What<'a>,
     bits: [u8; 2],
     numbers: [Option<u64>; Packed::NUMBERS],
-    /// In seconds since 1970, where that is not the block's moment.
+    /// In seconds since 1970, if it differs from the block's moment.
     at: Option<u32>,
 }
 
@@ -102,19 +102,19 @@ enum What<'a> {
 }
 
 impl Snapshot {
-    /// How many blocks the tables have.
+    /// Number of blocks in the tables.
     #[must_use]
     pub const fn blocks(&self) -> usize {
         self.capacity().div_ceil(PLACES)
     }
 
-    /// One block of the tables. Empty where no target is left, or where it cannot be written.
+    /// One block of the tables. Empty if no target is left or if it cannot be serialised.
     #[must_use]
     pub fn block(&self, number: u32) -> Loose {
         let from = (number as usize).saturating_mul(PLACES);
         let places = from..from.saturating_add(PLACES);
-        // Parts are read from files at once after a start, search indexes with the design
-        // documents.
+        // Parts are read from files right after a start, and search indexes together with the
+        // design documents.
         let kept = places
             .filter_map(|at| self.target_at(at))
             .filter(|target| !target.is_part() && target.kind() != Kind::Search);
@@ -169,13 +169,13 @@ impl Snapshot {
 }
 
 impl Loose {
-    /// When the first of what was measured together in it was.
+    /// The first moment of the measurements that share one moment.
     #[must_use]
     pub const fn at(&self) -> Moment {
         self.at
     }
 
-    /// What tells one content from another.
+    /// A hash of the content.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -183,7 +183,7 @@ impl Loose {
         hasher.finish()
     }
 
-    /// The block as it is kept.
+    /// The block in its stored form.
     #[must_use]
     pub fn packed(&self) -> Block {
         let Self { number, at, ref bytes } = *self;
@@ -196,11 +196,12 @@ impl Loose {
 }
 
 impl Draft {
-    /// Takes in a block that an earlier process left: its targets with their facts and when
-    /// those were measured. What the tables have already stays.
+    /// Restores a block that an earlier process stored: its targets with their facts and the times
+    /// of measurement. Existing data in the tables is kept.
     ///
     /// # Errors
-    /// Where it cannot be read; then nothing of it is taken in.
+    ///
+    /// If it cannot be read; then nothing is restored.
     pub fn restore(&mut self, block: &Block) -> Result<(), Damaged> {
         let Some((&FORM, packed)) = block.bytes.split_first() else { return Err(Damaged) };
         let mut bytes = Vec::new();
@@ -246,7 +247,7 @@ impl Draft {
                     language: (*language).into(),
                     collators: collators.iter().map(|version| (*version).into()).collect(),
                     exact_range: *exact_range,
-                    // Design documents are read anew before anything is built.
+                    // Design documents are read again before anything is built.
                     ..View::default()
                 };
                 (Kind::View, self.add_view(db, view))

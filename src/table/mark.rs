@@ -1,34 +1,34 @@
-//! How a database stood when something that became of it was told.
+//! Records the state of a database when an event about it was published.
 //!
-//! Facts outlive a restart as they were after the last sweep, what was told is newer: from its
-//! mark the next process knows that it was told.
+//! Restored facts date from the last sweep and published events are newer: from this record the
+//! next process knows which events were already published.
 
 use super::{DbIx, DbName, Draft, NodeIx};
 use couchdb_names::Range;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-/// How an instance of a database stood.
+/// The state of a database instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The database.
     pub db: Box<str>,
-    /// What tells the instance from others of that name.
+    /// The suffix that identifies the instance.
     pub suffix: Box<str>,
-    /// Whether it was there.
+    /// Whether it existed.
     pub there: bool,
-    /// Whether it was made a short while ago, so that whatever it holds was written since.
+    /// Whether it was created a short while ago, so that all its content was written since.
     pub fresh: bool,
-    /// How far each copy was that had been read: its node, the bounds of its range, its
-    /// update sequence.
+    /// The progress of each copy that had been read: its node, the bounds of its range, its update
+    /// sequence.
     pub copies: Vec<(Box<str>, u32, u32, u64)>,
 }
 
-/// How far copies were.
+/// Update sequences of copies.
 pub type Marked = HashMap<(DbIx, NodeIx, Range), u64>;
 
 impl Draft {
-    /// How an instance of a database stands.
+    /// The state of a database instance.
     #[must_use]
     pub fn mark_of(&self, db: DbIx, there: bool, fresh: bool) -> Option<Mark> {
         let name = self.now().db_name(db)?;
@@ -42,7 +42,7 @@ impl Draft {
         Some(Mark { db: name.db.into(), suffix: name.suffix.into(), there, fresh, copies })
     }
 
-    /// The instance of which a mark is, and how far it says the copies were.
+    /// The instance of a record; adds the update sequences of its copies to `marked`.
     pub fn marked(&mut self, mark: &Mark, marked: &mut Marked) -> DbIx {
         let db = self.db(DbName { db: &mark.db, suffix: &mark.suffix });
         for (node, from, to, seq) in &mark.copies {
@@ -60,7 +60,7 @@ mod tests {
     use crate::model::facts::{Facts, Known};
 
     #[test]
-    fn it_says_of_each_copy_that_was_read_how_far_it_was() {
+    fn it_records_the_update_sequence_of_each_copy_that_was_read() {
         const RANGE: Range = Range { from: 0, to: 9 };
         let mut draft = Draft::new(5);
         let (a, b) = (draft.node("couchdb@a"), draft.node("couchdb@b"));

@@ -1,8 +1,8 @@
-//! The names of a cluster's databases, kept once each.
+//! The names of a cluster's databases, each stored once.
 
 use std::sync::Arc;
 
-/// Names in a chunk, as in the tables beside it.
+/// Names in a chunk.
 const CHUNK: usize = 256;
 
 /// One database instance's name: `app/orders` + `.1795222434`; node-local databases and
@@ -21,13 +21,13 @@ impl std::fmt::Display for DbName<'_> {
     }
 }
 
-/// A chunk's texts end to end: five bytes a name beside its letters.
+/// The concatenated texts of a chunk: five bytes for each name in addition to its letters.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     text: String,
-    /// Where each name ends.
+    /// The end of each name.
     ends: Vec<u32>,
-    /// How many of its last bytes are the suffix.
+    /// The number of trailing bytes that belong to the suffix.
     suffixes: Vec<u8>,
 }
 
@@ -57,12 +57,12 @@ impl Chunk {
         self.suffixes.push(u8::try_from(name.suffix.len()).unwrap_or(0));
         self.text.push_str(name.db);
         self.text.push_str(name.suffix);
-        // 256 names of CouchDB's 238 bytes at most stay far below four gigabytes.
+        // 256 names of at most CouchDB's 238 bytes stay far below four gigabytes.
         self.ends.push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
     }
 }
 
-/// Names by place, in shared chunks; a place can be given another name.
+/// Names by index, in shared chunks; the name at an index can be replaced.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     chunks: Vec<Arc<Chunk>>,
@@ -89,8 +89,8 @@ impl Names {
         self.len - 1
     }
 
-    /// Gives the place `at` another name; writes that chunk anew, so that a cluster which
-    /// makes and drops databases all day leaves no text behind.
+    /// Replaces the name at index `at` and rewrites its chunk, so that a cluster which creates and
+    /// drops databases all day leaves no unused text.
     pub(crate) fn replace(&mut self, at: usize, name: DbName<'_>) {
         let Some(chunk) = self.chunks.get_mut(at / CHUNK) else { return };
         let mut fresh = Chunk::with_room(chunk.text.len());
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back_and_can_be_replaced() {
+    fn names_are_stored_and_can_be_replaced() {
         let mut names = Names::default();
         let texts: Vec<String> = (0..700).map(|at| format!("db-{at}")).collect();
         for text in &texts {

@@ -1,4 +1,4 @@
-//! Nodes, as far as they were seen.
+//! The state of each node.
 
 use crate::datadir::Volume;
 use couchdb_client::OwnAddress;
@@ -6,21 +6,21 @@ use couchdb_names::Version;
 use std::sync::Arc;
 use wall_clock::Moment;
 
-/// A node's place in the snapshot's list.
+/// A node's index in the snapshot's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIx(pub(super) u16);
 
 impl NodeIx {
-    /// The pseudo node of what belongs to the whole cluster.
+    /// The pseudo node of cluster-wide targets.
     pub const CLUSTER: Self = Self(0);
 
-    /// As an index.
+    /// The index as a number.
     #[must_use]
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }
 
-    /// From an index; `None` beyond what a cluster can have.
+    /// From a number; `None` beyond the maximum.
     #[must_use]
     pub fn from_usize(at: usize) -> Option<Self> {
         u16::try_from(at).ok().map(Self)
@@ -32,107 +32,106 @@ impl NodeIx {
 pub struct Node {
     /// CouchDB's name for it, `couchdb@host`.
     pub name: Arc<str>,
-    /// Whether it answered when last asked; absent before.
+    /// Whether it answered its last request; absent before the first.
     pub up: Option<bool>,
-    /// Whether the cluster still counts it among its nodes.
+    /// Whether it is still a member of the cluster.
     pub member: bool,
-    /// Whether its targets belong to this process's share: of what other processes serve,
-    /// nothing is known here, not even zero.
+    /// Whether its targets belong to this process's share. Nothing is known here of nodes that
+    /// other processes serve, not even zero.
     pub served: bool,
-    /// Whether nothing is asked about it but its files.
+    /// Whether only its files are read and no request is sent for it.
     pub files_alone: bool,
     /// Its CouchDB version, where its own address is known.
     pub version: Option<Version>,
-    /// Where it listens itself; it is asked there rather than through another node.
+    /// The address it listens on itself; requests go there and not through another node.
     pub own_address: OwnAddress,
-    /// When a pass over its targets last ended with none of them unread.
+    /// When a pass over its targets last ended with every target read.
     pub last_success: Option<Moment>,
-    /// When the oldest of its targets' facts was measured, as of the last sweep's end.
+    /// The time of the oldest fact among its targets, at the end of the last sweep.
     pub oldest_fact: Option<Moment>,
-    /// What its own daemon says.
+    /// The state of its own smoosh.
     pub smoosh: SmooshSeen,
-    /// Whether the last sweep did not ask for all of its shards, so that CouchDB may have
-    /// closed them.
+    /// Whether the last sweep left out some of its shards, so that CouchDB may have closed them.
     pub spared: bool,
-    /// What was read of its directories, where this process can.
+    /// The content of its directories, if this process can read them.
     pub disk: Option<OnDisk>,
-    /// What those directories lie on.
+    /// The volumes that hold these directories.
     pub volumes: Vec<OnVolume>,
-    /// Targets of which CouchDB and files' headers say different things, where both were read.
+    /// Targets for which CouchDB and files' headers disagree, if both were read.
     pub disagreements: Option<u64>,
 }
 
-/// What lies in a node's directories, as of the last walk. Bytes; unknown is not zero.
+/// The content of a node's directories at the last walk. Bytes; unknown is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnDisk {
     /// When a walk last read every directory.
     pub last_success: Option<Moment>,
-    /// When what is known longest of its targets' files was read.
+    /// When the oldest known file data was read.
     pub oldest_fact: Option<Moment>,
-    /// How long the last walk took, in milliseconds.
+    /// Duration of the last walk, in milliseconds.
     pub took_ms: u64,
-    /// Files it met.
+    /// Number of files found.
     pub files: u64,
-    /// View index files that nothing uses: of a signature that no design document has, or of a
-    /// shard that is gone; of those that can be judged.
+    /// View index files that nothing uses: of a signature without design document, or of a shard
+    /// that is gone; as far as they can be judged.
     pub stale_index: u64,
-    /// Such files.
+    /// Number of such files.
     pub stale_index_files: u64,
     /// Whether design documents were known, so that signatures could be judged.
     pub designs_known: bool,
-    /// What compactions left behind.
+    /// Files left over from compactions.
     pub leftover: u64,
-    /// Such files.
+    /// Number of such files.
     pub leftover_files: u64,
-    /// Deleted by CouchDB and still there.
+    /// Files that CouchDB has deleted but that still exist.
     pub trash: u64,
-    /// Nouveau's indexes, where they lie inside.
+    /// Nouveau's indexes, if they are inside these directories.
     pub nouveau: u64,
-    /// Clouseau's indexes, where they lie inside.
+    /// Clouseau's indexes, if they are inside these directories.
     pub clouseau: u64,
-    /// Whatever is no file of CouchDB's.
+    /// Any file that does not belong to CouchDB.
     pub other: u64,
 }
 
-/// What of one file system's bytes nothing uses, as of the last walk.
+/// Bytes on one file system that nothing uses, at the last walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnVolume {
-    /// What it is.
+    /// The volume.
     pub volume: Volume,
     /// View index files that nothing uses.
     pub stale_index: u64,
-    /// What compactions left behind.
+    /// Files left over from compactions.
     pub leftover: u64,
-    /// Deleted by CouchDB and still there.
+    /// Files that CouchDB has deleted but that still exist.
     pub trash: u64,
 }
 
-/// What is known of smoosh on a node.
+/// The state of smoosh on a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum SmooshSeen {
-    /// Not asked yet, or the node has no address of its own to ask at.
+    /// Not asked yet, or the node has no direct address.
     #[default]
     Unasked,
-    /// The server is older than 3.4 and shows nothing over HTTP.
+    /// The server is older than 3.4 and does not report smoosh over HTTP.
     NotOffered,
-    /// It was asked and did not answer.
+    /// It did not answer.
     Failed,
-    /// It answered: channels by name.
+    /// Its channels, by name.
     Channels(Vec<SmooshChannel>),
 }
 
-/// One of smoosh's own channels on a node.
+/// One smoosh channel on a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmooshChannel {
     /// Its name.
     pub name: Arc<str>,
-    /// Jobs it runs.
+    /// Running jobs.
     pub active: u64,
-    /// Jobs it is about to run.
+    /// Jobs about to start.
     pub starting: u64,
-    /// Objects that wait.
+    /// Queued objects.
     pub waiting: u64,
-    /// Smallest and largest priority of what waits, as smoosh quantises it.
+    /// Smallest and largest priority in its queue, as quantised by smoosh.
     pub priority: Option<WaitingPriority>,
 }
 
@@ -141,6 +140,6 @@ pub struct SmooshChannel {
 pub struct WaitingPriority {
     /// The smallest.
     pub min: f64,
-    /// The largest; infinity for what was saved over a restart.
+    /// The largest; infinity for objects that were restored after a restart.
     pub max: f64,
 }

@@ -1,4 +1,4 @@
-//! Facts as the tables keep them: one cache line a target.
+//! The stored form of facts: one cache line for each target.
 
 use crate::model::{
     facts::{Confidence, FactSet, Facts, Flags, Known, Measured, Source},
@@ -7,7 +7,7 @@ use crate::model::{
 use wall_clock::Moment;
 
 const COMPACT_RUNNING: u8 = 1;
-/// Of a view that its indexer runs, of a database that its header is as CouchDB says.
+/// For a view: its indexer is running. For a database: its header equals CouchDB's answer.
 const UPDATER_RUNNING_OR_EXACT: u8 = 1 << 1;
 const NEEDS_UPGRADE: u8 = 1 << 2;
 const EVIDENCE: u8 = 1 << 3;
@@ -16,16 +16,15 @@ const LOW_CONFIDENCE: u8 = 1 << 5;
 const BY_HTTP: u8 = 1 << 6;
 const BY_FILES: u8 = 1 << 7;
 
-/// The facts of one target of a known kind, in 64 bytes: what only databases have and what
-/// only views have share a place.
+/// The facts of one target of a known kind, in 64 bytes: fields that only databases have and
+/// fields that only views have share their space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed {
     file: Known,
     active: Known,
     external: Known,
     update_seq: Known,
-    /// Of a view the sequences it has not seen, of a database its sequence at the last
-    /// compaction.
+    /// For a view its pending sequences, for a database its sequence at the last compaction.
     third: Known,
     docs: Known,
     deleted_docs: Known,
@@ -49,17 +48,17 @@ impl Packed {
         by_files: FactSet::from_bits(0),
     };
 
-    /// How many numbers there are.
+    /// Number of numeric fields.
     pub(super) const NUMBERS: usize = 7;
 
-    /// The bits and the numbers; the moment stands beside them.
+    /// The bits and the numbers, without the moment.
     pub(super) const fn parts(&self) -> ([u8; 2], [Known; Self::NUMBERS]) {
         let Self { file, active, external, update_seq, third, docs, deleted_docs, .. } = *self;
         let bits = [self.bits, self.by_files.bits()];
         (bits, [file, active, external, update_seq, third, docs, deleted_docs])
     }
 
-    /// The same put together again.
+    /// The inverse of [`Self::parts`].
     pub(super) const fn from_parts(
         [bits, by_files]: [u8; 2],
         numbers: [Known; Self::NUMBERS],
@@ -70,7 +69,7 @@ impl Packed {
         Self { file, active, external, update_seq, third, docs, deleted_docs, at, bits, by_files }
     }
 
-    /// Facts of a target of this kind; what it cannot have is dropped.
+    /// Packs the facts of a target of this kind; facts that the kind cannot have are dropped.
     pub(super) fn of(kind: Kind, facts: &Facts) -> Self {
         let second = match kind {
             Kind::Db => facts.flags.exact,
@@ -103,7 +102,7 @@ impl Packed {
         }
     }
 
-    /// The facts again.
+    /// Unpacks the facts.
     pub(super) fn facts(&self, kind: Kind) -> Facts {
         let has = |bit| self.bits & bit != 0;
         let by = match (has(BY_HTTP), has(BY_FILES)) {
@@ -158,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_kind_can_have_comes_back(
+        fn facts_that_a_kind_can_have_are_restored(
             numbers in [known(), known(), known(), known(), known(), known(), known()],
             flags in any::<[bool; 5]>(),
             low in any::<bool>(),

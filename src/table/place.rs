@@ -1,7 +1,7 @@
-//! Places in the tables, by which targets and databases are named in short.
+//! Indexes that identify targets and databases in the tables.
 
-/// A target's place in the tables, and which of the targets that had this place it is: what is
-/// known of one that went is never taken for that of another that has its place by now.
+/// A target's row in the tables, with the row's generation: state of a removed target never
+/// applies to a later target in the same row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ix {
     place: u32,
@@ -9,25 +9,25 @@ pub struct Ix {
 }
 
 impl Ix {
-    /// As an index; of targets that are there at the same time no two have the same.
+    /// The row as an index; unique among the targets of one snapshot.
     #[must_use]
     pub const fn as_usize(self) -> usize {
         self.place as usize
     }
 
-    /// The first target that ever had a place; `None` beyond four billion.
+    /// The first target of a row; `None` beyond four billion.
     #[cfg(test)]
     pub(crate) fn from_usize(at: usize) -> Option<Self> {
         u32::try_from(at).ok().map(|place| Self { place, generation: 0 })
     }
 
-    /// The target that has its place after it.
+    /// The next target in the same row.
     #[cfg(test)]
     pub(crate) const fn next(self) -> Self {
         Self { generation: self.generation + 1, ..self }
     }
 
-    /// How many targets had its place before.
+    /// Number of earlier targets in the row.
     #[must_use]
     pub const fn generation(self) -> u32 {
         self.generation
@@ -42,21 +42,21 @@ impl Ix {
     }
 }
 
-/// A database instance's place in the tables.
+/// A database instance's index in the tables.
 ///
-/// It is given to another once no target has the database any more, so it says something
-/// only beside the tables it is from.
+/// It is reused once no target has the database any more, so it is only valid together with its
+/// tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DbIx(pub(super) u32);
 
 impl DbIx {
-    /// As an index.
+    /// The index as a number.
     #[must_use]
     pub const fn as_usize(self) -> usize {
         self.0 as usize
     }
 
-    /// From an index; `None` beyond four billion.
+    /// From a number; `None` beyond four billion.
     #[must_use]
     pub fn from_usize(at: usize) -> Option<Self> {
         u32::try_from(at).ok().map(Self)

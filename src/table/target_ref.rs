@@ -1,4 +1,4 @@
-//! One target as readers see it.
+//! The readers' view of one target.
 
 use super::{
     DbIx, DbMap, DbName, Ix, NodeIx, Packed, PartSums, Row, Search, Snapshot, View,
@@ -34,37 +34,37 @@ impl<'a> TargetRef<'a> {
         Some(Self { snapshot, row, facts, ix, kind: row.kind? })
     }
 
-    /// Its place in the snapshot.
+    /// Its index in the snapshot.
     #[must_use]
     pub const fn ix(self) -> Ix {
         self.ix
     }
 
-    /// What kind it is.
+    /// Its kind.
     #[must_use]
     pub const fn kind(self) -> Kind {
         self.kind
     }
 
-    /// How it stands to the shard map.
+    /// Its relation to the shard map.
     #[must_use]
     pub const fn state(self) -> State {
         self.row.state
     }
 
-    /// What was measured, per file.
+    /// Its facts, per file.
     #[must_use]
     pub fn facts(self) -> Facts {
         self.facts.facts(self.kind)
     }
 
-    /// Why the header of its file says nothing, where it was read and does not.
+    /// Why the header of its file could not be read, if so.
     #[must_use]
     pub fn problem(self) -> Option<Problem> {
         self.snapshot.problems.get(&self.ix).copied()
     }
 
-    /// The place of its node.
+    /// The index of its node.
     #[must_use]
     pub const fn node_ix(self) -> NodeIx {
         self.row.node
@@ -76,7 +76,7 @@ impl<'a> TargetRef<'a> {
         self.snapshot.node(self.row.node).map_or(CLUSTER, |node| &node.name)
     }
 
-    /// The database's place: equal for all targets of one database instance.
+    /// The database's index: equal for all targets of one database instance.
     #[must_use]
     pub const fn db(self) -> DbIx {
         DbIx::of(self.row.db)
@@ -88,20 +88,20 @@ impl<'a> TargetRef<'a> {
         self.snapshot.names.get(self.db().as_usize()).unwrap_or(DbName { db: "", suffix: "" })
     }
 
-    /// What the shard map says of its database.
+    /// The shard map's entry for its database.
     #[must_use]
     pub fn map(self) -> DbMap {
         self.snapshot.maps.get(self.db().as_usize()).copied().unwrap_or_default()
     }
 
-    /// Whether it is the part of a view that is the index of one shard.
+    /// Whether it is the part of a view that indexes one shard.
     #[must_use]
     pub fn is_part(self) -> bool {
         self.kind == Kind::View && self.row.node != NodeIx::CLUSTER
     }
 
-    /// The shard range of a db target, or of a view's part; none for node-local databases and
-    /// stray files.
+    /// The shard range of a db target or of a view's part; none for node-local databases and stray
+    /// files.
     #[must_use]
     pub fn range(self) -> Option<Range> {
         if self.kind == Kind::View {
@@ -111,7 +111,7 @@ impl<'a> TargetRef<'a> {
         self.snapshot.ranges.get(at as usize).copied()
     }
 
-    /// The shard that a db target or a view's part belongs to, as CouchDB names it:
+    /// The shard of a db target or of a view's part, by CouchDB's name:
     /// `shards/<range>/<db><suffix>`.
     #[must_use]
     pub fn shard_name(self) -> Option<String> {
@@ -132,7 +132,7 @@ impl<'a> TargetRef<'a> {
         self.snapshot.views.get(at as usize).map(AsRef::as_ref)
     }
 
-    /// What only a search index has.
+    /// The attributes that only a search index has.
     #[must_use]
     pub fn search(self) -> Option<&'a Search> {
         self.view()?.search.as_ref()
@@ -166,8 +166,8 @@ impl<'a> TargetRef<'a> {
         }
     }
 
-    /// How many files one compaction of it rewrites: a view of the whole cluster has one on
-    /// every copy of every range, and so has a search index.
+    /// Number of files that one compaction rewrites: a cluster-wide view or search index has one
+    /// for every copy of every range.
     #[must_use]
     pub fn copies(self) -> u32 {
         match self.kind {
@@ -178,8 +178,8 @@ impl<'a> TargetRef<'a> {
         }
     }
 
-    /// Bytes on disk of a fact that counts bytes: of a view what is known of its parts, and
-    /// for each other copy what one file has.
+    /// Bytes on disk of a fact that counts bytes: for a view the known sums of its parts, plus the
+    /// size of one file for each further copy.
     #[must_use]
     pub fn on_disk(self, fact: Fact) -> Option<u64> {
         let parts = self.parts();
@@ -196,19 +196,19 @@ impl<'a> TargetRef<'a> {
         self.beside(of_parts, self.facts().get(fact).get())
     }
 
-    /// Bytes on disk after a compaction, as the estimator predicts.
+    /// Predicted bytes on disk after a compaction.
     #[must_use]
     pub fn predicted(self) -> Option<u64> {
         self.beside(self.parts().predicted, estimate::predicted(self.kind, &self.facts()))
     }
 
-    /// Bytes on disk a compaction would free, as the estimator predicts.
+    /// Predicted bytes on disk that a compaction would free.
     #[must_use]
     pub fn reclaimable(self) -> Option<u64> {
         self.beside(self.parts().reclaimable, estimate::reclaimable(self.kind, &self.facts()))
     }
 
-    /// Whether its sizes on disk are one copy's times their number.
+    /// Whether its sizes on disk are one copy's size multiplied by the number of copies.
     #[must_use]
     pub fn estimated(self) -> bool {
         self.facts().flags.estimated && self.copies() > self.parts().count

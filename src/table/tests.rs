@@ -1,4 +1,4 @@
-//! The tables against a plain model, and what readers see of them.
+//! The tables compared with a plain model, and the readers' view of them.
 
 use super::*;
 use crate::model::{
@@ -20,7 +20,7 @@ fn name(db: &str) -> DbName<'_> {
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
 #[test]
-fn readers_see_what_was_published_and_no_later_change() {
+fn readers_see_the_published_state_and_no_later_change() {
     let mut draft = Draft::new(10);
     let node = draft.node("couchdb@a");
     let db = draft.db(name("app/orders"));
@@ -43,7 +43,7 @@ fn readers_see_what_was_published_and_no_later_change() {
 }
 
 #[test]
-fn a_place_is_given_to_another_when_its_target_goes_and_never_taken_for_it() {
+fn a_row_is_reused_after_removal_and_its_targets_are_never_confused() {
     let mut draft = Draft::new(10);
     let node = draft.node("couchdb@a");
     let old = draft.db(name("old"));
@@ -55,7 +55,7 @@ fn a_place_is_given_to_another_when_its_target_goes_and_never_taken_for_it() {
     let fresh = draft.db(name("fresh"));
     let ix = draft.db_target(node, fresh, None);
     assert_eq!((ix.as_usize(), fresh), (gone.as_usize(), old));
-    // What somebody still wants to do to the one that went does nothing to the other.
+    // Late operations on the removed target do not affect the new one.
     draft.set_facts(gone, facts(9, 9));
     draft.set_state(gone, State::Orphan);
     draft.doubt(gone);
@@ -63,7 +63,7 @@ fn a_place_is_given_to_another_when_its_target_goes_and_never_taken_for_it() {
     draft.remove(gone);
     assert!(!draft.is_doubted(ix));
     let snapshot = draft.publish(Moment::default());
-    assert_eq!(snapshot.changed(), [gone, ix], "one went, and one came");
+    assert_eq!(snapshot.changed(), [gone, ix], "one removed, one added");
     assert!(before.target(gone).is_some() && before.target(ix).is_none());
     assert!(snapshot.target(gone).is_none());
     assert_eq!(snapshot.targets().count(), 1);
@@ -124,7 +124,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn totals_top_and_look_ups_agree_with_a_plain_model(steps in steps()) {
+    fn totals_top_and_lookups_agree_with_a_plain_model(steps in steps()) {
         let mut draft = Draft::new(3);
         let mut model: BTreeMap<(u8, u8), (Ix, Facts, State)> = BTreeMap::new();
         for step in steps {
@@ -157,7 +157,7 @@ proptest! {
                 Step::Publish => drop(draft.publish(Moment::default())),
             }
         }
-        // So much later that nothing counts but what is there now.
+        // Late enough that only the current state counts.
         let snapshot = draft.publish(Moment::from_unix(86_400));
         prop_assert_eq!(snapshot.targets().count(), model.len());
         let mut fresh = Totals::default();
@@ -190,7 +190,7 @@ proptest! {
         prop_assert_eq!((whole.len(), top.not_whole), (dbs.len().min(3), dbs.len() - whole.len()));
         let mut targets: Vec<Ix> = whole.iter().flat_map(|it| dbs[&it.db].2.clone()).collect();
         targets.sort_unstable();
-        prop_assert_eq!(&top.targets, &targets, "each target of the whole ones, and no other");
+        prop_assert_eq!(&top.targets, &targets, "every target of the fully exported databases and no other");
         let rank = |db: &DbIx| dbs[db].0;
         let weakest = chosen.keys().map(rank).min().unwrap_or_default();
         let weakest_whole = whole.iter().map(|it| rank(&it.db)).min().unwrap_or_default();

@@ -1,9 +1,10 @@
-//! The databases with most to reclaim: which of them are exported by name, and their sums.
+//! The databases with the most reclaimable bytes: the choice of those exported by name, and their
+//! sums.
 //!
-//! Owns the choice. A chosen database is exported whole, with every target it has, so that sums
-//! over the exported series are sums over the database. The choice is kept up with every change
-//! and is slow to change: a series that comes and goes costs Prometheus more than one that
-//! stays, and people look at a database after it was compacted too.
+//! Owns the choice. A chosen database is exported completely, with every target, so that sums over
+//! the exported series are sums over the database. The choice is updated with every change but
+//! changes slowly: a series that comes and goes costs Prometheus more than one that stays, and
+//! operators look at a database after its compaction too.
 
 use super::{
     Bits, Chunked, DbIx, Ix, NodeIx, Snapshot, TargetRef,
@@ -14,55 +15,55 @@ use hashbrown::HashMap;
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
-/// For each database that may be exported whole, so many targets may be exported in all. A
-/// usual database has fewer, one with thousands of shards has no room.
+/// Maximum total number of exported targets, for each database that may be exported completely. A
+/// usual database has fewer; one with thousands of shards does not fit.
 pub const TARGETS_FOR_EACH: usize = 10;
 
-/// A database is compared with others by the most it had to reclaim in the last one to two
-/// of these spans, so that a compaction does not cost it its place at once.
+/// A database is compared with others by its maximum of reclaimable bytes in the last one to two
+/// of these spans, so that a compaction does not remove it at once.
 const SPAN: Duration = Duration::from_secs(1_800);
 
-/// The databases that are exported by name.
+/// The databases exported by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Top {
-    /// Those whose sums are exported, in the order of the tables.
+    /// The databases whose sums are exported, in table order.
     pub databases: Vec<TopDb>,
-    /// Every target of those that are exported whole, in the order of the tables.
+    /// Every target of the completely exported databases, in table order.
     pub targets: Vec<Ix>,
-    /// How many databases are not exported whole.
+    /// Number of databases that are not exported completely.
     pub not_whole: usize,
 }
 
 /// A database whose sums are exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopDb {
-    /// Which.
+    /// The database.
     pub db: DbIx,
     /// Whether each of its targets is exported too.
     pub whole: bool,
-    /// What it has.
+    /// Its sums.
     pub sums: DbSums,
 }
 
-/// Sums over one database, in bytes on disk; without what is missing or an orphan.
+/// Sums over one database, in bytes on disk, excluding missing targets and orphans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DbSums {
-    /// Over its shard copies.
+    /// Sums over its shard copies.
     pub shards: FileSums,
-    /// Over its views, each with all its copies.
+    /// Sums over its views, each with all its copies.
     pub views: FileSums,
 }
 
 /// Sums over the files of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileSums {
-    /// How many files there are.
+    /// Number of files.
     pub copies: u64,
     /// File bytes.
     pub file: Sum,
     /// Active bytes.
     pub active: Sum,
-    /// Bytes a compaction would free.
+    /// Bytes that a compaction would free.
     pub reclaimable: Sum,
 }
 
@@ -86,66 +87,65 @@ impl DbSums {
     }
 }
 
-/// Whether a target is a file, or the files, of a database as that stands.
+/// Whether a target counts as files of a database in its present state.
 pub(super) const fn is_exported(kind: Kind, state: State) -> bool {
     matches!(kind, Kind::Db | Kind::View) && !matches!(state, State::Missing | State::Orphan)
 }
 
-/// A database whose sums are exported.
+/// The state of a database whose sums are exported.
 #[derive(Clone, Debug, Default)]
 struct Tracked {
     sums: DbSums,
     whole: bool,
-    /// The most it had to reclaim in this span, and in the one before.
+    /// Its maximum of reclaimable bytes in this span and in the previous one.
     most: [u64; 2],
 }
 
 impl Tracked {
-    /// What others have to exceed.
+    /// The score that other databases have to exceed.
     fn score(&self) -> u64 {
         let [this, before] = self.most;
         this.max(before)
     }
 }
 
-/// Whether so much to reclaim is clearly more than a score: a quarter more.
+/// Whether a number of reclaimable bytes clearly exceeds a score: by more than a quarter.
 const fn overtakes(reclaimable: u64, score: u64) -> bool {
     reclaimable > score.saturating_add(score / 4)
 }
 
-/// Bytes, then place: a total order, so that equal values need no rule of their own.
+/// Bytes, then index: a total order, so that ties need no extra rule.
 type Entry = (u64, DbIx);
 
-/// Keeps the databases in the order of what they have to reclaim, as far down as matters, and
-/// chooses among them.
+/// Orders the databases by reclaimable bytes, as far down as necessary, and chooses among them.
 ///
-/// Every database above `floor` is in `best`, which holds a little more than is needed, so that
-/// most changes need no look at the rest.
+/// Every database above `floor` is in `best`, which holds a few more than needed, so that most
+/// changes do not require a scan of the rest.
 #[derive(Debug, Default)]
 pub(super) struct TopDatabases {
-    /// Databases to export whole, at most; of twice as many the sums are exported.
+    /// Maximum number of completely exported databases; the sums of twice as many are exported.
     limit: usize,
-    /// By database, how many targets it has.
+    /// Number of targets, by database.
     targets: Chunked<u32>,
-    /// By database, what its shards and views have to reclaim.
+    /// Reclaimable bytes of shards and views, by database.
     reclaimable: Chunked<u64>,
-    /// By database, what parts of its views have to reclaim; empty as long as none is known.
+    /// Reclaimable bytes of views' parts, by database; empty while no part is known.
     of_parts: Chunked<u64>,
-    /// Whether parts count, because nobody here knows the views that they belong to.
+    /// Whether parts count, because this process does not read the views that they belong to.
     counts_parts: bool,
-    /// Databases that have any target.
+    /// Number of databases with any target.
     databases: usize,
     best: BTreeSet<Entry>,
-    /// The best entry that found no room.
+    /// The best entry that is not in `best`.
     floor: Option<Entry>,
     tracked: HashMap<DbIx, Tracked>,
-    /// Every target of those that are exported whole.
+    /// Every target of the completely exported databases.
     listed: Vec<Ix>,
-    /// When the present span began.
+    /// The start of the current span.
     span: Moment,
-    /// Whether anything changed that the choice depends on.
+    /// Whether any input of the choice changed.
     changed: bool,
-    /// Whether the targets are to be listed anew.
+    /// Whether the targets must be listed again.
     relist: bool,
 }
 
@@ -154,7 +154,7 @@ impl TopDatabases {
         Self { limit, ..Self::default() }
     }
 
-    /// Exports so many databases whole from now on.
+    /// Sets the number of completely exported databases.
     pub(super) fn set_limit(&mut self, limit: usize) {
         if self.limit != limit {
             self.limit = limit;
@@ -166,12 +166,12 @@ impl TopDatabases {
         self.limit.saturating_mul(2)
     }
 
-    /// Takes a target in.
+    /// Adds a target.
     pub(super) fn add(&mut self, db: DbIx, target: &Contribution) {
         self.change(db, target, u64::saturating_add, Sum::add);
     }
 
-    /// Takes a target out, as it was taken in.
+    /// Removes a target, with the same values with which it was added.
     pub(super) fn remove(&mut self, db: DbIx, target: &Contribution) {
         self.change(db, target, u64::saturating_sub, Sum::remove);
     }
@@ -204,7 +204,7 @@ impl TopDatabases {
         self.rerank(db, before);
     }
 
-    /// What a database has to reclaim; none of one that has no target.
+    /// A database's reclaimable bytes; none if it has no target.
     fn rank(&self, db: DbIx) -> Option<u64> {
         let at = db.as_usize();
         self.targets.get(at).filter(|count| **count > 0)?;
@@ -230,7 +230,7 @@ impl TopDatabases {
         }
         if let Some(before) = before {
             let entry = (before, db);
-            // What is below the floor is not there.
+            // Entries below the floor are not in `best`.
             if self.floor.is_none_or(|floor| entry >= floor) {
                 self.changed |= self.best.remove(&entry);
             }
@@ -264,7 +264,7 @@ impl TopDatabases {
         }
     }
 
-    /// A database is no more: whoever gets its place begins anew.
+    /// Removes a database, so that the next one with its index starts from empty.
     pub(super) fn forget(&mut self, db: DbIx) {
         if let Some(tracked) = self.tracked.remove(&db) {
             self.relist |= tracked.whole;
@@ -272,14 +272,14 @@ impl TopDatabases {
         }
     }
 
-    /// A target came, went or changed its state.
+    /// Records that a target was added, removed or changed its state.
     pub(super) fn target_changed(&mut self, db: DbIx) {
         if self.tracked.get(&db).is_some_and(|tracked| tracked.whole) {
             (self.relist, self.changed) = (true, true);
         }
     }
 
-    /// The choice, where it may be another one by now.
+    /// The new choice, if it may have changed.
     pub(super) fn choose(&mut self, tables: &Snapshot, now: Moment) -> Option<Top> {
         let knows_views = tables.node(NodeIx::CLUSTER).is_some_and(|node| node.served);
         if self.counts_parts == knows_views {
@@ -322,8 +322,8 @@ impl TopDatabases {
         Some(Top { databases, targets: self.listed.clone(), not_whole })
     }
 
-    /// Begins another span in its time: then it is forgotten what was to reclaim in the one
-    /// before the last.
+    /// Starts a new span when the current one is over; the maximum of the span before the last is
+    /// dropped.
     fn turn(&mut self, now: Moment) {
         let age = self.span.age(now);
         if age < SPAN && self.span <= now {
@@ -337,8 +337,8 @@ impl TopDatabases {
         (self.span, self.changed) = (now, true);
     }
 
-    /// Lets databases in whose sums are to be exported, in place of those that they clearly
-    /// overtake; answers with them.
+    /// Adds databases whose sums are to be exported, replacing those that they clearly exceed;
+    /// returns the added ones.
     fn admit(&mut self) -> Vec<DbIx> {
         let limit = self.tracked_limit();
         let mut by_score: Vec<Entry> =
@@ -368,7 +368,7 @@ impl TopDatabases {
         admitted
     }
 
-    /// Sums up what was not kept track of so far.
+    /// Computes the sums of newly tracked databases.
     fn sum_up(&mut self, admitted: &[DbIx], tables: &Snapshot) {
         if admitted.is_empty() {
             return;
@@ -383,7 +383,7 @@ impl TopDatabases {
         }
     }
 
-    /// Chooses those that are exported whole, as long as they have room together.
+    /// Chooses the databases to export completely, as long as they fit together.
     fn choose_whole(&mut self) {
         let room = self.limit.saturating_mul(TARGETS_FOR_EACH);
         let mut used: usize = 0;
@@ -447,7 +447,7 @@ impl TopDatabases {
 }
 
 impl Snapshot {
-    /// Every target of these databases, in the order of the tables. It looks at all of them.
+    /// Every target of these databases, in table order. Scans all rows.
     fn targets_of(&self, dbs: &[DbIx]) -> impl Iterator<Item = TargetRef<'_>> {
         let mut wanted = Bits::default();
         dbs.iter().for_each(|db| wanted.set(db.as_usize()));

@@ -1,9 +1,9 @@
-//! Totals, kept up with every change rather than summed at scrape.
+//! Totals, updated with every change and not summed at scrape time.
 
 use super::NodeIx;
 use crate::model::target::{Kind, State};
 
-/// A sum of which every summand is known, and how many were.
+/// A sum with the number of known and unknown summands.
 ///
 /// Without any known summand the sum is unknown, not zero, unless there was nothing to sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,13 +34,13 @@ impl Sum {
         }
     }
 
-    /// The sum of what is known; `None` where nothing is.
+    /// The sum of the known values; `None` if none is known.
     #[must_use]
     pub const fn get(self) -> Option<f64> {
         if self.known == 0 && self.unknown > 0 { None } else { Some(self.total as f64) }
     }
 
-    /// How many summands are not known.
+    /// Number of unknown summands.
     #[must_use]
     pub const fn unknown(self) -> u64 {
         self.unknown
@@ -49,12 +49,12 @@ impl Sum {
 
 /// Sums over the targets of one node and kind, in bytes on disk.
 ///
-/// A view of the cluster counts all its copies, wherever their sizes come from; so those of the
-/// pseudo node are whole, and the parts of views on the other nodes are the same files again,
-/// node by node.
+/// A cluster-wide view counts all its copies, wherever their sizes come from. So the sums of the
+/// pseudo node are complete, and the parts of views on the other nodes are the same files again,
+/// listed by node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// How many targets, by state in the order of [`State::ALL`].
+    /// Number of targets, by state in the order of [`State::ALL`].
     pub states: [u64; State::ALL.len()],
     /// File bytes.
     pub file: Sum,
@@ -62,19 +62,19 @@ pub struct Sums {
     pub active: Sum,
     /// External bytes.
     pub external: Sum,
-    /// Bytes a compaction would free.
+    /// Bytes that a compaction would free.
     pub reclaimable: Sum,
-    /// File bytes of those in state [`State::Orphan`], which the sums above hold too.
+    /// File bytes of targets in state [`State::Orphan`]; also included in the sums above.
     pub orphan: Sum,
 }
 
-/// What one target contributes, in bytes on disk.
+/// One target's contribution, in bytes on disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contribution {
     pub(super) node: NodeIx,
     pub(super) kind: Kind,
     pub(super) state: State,
-    /// Its files.
+    /// Number of its files.
     pub(super) copies: u32,
     pub(super) file: Option<u64>,
     pub(super) active: Option<u64>,
@@ -122,8 +122,8 @@ impl Totals {
         }
         let sums = &mut self.nodes[at][target.kind as usize];
         count(&mut sums.states[target.state as usize]);
-        // What is not on disk has no bytes, known or unknown; a cleanup is no file. Parts of
-        // views that nothing uses count as stale index files.
+        // A missing file has no bytes, known or unknown, and a cleanup is not a file. Unused parts
+        // of views count as stale index files.
         let stale = target.is_part() && target.state == State::Orphan;
         if target.state == State::Missing || target.kind == Kind::Cleanup || stale {
             return;

@@ -1,42 +1,42 @@
-//! What a view index is, beside its measurements.
+//! The attributes of a view index.
 
 use couchdb_names::{Engine, Range, Signature};
 use std::sync::Arc;
 
-/// An index: a view's of the cluster, known by database and signature, or the part of one that lies
-/// in one file, known by its shard and signature; the rest are attributes.
+/// An index: a cluster-wide view, identified by database and signature, or the part of a view in
+/// one file, identified by shard and signature. All other fields are attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// The MD5 that names its files.
+    /// The MD5 hash that names its files.
     pub signature: Signature,
-    /// Of a part its shard's range; none for a node-local database's.
+    /// The range of a part's shard; none for a node-local database.
     pub range: Option<Range>,
-    /// Of a view of the cluster what is known of its parts.
+    /// The sums of a cluster-wide view's known parts.
     pub parts: PartSums,
-    /// The design documents that share it, by id (`_design/x`), sorted.
+    /// The design documents that share the index, by id (`_design/x`), sorted.
     pub designs: Arc<[Arc<str>]>,
-    /// The language its functions are written in.
+    /// The language of its functions.
     pub language: Arc<str>,
-    /// The collator versions one copy of it names (3.3 and later).
+    /// The collator versions that one copy names (3.3 and later).
     pub collators: Arc<[Arc<str>]>,
-    /// The design document's own range, where one copy was read exactly; else its sizes
-    /// are the cluster's sum divided by the number of ranges.
+    /// Whether sizes are those of the copy on the design document's own range, read exactly;
+    /// otherwise they are the cluster's sum divided by the number of ranges.
     pub exact_range: bool,
-    /// What to query so that CouchDB builds it; none where its documents say that only
-    /// readers' queries shall (`autoupdate`), and until they were read.
+    /// The query that makes CouchDB build it; none if its documents leave building to readers'
+    /// queries (`autoupdate`), and until they were read.
     pub built_by: Option<Query>,
-    /// What only a search index has; of one, `signature` says nothing.
+    /// The attributes of a search index; its `signature` has no meaning.
     pub search: Option<Search>,
 }
 
-/// What a search index has beside its design document.
+/// The attributes of a search index in addition to its design document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// What builds it.
+    /// The engine that builds it.
     pub engine: Engine,
     /// Its name in its design document.
     pub index: Arc<str>,
-    /// Whether the cluster has that engine; none where no node could say.
+    /// Whether the cluster has that engine; none if no node could tell.
     pub offered: Option<bool>,
 }
 
@@ -45,12 +45,12 @@ pub struct Search {
 pub struct Query {
     /// The document's id.
     pub design: Arc<str>,
-    /// Its name there.
+    /// Its name in the design document.
     pub view: Arc<str>,
 }
 
 impl Default for View {
-    /// Nothing but a place.
+    /// An empty index.
     fn default() -> Self {
         Self {
             signature: Signature([0; 16]),
@@ -66,20 +66,20 @@ impl Default for View {
     }
 }
 
-/// What the parts of a view come to, of which all sizes are known, in bytes.
+/// Sums over the parts of a view with all sizes known, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartSums {
-    /// How many there are.
+    /// Number of parts.
     pub count: u32,
     /// Their sizes.
     pub file: u64,
-    /// What of that is live.
+    /// Active bytes.
     pub active: u64,
-    /// The same uncompressed.
+    /// Uncompressed bytes.
     pub external: u64,
-    /// Their sizes after a compaction, as predicted.
+    /// Predicted sizes after a compaction.
     pub predicted: u64,
-    /// What a compaction of each would free, as predicted.
+    /// Predicted bytes that compacting each part would free.
     pub reclaimable: u64,
 }
 

@@ -323,7 +323,7 @@ async fn plan_says_what_would_be_sent_and_sends_nothing() {
     assert!(!ran.out.to_lowercase().contains("starts now"), "{}", ran.out);
     let long = |line: &&str| line.chars().count() > 80 && !line.starts_with("curl ");
     assert_eq!(ran.out.lines().find(long), None, "{}", ran.out);
-    assert!(ran.out.contains("without a memory"), "{}", ran.out);
+    assert!(ran.out.contains("without a running recliner"), "{}", ran.out);
     assert_eq!(site.cluster.orders(), []);
 }
 

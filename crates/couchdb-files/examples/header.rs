@@ -1,4 +1,4 @@
-//! Prints what the newest valid header of a CouchDB file says.
+//! Prints the newest valid header of a CouchDB file.
 //!
 //! ```text
 //! cargo run -p couchdb-files --example header -- crates/couchdb-files/tests/data/updates.couch

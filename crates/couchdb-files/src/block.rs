@@ -1,47 +1,47 @@
-//! Blocks, and a header record in them.
+//! Blocks, and header records within them.
 //!
 //! Owns the arithmetic of markers and the two checksums. Never searches.
 //!
-//! The first byte of each block of 4096 bytes is a marker, 1 where a header begins, and no part
-//! of the data: what crosses into a block is interrupted by one byte. A header record is
-//! marker, length (four bytes, big endian, of what follows), checksum (16), term.
+//! The first byte of each block of 4096 bytes is a marker, 1 if a header begins there, and not
+//! part of the data: data that crosses into a block is interrupted by one byte. A header record
+//! consists of marker, length (four bytes, big endian, of the rest), checksum (16 bytes) and term.
 
 use super::Checksum;
 use md5::{Digest, Md5};
 use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Bytes of a block.
+/// Size of a block in bytes.
 pub(super) const BLOCK: usize = 4096;
 
 /// The marker of a block that begins with a header.
 pub(super) const HEADER_MARKER: u8 = 1;
 
-/// Marker and length.
+/// Size of marker and length in bytes.
 pub(super) const PREFIX: usize = 5;
 
-/// Bytes of a checksum.
+/// Size of a checksum in bytes.
 pub(super) const CHECKSUM: usize = 16;
 
-/// The longest header that is read. CouchDB sets no limit; its own are a few hundred bytes, and
-/// some kilobytes where reduces of views keep much.
+/// Maximum length of a header. CouchDB sets no limit; its own headers have a few hundred bytes, or
+/// some kilobytes if reduces of views keep much data.
 pub(super) const LONGEST: u32 = 64 << 20;
 
-/// How many bytes of a file the record holds behind its prefix, markers of blocks included;
-/// `None` where no header is so long or so short.
+/// Number of bytes in the file after the record's prefix, including markers; `None` if no header
+/// has such a length.
 pub(super) fn stored(length: u32) -> Option<u64> {
     let allowed = (CHECKSUM as u64..=LONGEST.into()).contains(&length.into());
     allowed.then(|| with_markers(PREFIX, length.into()))
 }
 
-/// How many bytes of a file hold `length` bytes of data that begin `into` a block.
+/// Number of bytes in the file for `length` bytes of data that begin at offset `into` of a block.
 pub(super) fn with_markers(into: usize, length: u64) -> u64 {
     let marker = u64::from(into == 0);
     let first = (BLOCK - into.max(1)) as u64;
     marker + length + length.saturating_sub(first).div_ceil(BLOCK as u64 - 1)
 }
 
-/// The data of what is stored, which begins `into` a block.
+/// The data in `stored`, which begins at offset `into` of a block.
 pub(super) fn without_markers(stored: &[u8], into: usize) -> Cow<'_, [u8]> {
     let first = if into == 0 { 0 } else { BLOCK - into };
     match stored.split_at_checked(first) {
@@ -57,7 +57,7 @@ pub(super) fn without_markers(stored: &[u8], into: usize) -> Cow<'_, [u8]> {
     }
 }
 
-/// The length that a block gives for the header it begins with; `None` where it begins with none.
+/// The length of the header that a block begins with; `None` if it begins with none.
 pub(super) fn length(block: &[u8]) -> Option<u32> {
     match block {
         [HEADER_MARKER, a, b, c, d, ..] => Some(u32::from_be_bytes([*a, *b, *c, *d])),
@@ -65,9 +65,10 @@ pub(super) fn length(block: &[u8]) -> Option<u32> {
     }
 }
 
-/// What stands behind a checksum, if that holds.
+/// The data after a checksum, if that is valid.
 ///
-/// Which checksum it is, the file does not say: CouchDB tries both, the newer first.
+/// The file does not tell the kind of checksum: like CouchDB, this tries both, the newer one
+/// first.
 pub(super) fn checked(record: Cow<'_, [u8]>) -> Option<(Cow<'_, [u8]>, Checksum)> {
     let (checksum, data) = record.split_at_checked(CHECKSUM)?;
     let kind = if checksum == xxh3_128(data).to_be_bytes() {

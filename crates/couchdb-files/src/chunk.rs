@@ -1,8 +1,8 @@
-//! The last purge of a database, which its header does not hold.
+//! The last purge of a database, which is not part of its header.
 //!
-//! Owns how a tree's nodes are stored in a file, and the walk down the last branch of the tree of
-//! purges. Bounded like the search for the header: each step goes nearer to the file's begin,
-//! and no node is read or unpacked beyond a length that its tree never reaches.
+//! Owns the storage of tree nodes in a file, and the walk down the last branch of the tree of
+//! purges. Bounded like the search for the header: each step moves toward the beginning of the
+//! file, and no node is read or decompressed beyond a length that real nodes never reach.
 
 use super::{
     Bytes, DbHeader,
@@ -13,14 +13,14 @@ use super::{
 };
 use std::{borrow::Cow, io::Read};
 
-/// The longest node that is read or unpacked; CouchDB's have one or two kilobytes.
+/// Maximum length of a node that is read or decompressed; CouchDB's have one or two kilobytes.
 const LONGEST: usize = 4 << 20;
-/// The deepest a tree is.
+/// Maximum depth of a tree.
 const DEEPEST: usize = 64;
 
-/// The number of the last purge; `None` where a node of the tree cannot be read.
+/// The number of the last purge; `None` if a node of the tree cannot be read.
 ///
-/// Costs a read or two a level of the tree, and none where nothing was purged.
+/// Takes one or two reads for each level of the tree, and none if nothing was purged.
 #[must_use]
 pub fn last_purge(bytes: &dyn Bytes, db: &DbHeader) -> Option<u64> {
     let Some(mut at) = db.purge_seq_root else { return db.purge_seq };
@@ -33,14 +33,13 @@ pub fn last_purge(bytes: &dyn Bytes, db: &DbHeader) -> Option<u64> {
         if kind.is_atom("kv_node") {
             return key.number();
         }
-        // What a node names was written before it.
+        // A node only refers to nodes written before it.
         at = Root::decode(value)?.position.filter(|inner| *inner < at)?;
     }
     None
 }
 
-/// What was written at `at`: a length, whose highest bit tells that a checksum follows, and the
-/// data.
+/// The chunk at `at`: a length, whose highest bit tells whether a checksum follows, and the data.
 fn chunk(bytes: &dyn Bytes, at: u64) -> Option<Vec<u8>> {
     let head: [u8; 4] = data(bytes, at, 4)?.try_into().ok()?;
     let length = u32::from_be_bytes(head);
@@ -66,7 +65,7 @@ fn data(bytes: &dyn Bytes, at: u64, length: usize) -> Option<Vec<u8>> {
     Some(block::without_markers(&buf, into).into_owned())
 }
 
-/// The term of a node, however it is compressed.
+/// The decompressed term of a node.
 fn unpacked(data: Vec<u8>) -> Option<Vec<u8>> {
     match data.as_slice() {
         // Snappy.
@@ -74,7 +73,7 @@ fn unpacked(data: Vec<u8>) -> Option<Vec<u8>> {
             snap::raw::decompress_len(packed).ok().filter(|length| *length <= LONGEST)?;
             snap::raw::Decoder::new().decompress_vec(packed).ok()
         }
-        // Erlang's own, by zlib.
+        // Erlang's own compression, which uses zlib.
         [131, 80, _, _, _, _, packed @ ..] => {
             let mut term = vec![131];
             let limit = LONGEST as u64;

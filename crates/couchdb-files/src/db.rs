@@ -1,7 +1,7 @@
 //! The header of a database file.
 //!
-//! Owns the fields of `db_header` in every version and the sizes that follow from them, as
-//! CouchDB 3.5's `couch_bt_engine` computes them. Never finds or checks the header.
+//! Owns the fields of `db_header` in every version and the sizes derived from them, as CouchDB
+//! 3.5's `couch_bt_engine` computes them. Never finds or checks the header.
 
 use super::{
     Place, Undecodable, Unreadable,
@@ -9,42 +9,42 @@ use super::{
 };
 use std::ops::RangeInclusive;
 
-/// Versions that CouchDB 3 opens; it refuses all others.
+/// Disk versions that CouchDB 3 opens; it refuses all others.
 const VERSIONS: RangeInclusive<u64> = 4..=8;
 
-/// The version since which purges have trees (CouchDB 2.3). Before, the header had a number
-/// and a position in their places.
+/// The first version with trees of purges (CouchDB 2.3). Before it, the header had a number and a
+/// position in these fields.
 const PURGE_TREES: u8 = 7;
 
-/// What a limit is where the header does not say.
+/// The default of a limit that the header does not contain.
 const DEFAULT_LIMIT: u64 = 1000;
 
-/// Owners that a file has at most.
+/// Maximum number of a file's owners.
 const MOST_EPOCHS: usize = 10_000;
 
-/// Bytes that a UUID has at most; CouchDB's have 32.
+/// Maximum length of a UUID in bytes; CouchDB's have 32.
 const LONGEST_UUID: usize = 64;
 
-/// What a database file's header says.
+/// The content of a database file's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DbHeader {
     /// Version of the format: 4 to 8; 8 since CouchDB 3.0.
     pub disk_version: u8,
-    /// Fields of the header: more than 16 are of a CouchDB newer than 3.5.
+    /// Number of fields in the header: more than 16 mean a CouchDB newer than 3.5.
     pub fields: usize,
-    /// The last sequence committed.
+    /// The last committed sequence.
     pub update_seq: u64,
-    /// The sequence at the last compaction's swap; zero before the first.
+    /// The sequence when the last compaction was swapped in; zero before the first.
     pub compacted_seq: u64,
     /// Documents that are not deleted.
     pub docs: Option<u64>,
     /// Deleted documents.
     pub deleted_docs: Option<u64>,
-    /// Live bytes: bodies, attachments and trees. Unknown where a tree of CouchDB before 1.2
-    /// does not count its bytes.
+    /// Active bytes: bodies, attachments and trees. Unknown if a tree written by CouchDB before
+    /// 1.2 does not count its bytes.
     pub active: Option<u64>,
-    /// Bytes of the documents uncompressed, as CouchDB estimates them; zero in files of
-    /// versions that did not count them, as CouchDB itself says.
+    /// Uncompressed bytes of the documents, as CouchDB estimates them; zero in files of versions
+    /// that did not count them, like in CouchDB itself.
     pub external: Option<u64>,
     /// 32 hex digits; files of CouchDB 1 may have none.
     pub uuid: Option<String>,
@@ -52,23 +52,24 @@ pub struct DbHeader {
     pub epochs: Vec<Epoch>,
     /// Its trees.
     pub trees: Trees,
-    /// The number of the last purge; unknown where only [`super::last_purge`] tells.
+    /// The number of the last purge; if unknown, [`super::last_purge`] reads it.
     pub purge_seq: Option<u64>,
-    /// Where the tree that tells it begins.
+    /// The root of the tree that contains it.
     pub(super) purge_seq_root: Option<u64>,
-    /// Purges that it remembers.
+    /// Number of remembered purges.
     pub purges: Option<u64>,
-    /// Purges that it may remember.
+    /// Maximum number of remembered purges.
     pub purge_infos_limit: u64,
-    /// Revisions kept of a document.
+    /// Number of revisions kept for each document.
     pub revs_limit: u64,
 }
 
 impl DbHeader {
-    /// Reads the tuple that begins with the atom `db_header`.
+    /// Decodes the tuple that begins with the atom `db_header`.
     ///
     /// # Errors
-    /// When its version is unknown, or a field has not the form that CouchDB gives it.
+    ///
+    /// If its version is unknown, or a field does not have CouchDB's form.
     pub(super) fn decode(term: Term<'_>, place: Place) -> Result<Self, Unreadable> {
         let undecodable = |why| Unreadable::UndecodableHeader { place, why };
         let fields = Fields::of(term).ok_or_else(|| undecodable(Undecodable::NoHeader))?;
@@ -87,7 +88,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Fields that are known; a newer CouchDB may append more.
+    /// Number of known fields; a newer CouchDB may append more.
     const KNOWN: usize = 16;
 
     fn of(term: Term<'a>) -> Option<Self> {
@@ -95,7 +96,7 @@ impl<'a> Fields<'a> {
         Some(Self { count: elements.len(), terms: elements.take(Self::KNOWN).collect() })
     }
 
-    /// A field that is there and says something.
+    /// A field that exists and is not empty.
     fn get(&self, position: usize) -> Option<Term<'a>> {
         self.terms.get(position - 1).copied().filter(|term| !is_absent(*term))
     }
@@ -172,7 +173,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What Erlang has where nothing is.
+/// Erlang's values for nothing.
 fn is_absent(term: Term<'_>) -> bool {
     term.is_atom("undefined") || term.is_atom("nil")
 }
@@ -189,7 +190,7 @@ fn epochs(term: Term<'_>) -> Option<Vec<Epoch>> {
     let epoch = |term: Term<'_>| {
         let mut pair = term.tuple().filter(|pair| pair.len() == 2)?;
         let node = pair.next()?.atom()?;
-        // Atoms are Latin-1 where they are not UTF-8.
+        // Atoms are Latin-1 if they are not UTF-8.
         let node = str::from_utf8(node)
             .map_or_else(|_| node.iter().copied().map(char::from).collect(), str::to_owned);
         Some(Epoch { node, since: pair.next()?.number()? })
@@ -197,7 +198,7 @@ fn epochs(term: Term<'_>) -> Option<Vec<Epoch>> {
     term.list_of_at_most(MOST_EPOCHS)?.map(epoch).collect()
 }
 
-/// What the root of the tree of ids sums up.
+/// The sums in the root of the tree of ids.
 struct Counts {
     docs: Option<u64>,
     deleted: Option<u64>,
@@ -215,8 +216,8 @@ impl Counts {
         let docs = parts.next().and_then(Term::number);
         let deleted = parts.next().and_then(Term::number);
         let (active, external) = match parts.next() {
-            // Before 1.2 no sizes were counted, and until 1.6 no external ones; zero is what
-            // CouchDB itself makes of that.
+            // Before 1.2 no sizes were counted, and until 1.6 no external sizes; CouchDB itself
+            // uses zero then.
             None => (None, Some(0)),
             Some(sizes) => match sizes.tuple() {
                 None => {
@@ -224,7 +225,7 @@ impl Counts {
                     (active, active.map(|_| 0))
                 }
                 Some(mut sizes) => {
-                    // `{size_info, Active, External}`, or without its name.
+                    // `{size_info, Active, External}`, or the same without the atom.
                     if sizes.len() == 3 {
                         sizes.next();
                     }
@@ -236,7 +237,7 @@ impl Counts {
     }
 }
 
-/// Since which sequence a node owns a file.
+/// The node that owns a file from a sequence on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// The node's name.
@@ -260,14 +261,14 @@ pub struct Trees {
     pub purge_seq: Tree,
 }
 
-/// The bytes of a tree's live nodes.
+/// The bytes of a tree's nodes that are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
-    /// There is nothing in it.
+    /// The tree is empty.
     Empty,
-    /// So many.
+    /// Number of bytes.
     Sized(u64),
-    /// Written by CouchDB before 1.2, which does not say.
+    /// Written by CouchDB before 1.2, which does not count bytes.
     Unsized,
 }
 
@@ -283,13 +284,13 @@ impl Tree {
     }
 }
 
-/// The state of a tree, as headers keep it.
+/// The state of a tree in a header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Root<'a> {
     pub(super) tree: Tree,
-    /// Where its root is; `None` of an empty one.
+    /// The offset of its root; `None` for an empty tree.
     pub(super) position: Option<u64>,
-    /// What the tree's reduction says of all of it; `None` of an empty one.
+    /// The reduction of the whole tree; `None` for an empty tree.
     pub(super) reduction: Option<Term<'a>>,
 }
 

@@ -1,7 +1,7 @@
-//! The signature of a design document's views, by which CouchDB names their index file.
+//! The signature of a design document's views, which names their index file.
 //!
-//! Owns the rule that makes it from the document's JSON text, and what CouchDB counts for a
-//! group of views without rows. The order of keys counts, so that the text must come as CouchDB
+//! Owns its computation from the document's JSON text, and the sizes that CouchDB counts for
+//! groups of views without rows. The order of keys matters, so the text must be exactly as CouchDB
 //! sent it. Never reads a file.
 
 mod encode;
@@ -12,37 +12,38 @@ use encode::Encoder;
 use json::{Json, Pairs, member};
 use md5::{Digest, Md5};
 
-/// What follows from a design document for its index files.
+/// The properties of a design document that concern its index files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Design {
     /// The name of its index file since CouchDB 3.
     pub signature: Signature,
-    /// The name before; CouchDB 3 renames such a file when it first opens it.
+    /// The name before CouchDB 3, which renames such a file when it first opens it.
     pub signature_2x: Signature,
     /// Groups of views that share map and options, in the order of [`super::Index::views`].
     pub groups: Vec<EmptyGroup>,
 }
 
-/// What CouchDB counts as external bytes of a group of views while it has no rows; `None` where
-/// a reduce is not built in, so that only CouchDB can tell.
+/// The external bytes that CouchDB counts for a group of views without rows; `None` if a reduce is
+/// not built in, so that only CouchDB knows.
 pub type EmptyGroup = Option<u64>;
 
-/// Why a text gives no signature.
+/// Why a text has no signature.
 #[derive(Debug, thiserror::Error)]
 pub enum BadDesign {
-    /// It is not JSON, or not such that numbers can be told apart.
+    /// It is not JSON, or its numbers are ambiguous.
     #[error("not a document that can be read: {0}")]
     Json(#[from] serde_json::Error),
-    /// A part that must be an object is none; CouchDB cannot index such a document either.
-    #[error("{0} of the design document is no object")]
+    /// A part that must be an object is not; CouchDB cannot index such a document either.
+    #[error("{0} of the design document is not an object")]
     NoObject(&'static str),
 }
 
 impl Design {
-    /// Reads a design document's JSON text.
+    /// Parses a design document's JSON text.
     ///
     /// # Errors
-    /// When it is not JSON, or CouchDB could not make views of it.
+    ///
+    /// If it is not JSON, or CouchDB could not build its views.
     pub fn parse(text: &str) -> Result<Self, BadDesign> {
         let document = object(Some(serde_json::from_str(text)?), "all")?;
         let part = |name| member(&document, name).cloned();
@@ -60,14 +61,14 @@ impl Design {
         })
     }
 
-    /// What CouchDB counts as external bytes of its index while nothing is committed.
+    /// The external bytes that CouchDB counts for its index before the first commit.
     #[must_use]
     pub fn without_rows(&self) -> Option<u64> {
         self.groups.iter().copied().sum()
     }
 }
 
-/// Views that share map and options, and so one tree; what comes later stands in front.
+/// Views that share map and options, and therefore one tree; later views come first.
 struct Group<'a> {
     map: &'a Json,
     options: Pairs,
@@ -75,7 +76,7 @@ struct Group<'a> {
     reduces: Vec<(&'a str, &'a Json)>,
 }
 
-/// What a signature is a digest of.
+/// The input of a signature.
 struct MadeOf<'a> {
     groups: Vec<Group<'a>>,
     language: Json,
@@ -83,7 +84,7 @@ struct MadeOf<'a> {
     lib: Pairs,
 }
 
-/// An object's members; none, where it is absent.
+/// An object's members; empty if it is absent.
 fn object(value: Option<Json>, name: &'static str) -> Result<Pairs, BadDesign> {
     match value {
         None => Ok(Vec::new()),
@@ -92,7 +93,7 @@ fn object(value: Option<Json>, name: &'static str) -> Result<Pairs, BadDesign> {
     }
 }
 
-/// The groups of views, in the order of their numbers.
+/// The groups of views, ordered by their numbers.
 fn groups(views: &[(String, Json)]) -> Result<Vec<Group<'_>>, BadDesign> {
     let mut all: Vec<Group<'_>> = Vec::new();
     for (name, view) in views {
@@ -119,7 +120,7 @@ fn groups(views: &[(String, Json)]) -> Result<Vec<Group<'_>>, BadDesign> {
     Ok(all)
 }
 
-/// A library with the keys of all its levels in order.
+/// A library with sorted keys at every level.
 fn sorted(lib: Pairs) -> Pairs {
     let mut all: Pairs = lib
         .into_iter()
@@ -145,14 +146,14 @@ impl MadeOf<'_> {
         Signature(Md5::digest(out.finish()).into())
     }
 
-    /// CouchDB's record `mrview`, of an index that is not opened.
+    /// CouchDB's record `mrview` of an index that is not open.
     fn view_3x(&self, out: &mut Encoder, number: i128, group: &Group<'_>) {
         out.tuple(9);
         group.head(out, number);
         out.pairs(&group.options);
     }
 
-    /// The same as CouchDB 2 had it.
+    /// The same record in CouchDB 2.
     fn view_2x(&self, out: &mut Encoder, number: i128, group: &Group<'_>) {
         out.tuple(13);
         group.head(out, number);
@@ -183,7 +184,7 @@ fn library(out: &mut Encoder, lib: &[(String, Json)]) {
 }
 
 impl Group<'_> {
-    /// What the records of all versions begin with.
+    /// The common beginning of the records of all versions.
     fn head(&self, out: &mut Encoder, number: i128) {
         out.atom("mrview");
         out.integer(number);
@@ -199,7 +200,7 @@ impl Group<'_> {
         out.atom("nil");
     }
 
-    /// The size of the term that the reduces give for no rows.
+    /// The size of the term to which the reduces evaluate without rows.
     fn without_rows(&self) -> EmptyGroup {
         let sizes: Option<Vec<u64>> =
             self.reduces.iter().map(|(_, reduce)| reduced_to(reduce)).collect();
@@ -212,20 +213,20 @@ impl Group<'_> {
     }
 }
 
-/// Bytes of the number 0 as a term; a list of such is shorter, being a string.
+/// Size of the number 0 as a term; a list of such numbers is shorter because it is a string.
 const ZERO: u64 = 2;
 
-/// Bytes of the term that a reduce gives for no rows.
+/// Size of the term to which a reduce evaluates without rows.
 fn reduced_to(reduce: &Json) -> Option<u64> {
-    /// What the names begin with, as CouchDB goes by that.
+    /// Prefixes of names, because CouchDB compares prefixes.
     const BUILT_IN: [(&str, u64); 8] = [
         ("_sum", ZERO),
         ("_count", ZERO),
         // Five zeros in a tuple.
         ("_stats", 12),
-        // The empty sketch of 3.5's couch_hyper.
+        // The empty sketch of CouchDB 3.5's couch_hyper.
         ("_approx_count_distinct", 47),
-        // The rest give `[]`.
+        // The others evaluate to `[]`.
         ("_first", 1),
         ("_last", 1),
         ("_top_", 1),

@@ -1,12 +1,12 @@
-//! The newest valid header of a file.
+//! Finds the newest valid header of a file.
 //!
-//! Owns the search from the end backward: what is read, in how many reads, and when it stops.
-//! Never looks into the term that a header carries.
+//! Owns the backward search: the ranges that are read, the number of reads, and the end of the
+//! search. Never decodes the term of a header.
 //!
-//! A healthy file costs one read of its last block, whatever its size, and two or three where a
-//! header is longer than a block. Else the search goes back in batches that widen to a bound,
-//! as far as the file's begin or as it is allowed to: an upload, an index build or a crash can
-//! leave many megabytes behind the header.
+//! A healthy file takes one read of its last block, whatever its size, or two or three if a header
+//! is longer than a block. Otherwise the search goes back in batches of growing size, to the
+//! beginning of the file or to the given limit: an upload, an index build or a crash can leave
+//! many megabytes after the header.
 
 use super::{
     Bytes, Place, Unreadable,
@@ -16,19 +16,20 @@ use std::{borrow::Cow, io, iter};
 
 const BLOCK_BYTES: u64 = BLOCK as u64;
 
-/// A header's term, and where it is.
+/// A header's term and its position.
 type Found<'w> = (Cow<'w, [u8]>, Place);
 
-/// How many blocks are read at once, one after the other; then always the most.
+/// Number of blocks in the first reads; later reads have the maximum size.
 const BATCHES: [u64; 4] = [1, 1, 16, 64];
-/// The most blocks that are read at once.
+/// Maximum number of blocks in one read.
 const LARGEST_BATCH: u64 = 256;
 
-/// Finds the newest header whose checksum holds, and gives its term to `decode`; looks no
-/// further back from the end than `furthest` bytes, up to a block.
+/// Finds the newest header with a valid checksum and passes its term to `decode`; searches the
+/// last `furthest` bytes, rounded to blocks.
 ///
 /// # Errors
-/// When reading fails, none is found, or `decode` refuses.
+///
+/// If reading fails, no header is found, or `decode` fails.
 pub(super) fn newest<T>(
     bytes: &dyn Bytes,
     furthest: u64,
@@ -41,7 +42,7 @@ pub(super) fn newest<T>(
         Search { bytes, size, rejected: 0, allowance: searched.saturating_add(LONGEST.into()) };
     let mut first = [0; BLOCK];
     let mut batch = Vec::new();
-    // A header in the block that the file's size would begin has no bytes yet.
+    // A header in a block that would begin at the end of the file has no bytes yet.
     let mut end = size.div_ceil(BLOCK_BYTES);
     for blocks in BATCHES.into_iter().chain(iter::repeat(LARGEST_BATCH)) {
         if end <= last {
@@ -76,8 +77,8 @@ struct Search<'a> {
     bytes: &'a dyn Bytes,
     size: u64,
     rejected: u32,
-    /// Bytes of candidates that may still be looked at. Records do not overlap, so that what
-    /// looks like one and is none costs no more than the file, unless somebody made it so.
+    /// Number of candidate bytes that may still be checked. Records do not overlap, so false
+    /// headers cost at most the size of the file, unless they were constructed.
     allowance: u64,
 }
 
@@ -102,8 +103,8 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The header that begins at `at`, if its checksum holds; `known` is what was read from
-    /// there.
+    /// The header that begins at `at`, if its checksum is valid; `known` are the bytes already
+    /// read from there.
     fn candidate<'w>(&mut self, known: &'w [u8], at: u64) -> Result<Option<Found<'w>>, Unreadable> {
         let Some(length) = block::length(known) else { return Ok(None) };
         let Some(stored) = block::stored(length) else { return Ok(None) };
@@ -118,7 +119,8 @@ impl Search<'_> {
         let checked = match known.get(..length_stored) {
             Some(whole) => block::checked(block::without_markers(whole, PREFIX)),
             None => {
-                // The file holds so much: no length is believed before that is known.
+                // The claimed length was checked against the size of the file before this
+                // allocation.
                 let mut whole = vec![0; length_stored];
                 let (front, rest) = whole.split_at_mut(known.len());
                 front.copy_from_slice(known);
@@ -133,7 +135,7 @@ impl Search<'_> {
     }
 }
 
-/// Reads all of `buf`; a file that ends before, shrank since its size was measured.
+/// Fills `buf`; a file that ends earlier has shrunk since its size was measured.
 pub(super) fn fill(bytes: &dyn Bytes, at: u64, buf: &mut [u8]) -> Result<(), Unreadable> {
     let length = buf.len();
     let failed = |why| Unreadable::Read { at, length, why };

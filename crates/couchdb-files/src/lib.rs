@@ -1,13 +1,13 @@
-//! One CouchDB file, read by its last header: a database shard, a view index, or what a
+//! Reads one CouchDB file by its last header: a database shard, a view index, or the file that a
 //! compaction of either is writing.
 //!
-//! Owns the file format: blocks, checksums, Erlang's terms, headers of every version, and the
-//! signature that names a view's file. Never opens a file, walks a directory, writes, or asks
-//! CouchDB: it reads what implements [`Bytes`], in a bounded number of bounded reads, and
-//! panics on none of it. Whoever knows paths calls [`read`].
+//! Owns the file format: blocks, checksums, Erlang terms, headers of every version, and the
+//! signature that names a view's file. Never opens a file, walks a directory, writes, or contacts
+//! CouchDB: it reads any implementation of [`Bytes`], in a bounded number of bounded reads, and
+//! panics on no input. The caller opens the file and calls [`read`].
 //!
 //! A file only grows at its end, in blocks of 4096 bytes, and each commit appends a header. The
-//! last header whose checksum holds is the truth: CouchDB itself starts from it after a crash.
+//! last header with a valid checksum counts: CouchDB itself starts from it after a crash.
 
 mod block;
 mod chunk;
@@ -29,15 +29,16 @@ pub use view::{Group, Index, IndexForm, ViewHeader};
 use std::io;
 use term::Term;
 
-/// A file of which parts can be read.
+/// A file that can be read at any offset.
 pub trait Bytes {
-    /// Its size, measured once: what is appended later is not looked at.
+    /// Its size, measured once: data appended later is ignored.
     fn size(&self) -> u64;
 
-    /// Reads at an offset, as `pread` does: fewer bytes than asked for, if the file ends.
+    /// Reads at an offset like `pread`: fewer bytes than requested at the end of the file.
     ///
     /// # Errors
-    /// What reading fails with.
+    ///
+    /// The error of reading.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -60,27 +61,27 @@ impl Bytes for &[u8] {
 /// A file with its newest valid header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headed {
-    /// What the header says.
+    /// The content of the header.
     pub header: Header,
-    /// The file's size, as [`Bytes::size`] said.
+    /// The file's size, from [`Bytes::size`].
     pub file_bytes: u64,
-    /// Where the header is.
+    /// The position of the header.
     pub place: Place,
 }
 
-/// Where a header was found, and what was passed over on the way.
+/// The position of a header, and the false headers after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Offset of the header's block, a multiple of 4096.
     pub at: u64,
-    /// Length of checksum and term, as the header gives it.
+    /// Length of checksum and term, according to the header.
     pub bytes: u32,
-    /// The checksum that holds.
+    /// The kind of its valid checksum.
     pub checksum: Checksum,
-    /// Blocks behind it that are marked as headers and are none: damage, or a header that was
-    /// being written.
+    /// Number of blocks after it that are marked as headers but are not: damage, or a header that
+    /// was being written.
     pub rejected: u32,
-    /// Bytes behind the header: not committed yet, or lost in a crash.
+    /// Bytes after the header: not committed yet, or lost in a crash.
     pub tail: u64,
 }
 
@@ -89,12 +90,12 @@ pub struct Place {
 pub enum Checksum {
     /// XXH3-128; the default since 3.5, an option since 3.4.
     Xxh3,
-    /// MD5; all versions before.
+    /// MD5; all earlier versions.
     Md5,
 }
 
 impl Checksum {
-    /// The word in JSON.
+    /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -104,10 +105,10 @@ impl Checksum {
     }
 }
 
-/// What a header describes.
+/// The content of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// A database file, also a compaction's target before its first and after its last checkpoint.
+    /// A database file; also a compaction's target before its first and after its last checkpoint.
     Db(DbHeader),
     /// A checkpoint of a database's compaction (`comp_header`), in `.compact.data` or
     /// `.compact.meta`.
@@ -119,18 +120,20 @@ pub enum Header {
 /// Reads a file's newest valid header.
 ///
 /// # Errors
-/// When the file cannot be read, holds no valid header, or holds one that no CouchDB could use.
-/// A header that is valid by its checksum and cannot be decoded is an error: CouchDB does not
-/// go further back either.
+///
+/// If the file cannot be read, contains no valid header, or one that no CouchDB could use. A
+/// header with a valid checksum that cannot be decoded is an error: CouchDB does not search
+/// further back either.
 pub fn read(bytes: &dyn Bytes) -> Result<Headed, Unreadable> {
     read_within(bytes, u64::MAX)
 }
 
-/// Reads a file's newest valid header, if it is among the last `furthest` bytes, up to a block.
-/// CouchDB itself searches to the begin.
+/// Reads a file's newest valid header within the last `furthest` bytes, rounded to blocks. CouchDB
+/// itself searches to the beginning.
 ///
 /// # Errors
-/// As [`read`]; [`Unreadable::NoHeaderWithin`] where there may be a header further back.
+///
+/// Like [`read`]; [`Unreadable::NoHeaderWithin`] if there may be a header further back.
 pub fn read_within(bytes: &dyn Bytes, furthest: u64) -> Result<Headed, Unreadable> {
     find::newest(bytes, furthest, |record, place| {
         let header = decode(record, place)?;
@@ -138,7 +141,7 @@ pub fn read_within(bytes: &dyn Bytes, furthest: u64) -> Result<Headed, Unreadabl
     })
 }
 
-/// What a header's term describes; its first element tells.
+/// Decodes a header's term; its first element determines the kind.
 fn decode(record: &[u8], place: Place) -> Result<Header, Unreadable> {
     let undecodable = |why| Unreadable::UndecodableHeader { place, why };
     let none = || undecodable(Undecodable::NoHeader);

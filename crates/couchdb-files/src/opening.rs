@@ -1,35 +1,35 @@
-//! What CouchDB makes of a file when it next opens it, and where its answers over HTTP differ
-//! from what the header says.
+//! CouchDB's action when it next opens a file, and the values that it reports differently from the
+//! header.
 //!
-//! Owns the rules of `couch_bt_engine:init`, `couch_mrview_index:open` and the compactor for
-//! good and bad headers, as CouchDB 3.5 has them. Pure: it never opens a file, and never
-//! decides what an operator should do.
+//! Owns the rules of `couch_bt_engine:init`, `couch_mrview_index:open` and the compactor for good
+//! and bad headers, as of CouchDB 3.5. Pure: it never opens a file and never decides what an
+//! operator should do.
 
 use super::{DbHeader, Headed, Header, IndexForm, Tree, Undecodable, Unreadable};
 use couchdb_names::Signature;
 use std::fmt;
 
-/// What a file is for, by the ending of its name.
+/// The role of a file, by the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A database: a shard, or one of a node's own.
+    /// A database: a shard or a node-local database.
     Db,
-    /// What a compaction of a database has copied so far.
+    /// The data that a database's compaction has copied so far.
     CompactData,
-    /// What such a compaction sorts ids in.
+    /// The file in which such a compaction sorts ids.
     CompactMeta,
-    /// A compaction's result, about to take the database's place.
+    /// The result of a compaction, about to replace the database.
     Compacted,
-    /// A view index; its name is a signature.
+    /// A view index; its file name is a signature.
     View(Option<Signature>),
-    /// What a compaction of a view index has written.
+    /// The file that the compaction of a view index writes.
     CompactView(Option<Signature>),
-    /// None of CouchDB's names; what lies in `.delete` has such.
+    /// Not a CouchDB name; files in `.delete` have such names.
     Unnamed,
 }
 
 impl Role {
-    /// The role of a file of this name.
+    /// The role of a file with this name.
     #[must_use]
     pub fn of(name: &str) -> Self {
         let named = |ending| name.strip_suffix(ending);
@@ -50,7 +50,7 @@ impl Role {
         }
     }
 
-    /// The word in JSON.
+    /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -68,36 +68,36 @@ impl Role {
 /// What CouchDB 3.5 does with a file when it opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// It opens it and changes nothing.
+    /// It opens the file without changes.
     Opens,
-    /// It goes on from a header with bytes behind it.
+    /// It continues from a header with bytes after it.
     Recovers {
-        /// Bytes behind the header.
+        /// Bytes after the header.
         tail: u64,
     },
-    /// It appends a header of its own format.
+    /// It appends a header in its own format.
     Upgrades {
-        /// The disk version before; `None` of a view index, which has none.
+        /// The disk version before; `None` for a view index, which has none.
         from: Option<u8>,
     },
-    /// It appends an empty header: what was in the file is there and out of reach.
+    /// It appends an empty header: the old data is still in the file but unreachable.
     BeginsAnew,
-    /// It empties the file and builds the index anew.
+    /// It empties the file and rebuilds the index.
     Rebuilds,
-    /// It does not open it.
+    /// It does not open the file.
     Refuses,
-    /// The database's next compaction goes on from it.
+    /// The database's next compaction continues it.
     Continues,
-    /// It takes it for the database, if that is missing.
+    /// It uses the file as the database if that is missing.
     Adopts,
     /// The next compaction empties it.
     Discards,
-    /// It does not look at a file of this name.
+    /// It ignores files with this name.
     Ignores,
 }
 
 impl Opening {
-    /// What becomes of a file of this role that was read like this.
+    /// The action for a file with this role and this reading.
     #[must_use]
     pub fn of(role: Role, read: &Result<Headed, Unreadable>) -> Self {
         match role {
@@ -136,7 +136,7 @@ impl Opening {
                         Some(IndexForm::V1_2) => Self::Refuses,
                     }
                 }
-                // Whatever is no view's header is taken for one of another signature.
+                // Any header that is not a view's counts as one with a different signature.
                 Ok(_)
                 | Err(
                     Unreadable::NoValidHeader { .. }
@@ -152,7 +152,7 @@ impl Opening {
         if tail == 0 { Self::Opens } else { Self::Recovers { tail } }
     }
 
-    /// The word in JSON.
+    /// The label in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -170,7 +170,7 @@ impl Opening {
     }
 }
 
-/// What CouchDB would do, as a sentence.
+/// CouchDB's action, as a sentence.
 impl fmt::Display for Opening {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -178,7 +178,7 @@ impl fmt::Display for Opening {
             Self::Recovers { tail } => {
                 return write!(
                     out,
-                    "goes on from this header; the {tail} bytes behind it are being written now, or \
+                    "continues from this header; the {tail} bytes after it are being written now, or \
                      a crash left them and they are lost"
                 );
             }
@@ -194,38 +194,38 @@ impl fmt::Display for Opening {
                 "appends an empty header and deletes the compaction's files: the data looks lost; \
                  copy the file before anything opens it"
             }
-            Self::Rebuilds => "empties it and builds the index anew from the documents",
+            Self::Rebuilds => "empties it and rebuilds the index from the documents",
             Self::Refuses => "does not open it and answers with an error",
-            Self::Continues => "does not serve it; the next compaction of its database goes on from it",
-            Self::Adopts => "takes it for the database if that file is missing",
-            Self::Discards => "does not serve it; the next compaction begins it anew",
-            Self::Ignores => "does not look at a file of this name",
+            Self::Continues => "does not serve it; the next compaction of its database continues it",
+            Self::Adopts => "uses it as the database if that file is missing",
+            Self::Discards => "does not serve it; the next compaction starts over",
+            Self::Ignores => "ignores files with this name",
         })
     }
 }
 
 /// The disk version that CouchDB 3 writes.
 const NEWEST_VERSION: u8 = 8;
-/// The fields that CouchDB 3.5 knows.
+/// Number of fields that CouchDB 3.5 knows.
 const NEWEST_FIELDS: usize = 16;
 
-/// Whether CouchDB says of a database what its header says.
+/// Whether CouchDB reports the same values for a database as its header.
 ///
-/// One thing no header tells: after `_purged_infos_limit` was set, CouchDB's update sequence is
-/// one ahead until the next commit.
+/// One difference is not visible in any header: after `_purged_infos_limit` was set, CouchDB's
+/// update sequence is one ahead until the next commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reported {
-    /// It may say something else, or nothing.
+    /// It may report different values, or none.
     #[default]
     Otherwise,
-    /// The same, save that it may know of a compaction that the header does not.
+    /// The same, except that it may know of a compaction that the header does not contain.
     ButCompactedSeq,
-    /// The same.
+    /// The same values.
     AsRead,
 }
 
 impl Reported {
-    /// What CouchDB 3 says of a database with this header.
+    /// The comparison for a database with this header.
     #[must_use]
     pub fn of(db: &DbHeader) -> Self {
         let sized = db.active.is_some() && db.external.is_some();
@@ -240,23 +240,23 @@ impl Reported {
     }
 }
 
-/// Whether a compaction may have ended of which the header does not tell: without `_local`
+/// Whether a compaction may have ended that the header does not contain: without `_local`
 /// documents its swap commits nothing.
 fn lags(db: &DbHeader) -> bool {
     db.compacted_seq < db.update_seq && db.trees.local == Tree::Empty
 }
 
-/// Facts that are not in a header, or that CouchDB reports otherwise, and why.
+/// Values that a header lacks or that CouchDB reports differently, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Which, by their names in JSON.
+    /// The names of the values in JSON.
     pub facts: &'static [&'static str],
-    /// Why, in a sentence.
+    /// The reason, as a sentence.
     pub why: &'static str,
 }
 
 impl Difference {
-    /// Every difference to expect of a file of this role that was read like this.
+    /// Every expected difference for a file with this role and this reading.
     #[must_use]
     pub fn of(role: Role, read: &Result<Headed, Unreadable>) -> Vec<Self> {
         let mut all = of_opening(Opening::of(role, read), read);
@@ -311,7 +311,7 @@ fn of_opening(opening: Opening, read: &Result<Headed, Unreadable>) -> Vec<Differ
     }
 }
 
-/// Every fact of a file.
+/// Every value of a file.
 const ALL: &[&str] = &[
     "file_bytes",
     "active_bytes",
@@ -337,22 +337,22 @@ const UNSIZED: Difference = Difference {
     why: "CouchDB before 1.2 did not count the bytes of trees: HTTP answers with an error",
 };
 const PURGE_SEQ: Difference =
-    Difference { facts: &["purge_seq"], why: "the tree of purges, which tells it, cannot be read" };
+    Difference { facts: &["purge_seq"], why: "the tree of purges cannot be read" };
 const UPGRADED_DB: Difference = Difference {
     facts: &["file_bytes", "disk_version", "uuid"],
-    why: "HTTP shows the file as it is with the appended header, and a new uuid where it had none",
+    why: "HTTP shows the file with the appended header, and a new uuid if it had none",
 };
 const UPGRADED_VIEW: Difference = Difference {
     facts: &["file_bytes", "collator_versions"],
-    why: "HTTP shows the file as it is with the appended header, which names a collator",
+    why: "HTTP shows the file with the appended header, which names a collator",
 };
 const BEGUN_ANEW: Difference =
     Difference { facts: ALL, why: "HTTP shows an empty database with a new uuid" };
 const REBUILT: Difference =
-    Difference { facts: ALL, why: "HTTP shows the index as it is while it is built anew" };
+    Difference { facts: ALL, why: "HTTP shows the index while it is being rebuilt" };
 const WRONG_SIGNATURE: Difference = Difference {
     facts: &["signature"],
-    why: "the file's name gives another: it is a copy of another index, or was renamed",
+    why: "it differs from the file's name: the file is a copy of another index, or was renamed",
 };
 const REFUSED: Difference = Difference { facts: ALL, why: "HTTP answers with an error" };
 const SCRATCH: Difference = Difference {
@@ -361,19 +361,19 @@ const SCRATCH: Difference = Difference {
 };
 const UNFINISHED: Difference = Difference {
     facts: &["active_bytes", "external_bytes", "docs", "deleted_docs"],
-    why: "a compaction copies bodies first and the tree of ids last: until then it counts nothing \
-          by id",
+    why: "a compaction copies bodies first and the tree of ids last: until then nothing is counted \
+     by id",
 };
 const NEVER_COMMITTED: Difference = Difference {
     facts: &["external_bytes", "purge_seq", "collator_versions"],
-    why: "nothing is committed: HTTP counts a few bytes a view, and the database's purge_seq",
+    why: "nothing is committed: HTTP counts a few bytes for each view, and the database's purge_seq",
 };
 const EMPTY_GROUPS: Difference = Difference {
     facts: &["external_bytes"],
-    why: "views without rows count 2 bytes here; HTTP counts more where they have reduces",
+    why: "views without rows count 2 bytes here; HTTP counts more if they have reduces",
 };
 const NOT_COMMITTED: Difference = Difference {
     facts: &["active_bytes", "external_bytes", "update_seq", "purge_seq", "collator_versions"],
-    why: "CouchDB commits an index five seconds after a change: HTTP may be ahead, a crash undoes \
-          that",
+    why: "CouchDB commits an index five seconds after a change: HTTP may be ahead, and a crash \
+     loses the difference",
 };

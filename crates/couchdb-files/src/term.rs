@@ -1,26 +1,26 @@
 //! Erlang's external term format, as far as headers use it.
 //!
-//! Owns the tags and how a term is walked: in place, without recursion and without allocating,
-//! so that neither depth nor a claimed length costs anything. Never builds a tree of terms.
-//! Only the files of this module that decode headers use it.
+//! Owns the tags and the traversal of terms: in place, without recursion and without allocation,
+//! so that neither depth nor a claimed length costs anything. Never builds a tree of terms. Only
+//! the header decoders of this crate use it.
 
 use super::Undecodable;
 
-/// What `term_to_binary` begins with.
+/// The first byte of `term_to_binary`'s output.
 const VERSION: u8 = 131;
 
-/// One whole term, in place.
+/// One complete term, in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Term<'a> {
     /// Its bytes, from its tag to its end.
     Encoded(&'a [u8]),
-    /// An element of a list of small numbers, which is written as a string.
+    /// An element of a list of small integers that is encoded as a string.
     Small(u8),
 }
 
 impl<'a> Term<'a> {
-    /// The term that `bytes` begin with, walked to its end once; what follows is not looked at,
-    /// as `binary_to_term` does.
+    /// The term at the beginning of `bytes`, traversed once; like in `binary_to_term`, bytes after
+    /// it are ignored.
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Undecodable> {
         match bytes {
             [VERSION, term @ ..] => Ok(Self::Encoded(split(term)?.0)),
@@ -53,22 +53,22 @@ impl<'a> Term<'a> {
         }
     }
 
-    /// The elements of a proper list, where there are no more of them than this.
+    /// The elements of a proper list with at most `most` elements.
     ///
-    /// What is made of an element takes more space than its bytes: a list that no CouchDB
-    /// writes must not fill memory.
+    /// Decoded elements need more space than their bytes: a list that no CouchDB writes must not
+    /// fill the memory.
     pub(super) fn list_of_at_most(self, most: usize) -> Option<Elements<'a>> {
         self.list().filter(|list| list.len() <= most)
     }
 
-    /// Keys and values of a map, in turn.
+    /// Alternating keys and values of a map.
     pub(super) fn map(self) -> Option<Elements<'a>> {
         let Self::Encoded(bytes) = self else { return None };
         let Ok(Shape::Map(pairs)) = shape(bytes) else { return None };
         elements(bytes.get(head(bytes)?..)?, u64::from(pairs) * 2)
     }
 
-    /// A number that is whole and not negative.
+    /// A non-negative integer.
     pub(super) fn number(self) -> Option<u64> {
         let bytes = match self {
             Self::Small(value) => return Some(u64::from(value)),
@@ -93,7 +93,7 @@ impl<'a> Term<'a> {
         Some(bytes)
     }
 
-    /// The text of an atom, in whatever encoding it has.
+    /// The text of an atom, in its own encoding.
     pub(super) fn atom(self) -> Option<&'a [u8]> {
         let Self::Encoded(
             [tag::ATOM | tag::ATOM_UTF8, _, _, name @ ..]
@@ -110,14 +110,14 @@ impl<'a> Term<'a> {
     }
 }
 
-/// The terms of a tuple, list or map, one after the other.
+/// The terms of a tuple, list or map, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Elements<'a> {
     Encoded { rest: &'a [u8], left: usize },
     Small(&'a [u8]),
 }
 
-/// `None` where more elements are claimed than there are bytes.
+/// `None` if more elements are claimed than there are bytes.
 fn elements(rest: &[u8], count: u64) -> Option<Elements<'_>> {
     let left = usize::try_from(count).ok().filter(|left| *left <= rest.len())?;
     Some(Elements::Encoded { rest, left })
@@ -178,27 +178,27 @@ mod tag {
     pub(super) const SMALL_ATOM_UTF8: u8 = 119;
 }
 
-/// What follows a term's tag and length.
+/// The data after a term's tag and length.
 #[derive(Clone, Copy)]
 enum Shape {
-    /// So many bytes, no terms.
+    /// Number of bytes without terms.
     Plain(u64),
     Nil,
     String(u16),
     Tuple(u32),
-    /// So many terms, and one for the tail.
+    /// Number of terms, with one more for the tail.
     List(u32),
-    /// So many pairs of terms.
+    /// Number of pairs of terms.
     Map(u32),
 }
 
-/// Bytes of tag and length.
+/// Size of tag and length in bytes.
 fn head(term: &[u8]) -> Option<usize> {
     Some(match *term.first()? {
         tag::SMALL_TUPLE | tag::SMALL_BIG | tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 => 2,
         tag::STRING | tag::ATOM | tag::ATOM_UTF8 => 3,
         tag::LARGE_TUPLE | tag::LIST | tag::BINARY | tag::LARGE_BIG | tag::MAP => 5,
-        // The bits of its last byte stand between its length and its bytes.
+        // The number of bits in its last byte is between its length and its bytes.
         tag::BIT_BINARY => 6,
         _ => 1,
     })
@@ -229,9 +229,9 @@ fn shape(term: &[u8]) -> Result<Shape, Undecodable> {
     })
 }
 
-/// Splits bytes behind the term they begin with.
+/// Splits bytes after the term at their beginning.
 ///
-/// Each term takes a byte at least, so more terms than bytes are not there, whatever is claimed.
+/// Each term takes at least one byte, so more terms than bytes cannot exist, whatever is claimed.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Undecodable> {
     let mut rest = bytes;
     let mut wanted: u64 = 1;

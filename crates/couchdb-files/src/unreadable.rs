@@ -1,64 +1,66 @@
-//! Why a file says nothing.
+//! Why a file could not be read.
 //!
-//! Owns the errors of this module and their words. Never decides what follows from them.
+//! Owns the errors of this crate and their messages. Never decides on consequences.
 
 use super::Place;
 use std::io;
 
-/// Why a file's newest header could not be had.
+/// Why a file's newest header could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot read {length} bytes at offset {at}: {why}")]
     Read {
-        /// Where.
+        /// The offset.
         at: u64,
-        /// How many bytes.
+        /// Number of bytes.
         length: usize,
-        /// What it said; `UnexpectedEof` where the file shrank meanwhile.
+        /// The error; `UnexpectedEof` if the file shrank meanwhile.
         #[source]
         why: io::Error,
     },
     /// No block of the file is a valid header.
-    #[error("no valid header: of {rejected} blocks that are marked as one, no checksum holds")]
+    #[error(
+        "no valid header: {rejected} blocks are marked as headers, but none has a valid checksum"
+    )]
     NoValidHeader {
-        /// Blocks that are marked as headers and are none.
+        /// Number of blocks that are marked as headers but are not.
         rejected: u32,
     },
-    /// The search ended before the file's begin.
+    /// The search ended before the beginning of the file.
     #[error("no valid header in the last {searched} bytes; there may be one further back")]
     NoHeaderWithin {
-        /// Bytes that were looked at.
+        /// Number of bytes searched.
         searched: u64,
-        /// Blocks among them that are marked as headers and are none.
+        /// Number of blocks among them that are marked as headers but are not.
         rejected: u32,
     },
-    /// More overlapping false headers than damage explains.
-    #[error("gave up after {rejected} false headers that overlap: this is no CouchDB file")]
+    /// More overlapping false headers than damage can explain.
+    #[error("gave up after {rejected} overlapping false headers; this is not a CouchDB file")]
     TooManyFalseHeaders {
-        /// Blocks that were tried.
+        /// Number of blocks that were tried.
         rejected: u32,
     },
-    /// The checksum holds, and what it covers is no header.
-    #[error("the header at offset {} is valid and cannot be decoded: {why}", .place.at)]
+    /// The checksum is valid, but the content is not a header.
+    #[error("the header at offset {} has a valid checksum but cannot be decoded: {why}", .place.at)]
     UndecodableHeader {
-        /// Which header.
+        /// The position of the header.
         place: Place,
-        /// What is wrong with it.
+        /// The problem.
         why: Undecodable,
     },
-    /// A database file of a version that is not known.
-    #[error("disk version {version} in the header at offset {}: only 4 to 8 are known", .place.at)]
+    /// A database file with an unknown disk version.
+    #[error("unknown disk version {version} in the header at offset {}; known versions are 4 to 8", .place.at)]
     UnknownDiskVersion {
-        /// Which header.
+        /// The position of the header.
         place: Place,
-        /// The version it gives.
+        /// Its disk version.
         version: u64,
     },
 }
 
 impl Unreadable {
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -71,7 +73,7 @@ impl Unreadable {
         }
     }
 
-    /// Where the header is that could not be used.
+    /// The position of the header that could not be used.
     #[must_use]
     pub const fn place(&self) -> Option<Place> {
         match self {
@@ -86,22 +88,22 @@ impl Unreadable {
     }
 }
 
-/// What is wrong with a term.
+/// Why a term cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undecodable {
     /// It is not in Erlang's external term format.
-    #[error("it does not begin as an Erlang term does")]
+    #[error("it does not begin like an Erlang term")]
     NoTerm,
-    /// It ends before it is whole.
-    #[error("it is cut short")]
+    /// It is truncated.
+    #[error("it is truncated")]
     CutShort,
-    /// It has a tag that headers do not have.
-    #[error("it holds a term of the unknown kind {0}")]
+    /// It contains a tag that headers do not use.
+    #[error("it contains a term of the unknown kind {0}")]
     UnknownTag(u8),
-    /// It is a term, but of neither a database nor a view.
-    #[error("it is neither a database's nor a view's")]
+    /// It is a term, but neither a database's nor a view's.
+    #[error("it belongs neither to a database nor to a view")]
     NoHeader,
-    /// One of its fields is not what it should be.
-    #[error("its {0} is not of the right form")]
+    /// One of its fields has the wrong form.
+    #[error("its field {0} has the wrong form")]
     Field(&'static str),
 }

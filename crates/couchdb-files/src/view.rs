@@ -1,7 +1,7 @@
 //! The header of a view index.
 //!
-//! Owns the forms it had from CouchDB 1.2 to 3.5 and the sizes that follow from it, as
-//! `couch_mrview_util` computes them. Never finds or checks the header.
+//! Owns its forms from CouchDB 1.2 to 3.5 and the sizes derived from it, as `couch_mrview_util`
+//! computes them. Never finds or checks the header.
 
 use super::{
     EmptyGroup, Tree, Undecodable,
@@ -11,22 +11,22 @@ use super::{
 use couchdb_names::Signature;
 use std::iter::zip;
 
-/// What CouchDB counts for `[]`, the reductions of a group that has no reduce.
+/// The size that CouchDB counts for `[]`, the reductions of a group without reduces.
 const NO_REDUCES: u64 = 2;
 
-/// Groups of views that an index has at most.
+/// Maximum number of view groups in an index.
 const MOST_GROUPS: usize = 100_000;
-/// Versions of collators that it names at most.
+/// Maximum number of collator versions that it names.
 const MOST_COLLATORS: usize = 1000;
-/// Parts of such a version; ICU's have four.
+/// Maximum number of parts of such a version; ICU's have four.
 const MOST_PARTS: usize = 16;
 
-/// What a view index's header says.
+/// The content of a view index's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewHeader {
-    /// Of the definition the index was built for; its file is named by it.
+    /// The signature of the definition the index was built for; it also names the file.
     pub signature: Signature,
-    /// The index; `None` where it was opened or reset and nothing was committed yet.
+    /// The index; `None` if it was opened or reset without a commit since.
     pub committed: Option<Index>,
 }
 
@@ -35,58 +35,58 @@ pub struct ViewHeader {
 pub struct Index {
     /// The form of its header.
     pub form: IndexForm,
-    /// The last sequence indexed.
+    /// The last indexed sequence.
     pub update_seq: u64,
-    /// The last purge taken in.
+    /// The last processed purge.
     pub purge_seq: u64,
-    /// Live bytes: its trees. Unknown where one does not count its bytes.
+    /// Active bytes: those of its trees. Unknown if one of them does not count its bytes.
     pub active: Option<u64>,
-    /// Bytes of the rows uncompressed, as CouchDB estimates them. A group without rows counts
-    /// two here, for `[]`; what CouchDB counts depends on its reduces:
-    /// `external_with`.
+    /// Uncompressed bytes of the rows, as CouchDB estimates them. A group without rows counts as
+    /// two bytes here, for `[]`; CouchDB's number depends on its reduces: see `external_with`.
     pub external: Option<u64>,
-    /// The tree of documents, to find their rows by.
+    /// The tree of documents, which leads to their rows.
     pub id_tree: Tree,
     /// Groups of views that share map and options, in the order of [`super::Design::groups`].
     pub views: Vec<Group>,
-    /// How many of them have no rows.
+    /// Number of groups without rows.
     pub empty_groups: usize,
-    /// Versions of ICU's collation that rows were sorted by, such as `153.120`; two or more
-    /// are a mix that only a compaction cures. Empty where the format does not say.
+    /// Versions of the ICU collation that rows were sorted with, such as `153.120`; two or more
+    /// are a mix that only a compaction removes. Empty if the format does not contain them.
     pub collators: Vec<String>,
 }
 
-/// The forms that a committed index's header has had.
+/// The forms of a committed index's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexForm {
     /// CouchDB 1.2.
     V1_2,
     /// CouchDB 1.3 to 1.6, and 3.0 to 3.2.
     Plain,
-    /// CouchDB 2: with the place of a tree of changes.
+    /// CouchDB 2: with the position of a tree of changes.
     V2,
-    /// Since CouchDB 3.3: with the versions of its collators.
+    /// Since CouchDB 3.3: with collator versions.
     Current,
 }
 
-/// Views that share map and options, and so one tree.
+/// Views that share map and options, and therefore one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its rows.
+    /// The tree of its rows.
     pub tree: Tree,
-    /// How many.
+    /// Number of rows.
     pub rows: Option<u64>,
-    /// How many reduces it has; unknown without rows.
+    /// Number of reduces; unknown without rows.
     pub reduces: Option<usize>,
-    /// Bytes of its rows uncompressed; `None` where there are none, or it is not known.
+    /// Uncompressed bytes of its rows; `None` without rows or if unknown.
     pub external: Option<u64>,
 }
 
 impl ViewHeader {
-    /// Reads the pair of a signature and what CouchDB calls `mrheader`, or `nil`.
+    /// Decodes the pair of a signature and CouchDB's `mrheader`, or `nil`.
     ///
     /// # Errors
-    /// When it is no such pair.
+    ///
+    /// If it is not such a pair.
     pub(super) fn decode(signature: [u8; 16], header: Term<'_>) -> Result<Self, Undecodable> {
         let committed = if header.is_atom("nil") { None } else { Some(Index::decode(header)?) };
         Ok(Self { signature: Signature(signature), committed })
@@ -136,8 +136,8 @@ impl Index {
         })
     }
 
-    /// The external size with what CouchDB adds for groups without rows, given what it counts
-    /// for each group: [`super::Design::groups`]. `None` where that is not known.
+    /// The external size including the bytes that CouchDB adds for groups without rows, given its
+    /// number for each group: [`super::Design::groups`]. `None` if one is unknown.
     #[must_use]
     pub fn external_with(&self, empty: &[EmptyGroup]) -> Option<u64> {
         if empty.len() != self.views.len() {
@@ -151,7 +151,7 @@ impl Index {
 }
 
 impl Group {
-    /// `{Tree, …}` since CouchDB 1.3, `nil` for one without rows before.
+    /// `{Tree, …}` since CouchDB 1.3; `nil` before, for a group without rows.
     fn decode(state: Term<'_>) -> Option<Self> {
         let root = match state.tuple() {
             None if state.is_atom("nil") => Root::EMPTY,
@@ -166,7 +166,7 @@ impl Group {
             tree: root.tree,
             rows,
             reduces: reduces.and_then(Term::list).map(|reduces| reduces.len()),
-            // Before CouchDB 2 it was not counted; zero is what CouchDB itself makes of that.
+            // Not counted before CouchDB 2; CouchDB itself then uses zero.
             external: match external {
                 None => rows.filter(|_| root.tree != Tree::Empty).map(|_| 0),
                 Some(bytes) => bytes.number(),
@@ -188,7 +188,7 @@ fn collators(mut info: Elements<'_>) -> Vec<String> {
     Vec::new()
 }
 
-/// A version without the zeros it ends with.
+/// A version without trailing zeros.
 fn version(parts: Term<'_>) -> Option<String> {
     let parts = parts.tuple().or_else(|| parts.list())?;
     let parts = Some(parts).filter(|parts| parts.len() <= MOST_PARTS)?;

@@ -4,7 +4,7 @@
 //! cargo run -p metrics-text --example families
 //! ```
 //!
-//! Compare the two: a counter's `# TYPE` line, `# UNIT` and `# EOF` differ, the series do not.
+//! Compare the two: a counter's `# TYPE` line, `# UNIT` and `# EOF` differ; the series do not.
 
 use metrics_text::{Coding, Format, Writer};
 use std::io::{self, Write as _};

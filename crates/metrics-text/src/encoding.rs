@@ -1,11 +1,11 @@
-//! The coding of an answer: as it is, or compressed.
+//! The encoding of an answer: plain or compressed.
 //!
-//! Owns the reading of `Accept-Encoding` and the one coding offered, gzip.
+//! Owns the parsing of `Accept-Encoding` and gzip, the only encoding offered.
 
 use super::negotiation::items;
 
-/// Whether a client takes gzip, given the value of its `Accept-Encoding` header, and does
-/// not like an uncompressed answer better. Without the header it gets none.
+/// Whether a client accepts gzip and does not prefer an uncompressed answer, given the value of
+/// its `Accept-Encoding` header. Without the header, the answer is not compressed.
 #[must_use]
 pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     let (mut gzip, mut identity, mut any) = (None, None, None);
@@ -23,10 +23,10 @@ pub fn accepts_gzip(accept_encoding: Option<&str>) -> bool {
     gzip > 0.0 && gzip >= identity.unwrap_or(0.0)
 }
 
-/// How a text is sent.
+/// The encoding of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// As it is.
+    /// Plain.
     #[default]
     Identity,
     /// Compressed.
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_goes_to_those_who_take_it() {
+    fn gzip_is_used_only_if_accepted() {
         for (header, expected) in [
             ("gzip", true),
             ("GZIP", true),

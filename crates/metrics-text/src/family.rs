@@ -1,20 +1,20 @@
-//! What a metric family is: its name, type, unit, help and label names.
+//! Metric families: name, type, unit, help and label names.
 //!
-//! Owns the words only; the table is in `families`, the text in `writer`.
+//! Owns the declarations only; the text is in `writer`.
 
 /// How a family's values behave over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetricType {
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// Only grows, until the process restarts; its name ends in `_total`.
+    /// A value that only grows until the process restarts; its name ends in `_total`.
     Counter,
-    /// Counts of observations by size.
+    /// Counts of observations in buckets.
     Histogram,
 }
 
 impl MetricType {
-    /// The word in a `# TYPE` line, the same in both formats.
+    /// The label in a `# TYPE` line, the same in both formats.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -25,24 +25,24 @@ impl MetricType {
     }
 }
 
-/// What a family's values are measured in. Base units alone.
+/// The unit of a family's values. Base units only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// A number of things, or a truth value.
+    /// A number of things, or a boolean.
     None,
     /// Bytes.
     Bytes,
-    /// Seconds, of a span or since 1970.
+    /// Seconds, as a duration or since 1970.
     Seconds,
-    /// One quantity over another, never percent.
+    /// A quotient, never percent.
     Ratio,
 }
 
 impl Unit {
-    /// Every unit that has a name.
+    /// Every unit with a name.
     pub const NAMED: [Self; 3] = [Self::Bytes, Self::Seconds, Self::Ratio];
 
-    /// The word in a name and in a `# UNIT` line; empty where there is no unit.
+    /// The suffix in a name and the label in a `# UNIT` line; empty if there is no unit.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -53,8 +53,8 @@ impl Unit {
         }
     }
 
-    /// The unit a family's name ends in, its `_total` not counted. OpenMetrics knows
-    /// units in this place only, so that `queue_slack_bytes_min` has none there.
+    /// The unit that a family's name ends in, ignoring `_total`. OpenMetrics only recognises units
+    /// in this position, so `queue_slack_bytes_min` has none.
     #[must_use]
     pub fn ending(name: &str) -> Self {
         let name = name.strip_suffix("_total").unwrap_or(name);
@@ -66,15 +66,15 @@ impl Unit {
 /// A metric family with `N` labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family<const N: usize> {
-    /// The full name, `recliner_` and a counter's `_total` included.
+    /// The full name, including `recliner_` and a counter's `_total`.
     pub name: &'static str,
-    /// How its values behave.
+    /// The type of its values.
     pub metric_type: MetricType,
-    /// What its values are measured in.
+    /// The unit of its values.
     pub unit: Unit,
-    /// One sentence for the reader of `/metrics`.
+    /// One sentence for readers of `/metrics`.
     pub help: &'static str,
-    /// Names of its labels, in the order samples give their values.
+    /// Its label names, in the order in which samples give the values.
     pub labels: [&'static str; N],
 }
 
@@ -92,18 +92,18 @@ impl<const N: usize> Family<N> {
     }
 }
 
-/// A [`Family`] as a row of the table.
+/// A [`Family`] as a row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The full name.
     pub name: &'static str,
-    /// How its values behave.
+    /// The type of its values.
     pub metric_type: MetricType,
-    /// What its values are measured in.
+    /// The unit of its values.
     pub unit: Unit,
-    /// One sentence for the reader of `/metrics`.
+    /// One sentence for readers of `/metrics`.
     pub help: &'static str,
-    /// Names of its labels, in order.
+    /// Its label names, in order.
     pub labels: &'static [&'static str],
 }
 

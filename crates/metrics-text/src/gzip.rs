@@ -1,15 +1,15 @@
-//! Compressing a text as it comes.
+//! Compresses a text piece by piece.
 //!
-//! Owns the encoder. Never sees what the text says. Used by the writer alone.
+//! Owns the encoder. Never interprets the text. Only the writer uses it.
 
 use flate2::{Compression, write::GzEncoder};
 use std::{io::Write as _, mem};
 
-/// Compresses at the fastest level: metrics shrink to an eighth or less, and the default
-/// level costs five times the time.
+/// Compresses at the fastest level: metrics shrink to an eighth or less, and the default level
+/// takes five times as long.
 ///
-/// Piece by piece, because a hundred thousand series are twenty megabytes: to fetch so
-/// much memory, fill it and read it again costs a quarter of the whole scrape.
+/// It works in pieces because a hundred thousand series are twenty megabytes: allocating, filling
+/// and rereading that much memory takes a quarter of the whole scrape.
 #[derive(Debug)]
 pub(super) struct Gzip(GzEncoder<Vec<u8>>);
 
@@ -18,18 +18,18 @@ impl Gzip {
         Self(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 
-    /// Takes over what was written so far.
+    /// Compresses the text written so far.
     pub(super) fn take(&mut self, text: &mut String) {
         let _infallible = self.0.write_all(text.as_bytes());
         text.clear();
     }
 
-    /// As much of the coded text as is done and was not given yet.
+    /// The compressed bytes that are ready and were not returned before.
     pub(super) fn ready(&mut self) -> Vec<u8> {
         mem::take(self.0.get_mut())
     }
 
-    /// Ends the coded text; answers with what was not given yet.
+    /// Ends the compressed text; returns the bytes that were not returned before.
     pub(super) fn finish(mut self, mut rest: String) -> Vec<u8> {
         self.take(&mut rest);
         // Writing to a Vec does not fail.
@@ -44,7 +44,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Read as _;
 
-    /// What a strict reader of one member makes of it: nothing may follow.
+    /// Decompresses with a strict reader of a single member: nothing may follow.
     fn unpacked(packed: &[u8]) -> String {
         let (mut text, mut reader) = (String::new(), GzDecoder::new(packed));
         reader.read_to_string(&mut text).unwrap();
@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_pieces_the_text_comes_back(
+        fn the_text_round_trips_for_any_pieces(
             pieces in prop::collection::vec(".{0,300}", 0..20), rest in ".{0,300}",
         ) {
             let mut gzip = Gzip::new();

@@ -1,8 +1,8 @@
-//! Labels put together once for all families that have them.
+//! Label values prepared once for all families with the same labels.
 //!
-//! Owns their text as a line has it between its name and its value. Never judges what a label says.
-//! Used where a hundred thousand series are three families over the same targets: the
-//! values are looked up and escaped once and then copied, not three times.
+//! Owns their text between a line's name and its value. Never interprets a label. Used where a
+//! hundred thousand series are several families over the same targets: the values are looked up
+//! and escaped once and then copied.
 
 use super::{family::Family, writer::push_escaped};
 
@@ -11,11 +11,11 @@ use super::{family::Family, writer::push_escaped};
 pub struct LabelSets<const N: usize> {
     names: [&'static str; N],
     text: String,
-    /// Where each set ends in `text`.
+    /// The end of each set in `text`.
     ends: Vec<usize>,
 }
 
-/// One of [`LabelSets`].
+/// One of the [`LabelSets`].
 #[derive(Clone, Copy, Debug)]
 pub struct LabelSet<'a, const N: usize> {
     pub(super) names: &'a [&'static str; N],
@@ -23,7 +23,7 @@ pub struct LabelSet<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> LabelSet<'a, N> {
-    /// `{first="…",second="…"} `, escaped: the same text is the same series.
+    /// `{first="…",second="…"} `, escaped: equal texts are equal series.
     #[must_use]
     pub const fn text(self) -> &'a str {
         self.text
@@ -31,11 +31,11 @@ impl<'a, const N: usize> LabelSet<'a, N> {
 }
 
 impl<const N: usize> LabelSets<N> {
-    /// None yet, for families with the labels of this one; with room for so many sets whose
-    /// values have so many letters altogether.
+    /// An empty collection for families with the labels of this one, with capacity for `sets` sets
+    /// whose values have `letters` bytes altogether.
     ///
-    /// Room that is too large costs nothing, because memory that is never written is never
-    /// fetched; growing costs a second fetch and a copy.
+    /// Too much capacity costs nothing because unused memory is never touched; growing costs
+    /// another allocation and a copy.
     #[must_use]
     pub fn with_room(family: &Family<N>, sets: usize, letters: usize) -> Self {
         let between: usize = family.labels.iter().map(|name| name.len() + r#"="","#.len()).sum();
@@ -46,7 +46,7 @@ impl<const N: usize> LabelSets<N> {
         }
     }
 
-    /// Adds the values of one set, in the order of the labels, and answers with that set.
+    /// Adds the values of one set, in the order of the labels, and returns that set.
     pub fn push(&mut self, values: &[&str; N]) -> LabelSet<'_, N> {
         let from = self.text.len();
         let mut before = "{";
@@ -60,13 +60,13 @@ impl<const N: usize> LabelSets<N> {
         LabelSet { names: &self.names, text: self.text.get(from..).unwrap_or_default() }
     }
 
-    /// The bytes of all of them together.
+    /// The size of all sets together, in bytes.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.text.len()
     }
 
-    /// The sets, in the order they were added.
+    /// The sets, in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = LabelSet<'_, N>> {
         let mut from = 0;
         self.ends.iter().map(move |&end| {

@@ -1,14 +1,14 @@
-//! The text that Prometheus scrapes, in both of its formats, through one writer.
+//! Prometheus's text formats, both written by one writer.
 //!
-//! Owns what a family is ([`Family`], made by [`families!`]), the [`Writer`] that turns samples
-//! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer:
-//! which format a client asked for ([`negotiate`]) and whether it takes gzip. Never
-//! measures anything, never opens a socket, never decides what is exported. Called by
-//! whoever answers a scrape, with what the snapshot and the counters say at that moment.
+//! Owns metric families ([`Family`], declared by [`families!`]), the [`Writer`] that turns samples
+//! into Prometheus text 0.0.4 or OpenMetrics 1.0, and the pure half of the HTTP answer: the
+//! requested format ([`negotiate`]) and whether gzip is accepted. Never measures anything, never
+//! opens a socket, and never decides what is exported. The handler of a scrape calls it with the
+//! current values.
 //!
-//! One writer, because the two formats must name the same series: `prometheus`'s own
-//! encoder writes `le="1"` where OpenMetrics wants `le="1.0"`, and Prometheus 2 takes
-//! those for different series when the negotiated format changes.
+//! There is one writer because the two formats must name the same series: `prometheus`'s own
+//! encoder writes `le="1"` where OpenMetrics requires `le="1.0"`, and Prometheus 2 treats these as
+//! different series when the negotiated format changes.
 
 mod encoding;
 mod family;
@@ -31,21 +31,21 @@ pub use registry::write_gathered;
 pub use series::duplicate_series;
 pub use writer::{Samples, Sink, Value, Writer};
 
-/// A text format that Prometheus reads.
+/// A text format that Prometheus scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Prometheus text 0.0.4, which everything reads.
+    /// Prometheus text 0.0.4, which every client reads.
     #[default]
     Text,
-    /// OpenMetrics 1.0, which a stock Prometheus prefers.
+    /// OpenMetrics 1.0, which Prometheus prefers by default.
     OpenMetrics,
 }
 
 impl Format {
-    /// Both formats, the one everything reads first.
+    /// Both formats, starting with the one that every client reads.
     pub const ALL: [Self; 2] = [Self::Text, Self::OpenMetrics];
 
-    /// The value of the `Content-Type` header. It is always sent: Prometheus 3 refuses a
+    /// The value of the `Content-Type` header. It is always sent, because Prometheus 3 refuses a
     /// scrape without one.
     #[must_use]
     pub const fn content_type(self) -> &'static str {

@@ -1,18 +1,17 @@
-//! Which text format a client asked for.
+//! The text format that a client requests.
 //!
-//! Owns the reading of `Accept` and of weighted lists at large (RFC 9110, sections 12.4.2
-//! and 12.5.1). Never refuses: a scrape that asks for what there is not gets text 0.0.4,
-//! as from every other exporter.
+//! Owns the parsing of `Accept` and of weighted lists in general (RFC 9110, sections 12.4.2 and
+//! 12.5.1). Never refuses: a scrape that requests an unavailable format gets text 0.0.4, as from
+//! every other exporter.
 
 use super::Format;
 
-/// The format to answer with, given the value of the `Accept` header (several joined by
-/// commas).
+/// The format of the answer for a value of the `Accept` header (several values joined by commas).
 ///
-/// The most specific range that covers a format gives its quality; the better quality
-/// wins, then the more specific range, then the earlier one, then text 0.0.4. Ranges with
-/// a malformed quality count for nothing. OpenMetrics 0.0.1 is answered with 1.0.0, and
-/// Prometheus text 1.0.0 with 0.0.4, whose names are legal in both.
+/// A format gets the quality of the most specific range that covers it; the better quality wins,
+/// then the more specific range, then the earlier one, then text 0.0.4. Ranges with a malformed
+/// quality are ignored. OpenMetrics 0.0.1 is answered with 1.0.0, and Prometheus text 1.0.0 with
+/// 0.0.4, whose names are legal in both.
 #[must_use]
 pub fn negotiate(accept: Option<&str>) -> Format {
     let weigh = |format| {
@@ -36,7 +35,7 @@ pub fn negotiate(accept: Option<&str>) -> Format {
     }
 }
 
-/// How much a client wants a format, and how clearly it says so.
+/// A client's preference for a format.
 struct Weight {
     specificity: u8,
     quality: f64,
@@ -52,7 +51,7 @@ impl Weight {
     }
 }
 
-/// How closely a media range names a format; none when it does not cover it.
+/// The specificity with which a media range names a format; none if it does not cover it.
 fn specificity(range: &Item<'_>, format: Format) -> Option<u8> {
     let (kind, subtype) = range.name.split_once('/')?;
     let (own_kind, own_subtype, exact, near) = match format {
@@ -81,9 +80,9 @@ fn specificity(range: &Item<'_>, format: Format) -> Option<u8> {
 
 /// One member of a weighted list: `name;key=value;q=0.5`.
 pub(super) struct Item<'a> {
-    /// What stands before the first semicolon.
+    /// The part before the first semicolon.
     pub(super) name: &'a str,
-    /// Its weight, 0 to 1; 1 when it has none, and none when it is malformed.
+    /// Its weight, 0 to 1; 1 if it has none, and none if it is malformed.
     pub(super) quality: Option<f64>,
     parameters: &'a str,
 }
@@ -111,7 +110,7 @@ pub(super) fn items(list: &str) -> impl Iterator<Item = Item<'_>> {
     })
 }
 
-/// Splits at `separator` where it is not inside a quoted string.
+/// Splits at `separator` outside quoted strings.
 fn unquoted_split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |c| {
@@ -192,13 +191,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_names_no_format_gets_text(accept in "[^tT]*", listed in "[a-s/*;=,q.0-9\" ]*") {
+        fn requests_without_a_known_format_get_text(accept in "[^tT]*", listed in "[a-s/*;=,q.0-9\" ]*") {
             prop_assert_eq!(negotiate(Some(&accept)), Format::Text);
             prop_assert_eq!(negotiate(Some(&listed)), Format::Text);
         }
 
         #[test]
-        fn what_is_unknown_changes_nothing(
+        fn unknown_ranges_change_nothing(
             before in "[a-z]{1,9}/[a-z]{1,9}",
             accept in prop::sample::select(&[PROMETHEUS_2, PROMETHEUS_3, BROWSER, "text/plain"][..]),
         ) {

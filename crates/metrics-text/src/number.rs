@@ -1,10 +1,10 @@
 //! Numbers as text, the same in both formats.
 //!
-//! Owns the two spellings: of a sample's value, where a whole number stays one, and of a
-//! `le` or `quantile` label, which is part of a series' name and therefore canonical in
-//! OpenMetrics' sense: Go's shortest `%g` with `.0` after a whole number.
+//! Owns the two spellings: of a sample's value, where an integer has no fraction, and of a `le` or
+//! `quantile` label, which identifies a series and is therefore canonical as OpenMetrics defines
+//! it: Go's shortest `%g` with `.0` after an integer.
 
-/// The whole numbers up to here (2^53) are exact in an `f64`.
+/// Integers below this number (2^53) are exact in an `f64`.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// Appends a count or a size.
@@ -22,7 +22,7 @@ pub(super) fn push_f64(out: &mut String, value: f64) {
     }
 }
 
-/// Appends a number as OpenMetrics wants it in a label: `0.005`, `1.0`, `1e+06`, `+Inf`.
+/// Appends a number in OpenMetrics's form for labels: `0.005`, `1.0`, `1e+06`, `+Inf`.
 pub(super) fn push_canonical(out: &mut String, value: f64) {
     let size = value.abs();
     if value.is_nan() {
@@ -36,7 +36,7 @@ pub(super) fn push_canonical(out: &mut String, value: f64) {
     }
 }
 
-/// Appends `1.5e+06`: Go writes the exponent's sign, and two digits at least.
+/// Appends `1.5e+06`: like Go, with the exponent's sign and at least two digits.
 fn push_exponent(out: &mut String, value: f64) {
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_the_spelling_that_openmetrics_lists() {
+    fn labels_have_the_spelling_that_openmetrics_specifies() {
         let listed = [
             (1e-10, "1e-10"),
             (1e-9, "1e-09"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_whole_stay_whole() {
+    fn integers_are_written_without_a_fraction() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "0"),
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_reads_back_as_itself(value in any::<f64>(), digits in -1e7..1e7) {
+        fn every_number_round_trips(value in any::<f64>(), digits in -1e7..1e7) {
             for value in [value, digits] {
                 for text in [canonical(value), sample(value)] {
                     let back: f64 = text.parse().unwrap();

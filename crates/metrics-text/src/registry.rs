@@ -1,16 +1,16 @@
-//! Families of the `prometheus` crate, through the same writer.
+//! Writes families of the `prometheus` crate through the same writer.
 //!
-//! Owns the reading of what `Registry::gather` returns: the crate's own encoder knows
-//! text 0.0.4 alone, spells `le` otherwise than OpenMetrics, and fails the whole scrape
-//! over one empty family. Timestamps are left out; nothing here sets one.
+//! Owns the conversion of `Registry::gather`'s result: the crate's own encoder supports only text
+//! 0.0.4, spells `le` differently from OpenMetrics, and fails the whole scrape over one empty
+//! family. Timestamps are left out, because recliner sets none.
 
 use super::writer::{Header, Writer, push_escaped};
 use super::{family::MetricType as Ours, number};
 use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType, Summary};
 
-/// Writes gathered families. Those without metrics, and those whose name already has its
-/// place in the text, are left out; a counter whose name lacks `_total` is `unknown` to
-/// OpenMetrics, so that its series has one name in both formats.
+/// Writes gathered families. Families without metrics or with a name that was already written are
+/// skipped; a counter whose name lacks `_total` has type `unknown` in OpenMetrics, so that its
+/// series has the same name in both formats.
 pub fn write_gathered(writer: &mut Writer, families: &[MetricFamily]) {
     for family in families {
         let Some((text_type, open_type)) = types(family) else { continue };
@@ -25,7 +25,7 @@ pub fn write_gathered(writer: &mut Writer, families: &[MetricFamily]) {
     }
 }
 
-/// The word for the family's type in text 0.0.4 and in OpenMetrics.
+/// The label of the family's type in text 0.0.4 and in OpenMetrics.
 fn types(family: &MetricFamily) -> Option<(&'static str, &'static str)> {
     Some(match family.get_field_type() {
         MetricType::COUNTER if family.name().ends_with("_total") => {
@@ -35,7 +35,7 @@ fn types(family: &MetricFamily) -> Option<(&'static str, &'static str)> {
         MetricType::GAUGE => (Ours::Gauge.label(), Ours::Gauge.label()),
         MetricType::HISTOGRAM => (Ours::Histogram.label(), Ours::Histogram.label()),
         MetricType::SUMMARY => ("summary", "summary"),
-        // The crate has no metric of this type, and deprecates its value.
+        // The crate has no metric of this type and deprecates the value.
         MetricType::UNTYPED => return None,
     })
 }
@@ -55,7 +55,7 @@ fn write_metric(writer: &mut Writer, name: &str, kind: MetricType, metric: &Metr
 
 fn write_histogram(writer: &mut Writer, name: &str, labels: &[LabelPair], histogram: &Histogram) {
     let count = histogram.get_sample_count();
-    // The crate leaves the last bucket to the encoder, but takes an explicit one too.
+    // The crate leaves the last bucket to the encoder but accepts an explicit one too.
     let bounded = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
     let buckets = bounded.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
     for (bound, cumulative) in buckets.chain([(f64::INFINITY, count)]) {

@@ -1,12 +1,13 @@
-//! Finding series that a text names twice.
+//! Finds series that a text contains twice.
 //!
-//! Owns a check for tests: Prometheus 2 drops the second of two equal series without a
-//! word and without counting it, and no other tool looks for them.
+//! Owns a check for tests: Prometheus 2 silently drops the second of two equal series without
+//! counting it, and no other tool checks for them.
 
 use std::collections::HashSet;
 
-/// The series that occur more than once in a text of either format, each as often as it
-/// is too many. A label with an empty value is as good as none, and order does not matter.
+/// The series that occur more than once in a text of either format, once for each extra
+/// occurrence. A label with an empty value equals a missing label, and the order of labels does
+/// not matter.
 #[must_use]
 pub fn duplicate_series(text: &str) -> Vec<String> {
     let mut seen = HashSet::new();
@@ -34,7 +35,7 @@ fn series(line: &str) -> String {
     format!("{name}{{{}}}", labels.join(","))
 }
 
-/// Where the quote stands that ends a label's value.
+/// The position of the quote that ends a label's value.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_series_are_found_whatever_their_spelling() {
+    fn equal_series_are_found_in_any_spelling() {
         let text = "# HELP a Things.\n# TYPE a gauge\na 1\na{} 2\na{x=\"1\",y=\"2\"} 1\n\
             a{y=\"2\",x=\"1\",z=\"\"} 1\na{x=\"} \\\" {\",y=\"=\\\"\"} 1\n\
             a{y=\"=\\\"\",x=\"} \\\" {\"} 9\na{x=\"1\",y=\"2\"} 7\n# EOF\n";
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn different_series_are_left_alone() {
+    fn different_series_are_not_reported() {
         let text = "a 1\nb 1\na{x=\"1\"} 1\na{x=\"2\"} 1\na{y=\"1\"} 1\na{x=\"ab\",y=\"c\"} 1\n\
             a{x=\"a\",y=\"bc\"} 1\na{x=\"a\\\\\",y=\"b\"} 1\na{x=\"a\\\\\\\",y=\\\"b\"} 1\n";
         assert_eq!(duplicate_series(text), [""; 0]);

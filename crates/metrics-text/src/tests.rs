@@ -1,4 +1,4 @@
-//! Both formats as a whole: golden texts, a strict reader, and promtool.
+//! Both formats as a whole: golden texts, a strict parser, and promtool.
 
 mod parser;
 mod promtool;
@@ -44,7 +44,7 @@ mod f {
     }
 }
 
-/// Names that databases and design documents can have, or that nobody expects.
+/// Names that databases and design documents can have, and unexpected ones.
 const ODD: [&str; 8] = [
     "",
     "a\"b",
@@ -56,7 +56,7 @@ const ODD: [&str; 8] = [
     "\\",
 ];
 
-/// What was written, where it was not compressed.
+/// The written text, without compression.
 fn text(writer: Writer) -> String {
     String::from_utf8(writer.finish()).unwrap()
 }
@@ -86,8 +86,8 @@ fn observed_registry() -> Registry {
     registry
 }
 
-/// A bit of everything: whole and real values, no label and six, odd names, a counter, a
-/// family without samples, and the registry's.
+/// A sample of everything: integers and floats, no label and six, odd names, a counter, a family
+/// without samples, and families of the registry.
 fn specimen(format: Format) -> String {
     let mut writer = Writer::new(format, Coding::Identity);
     writer.family(&f::BUILD_INFO).sample(&["0.1.0", "803358d"], true);
@@ -113,18 +113,18 @@ fn specimen(format: Format) -> String {
 }
 
 #[test]
-fn text_is_written_as_it_always_was() {
+fn text_matches_the_golden_file() {
     let golden = include_str!("../tests/data/text-0.0.4.txt");
     assert_eq!(specimen(Format::Text), golden);
 }
 
 #[test]
-fn openmetrics_is_written_as_it_always_was() {
+fn openmetrics_matches_the_golden_file() {
     let golden = include_str!("../tests/data/openmetrics-1.0.0.txt");
     assert_eq!(specimen(Format::OpenMetrics), golden);
 }
 
-/// All samples of a text, names and labels included.
+/// All samples of a text, with names and labels.
 fn samples(format: Format, text: &str) -> Vec<ParsedSample> {
     parse(format, text).unwrap().into_iter().flat_map(|family| family.samples).collect()
 }
@@ -144,7 +144,7 @@ fn no_series_of_the_specimen_is_written_twice() {
 }
 
 #[test]
-fn a_family_without_samples_does_not_show() {
+fn a_family_without_samples_is_omitted() {
     for (format, rest) in [(Format::Text, ""), (Format::OpenMetrics, "# EOF\n")] {
         let mut writer = Writer::new(format, Coding::Identity);
         let _ = writer.family(&f::NODE_UP);
@@ -157,14 +157,14 @@ fn a_family_without_samples_does_not_show() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "recliner_node_up was written before")]
-fn a_family_is_not_opened_again_after_it_got_samples() {
+fn reopening_a_family_with_samples_panics_in_debug_builds() {
     let mut writer = Writer::new(Format::Text, Coding::Identity);
     writer.family(&f::NODE_UP).sample(&["a"], true);
     let _ = writer.family(&f::NODE_UP);
 }
 
 #[test]
-fn a_gathered_family_never_stands_beside_one_of_the_same_name() {
+fn a_gathered_family_is_never_written_twice() {
     let mut writer = Writer::new(Format::Text, Coding::Identity);
     let registry = observed_registry();
     write_gathered(&mut writer, &registry.gather());
@@ -194,7 +194,7 @@ fn label_values() -> impl Strategy<Value = Vec<String>> {
 
 proptest! {
     #[test]
-    fn label_values_read_back_as_they_were(values in label_values(), number in any::<f64>()) {
+    fn label_values_round_trip(values in label_values(), number in any::<f64>()) {
         for format in Format::ALL {
             let mut writer = Writer::new(format, Coding::Identity);
             let mut family = writer.family(&f::QUEUE_RATIO_MIN);
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn help_reads_back_as_it_was(help in "(?s).+") {
+    fn help_round_trips(help in "(?s).+") {
         prop_assume!(!help.trim().is_empty());
         let gauge = Gauge::new("g", &*help).unwrap();
         let registry = Registry::new();

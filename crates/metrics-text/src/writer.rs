@@ -1,13 +1,13 @@
 //! The writer of both text formats.
 //!
-//! Owns the layout of lines, the escaping, and the rule that a family's samples stand
-//! together under one header. Never orders or rounds what it is given. Used for every
-//! family of [`super::families`] and, through `registry`, for those of `prometheus`.
+//! Owns the layout of lines, the escaping, and the rule that a family's samples follow each other
+//! under one header. Never sorts or rounds its input. Used for every family declared with
+//! [`super::families`] and, through `registry`, for those of `prometheus`.
 //!
-//! It is built for a hundred thousand series a scrape: what comes before and between the
-//! label values is put together once a family, the labels of a target once for all its
-//! families ([`super::LabelSets`]), numbers are formatted without `fmt`, and what is to be
-//! compressed is so while it still lies in the processor's cache.
+//! It is built for a hundred thousand series in one scrape: the text before and between label
+//! values is built once for each family, a target's labels once for all its families
+//! ([`super::LabelSets`]), numbers are formatted without `fmt`, and text is compressed while it is
+//! still in the processor's cache.
 
 use super::{
     Coding, Format,
@@ -24,7 +24,7 @@ use wall_clock::Moment;
 pub enum Value {
     /// A count, a size or a time; exact.
     Whole(u64),
-    /// Anything else.
+    /// Any other number.
     Real(f64),
 }
 
@@ -65,19 +65,19 @@ impl From<Moment> for Value {
     }
 }
 
-/// What the text of a default configuration takes, so that most need not grow.
+/// The size of a default configuration's text, so that most writers need not grow.
 const ROOM: usize = 256 << 10;
 
-/// How much text is compressed at a time.
+/// Size of the text that is compressed at a time.
 const PIECE: usize = 64 << 10;
 
-/// Takes a text piece by piece, and answers whether anybody wants the rest.
+/// Receives a text piece by piece; returns whether more is wanted.
 pub type Sink = Box<dyn FnMut(Vec<u8>) -> bool + Send>;
 
-/// Where pieces go.
+/// The receiver of pieces.
 struct Pieces {
     sink: Sink,
-    /// What was compressed and is too little to be handed on.
+    /// Compressed bytes that are too few to be passed on yet.
     packed: Vec<u8>,
     wanted: bool,
 }
@@ -94,7 +94,7 @@ impl Pieces {
     }
 }
 
-/// Writes families one after the other into a text.
+/// Writes families one after another into a text.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) format: Format,
@@ -116,7 +116,7 @@ impl Writer {
         Self { format, out, gzip, pieces: None, written: HashSet::new() }
     }
 
-    /// A writer that hands its text on, in pieces of some tens of kilobytes, all but the last.
+    /// A writer that passes its text on in pieces of some tens of kilobytes, except for the rest.
     #[must_use]
     pub fn to(format: Format, coding: Coding, sink: Sink) -> Self {
         let gzip = (coding == Coding::Gzip).then(Gzip::new);
@@ -130,7 +130,7 @@ impl Writer {
         }
     }
 
-    /// Hands on, or compresses, what was written so far.
+    /// Passes on or compresses the text written so far.
     #[cold]
     fn hand_on(&mut self) {
         match (&mut self.gzip, &mut self.pieces) {
@@ -153,11 +153,11 @@ impl Writer {
         }
     }
 
-    /// Opens a family. Nothing is written until it has a sample.
+    /// Opens a family. Nothing is written before its first sample.
     ///
-    /// A family has one place in a text. Opening it again after it got samples is a
-    /// mistake of the caller: it panics in debug builds and writes nothing in others,
-    /// because a second header makes OpenMetrics readers drop the whole scrape.
+    /// A family may occur only once in a text. Opening it again after it got samples is an error
+    /// of the caller: this panics in debug builds and writes nothing in others, because a second
+    /// header makes OpenMetrics readers drop the whole scrape.
     pub fn family<const N: usize>(&mut self, family: &Family<N>) -> Samples<'_, N> {
         let again = self.was_written(family.name);
         debug_assert!(!again, "{} was written before", family.name);
@@ -170,23 +170,23 @@ impl Writer {
         }
     }
 
-    /// Makes room for so many bytes more. Text that goes on piece by piece needs none.
+    /// Reserves memory for this many more bytes. Text that is passed on in pieces needs none.
     pub fn reserve(&mut self, bytes: usize) {
         if self.gzip.is_none() && self.pieces.is_none() {
             self.out.reserve(bytes);
         }
     }
 
-    /// Ends the text, with OpenMetrics' `# EOF` where it belongs, in its coding; answers with
-    /// what was not handed on before.
+    /// Ends the text, with OpenMetrics's `# EOF` if required, in its encoding; returns the part
+    /// that was not passed on before.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         let packed = self.pieces.take().map(|pieces| pieces.packed);
         self.ended(packed.unwrap_or_default())
     }
 
-    /// The same for a writer that hands its text on: the rest goes the same way. Answers whether
-    /// all of it was wanted.
+    /// Ends the text of a writer that passes it on, and passes on the rest. Returns whether all of
+    /// it was wanted.
     #[must_use]
     pub fn hand_over(mut self) -> bool {
         let Some(mut pieces) = self.pieces.take() else { return true };
@@ -197,7 +197,7 @@ impl Writer {
         pieces.wanted
     }
 
-    /// The end of the text, behind what was compressed and not handed on.
+    /// The rest of the text, after compressed bytes that were not passed on.
     fn ended(mut self, mut packed: Vec<u8>) -> Vec<u8> {
         if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");
@@ -212,7 +212,7 @@ impl Writer {
         }
     }
 
-    /// Ends a line that stays as it is.
+    /// Ends a line.
     #[inline]
     pub(super) fn end_line(&mut self) {
         self.out.push('\n');
@@ -225,7 +225,7 @@ impl Writer {
         self.written.contains(name)
     }
 
-    /// Writes a family's comment lines and notes that it has its place.
+    /// Writes a family's comment lines and records that it was written.
     pub(super) fn header(&mut self, header: &Header<'_>) {
         self.written.insert(header.name.into());
         let out = &mut self.out;
@@ -249,7 +249,7 @@ impl Writer {
     }
 }
 
-/// What stands above a family's samples.
+/// The content of a family's comment lines.
 #[derive(Debug)]
 pub(super) struct Header<'a> {
     pub(super) name: &'a str,
@@ -264,7 +264,7 @@ impl<'a> Header<'a> {
         Header { name: family.name, help: family.help, text_type: word, open_type: word }
     }
 
-    /// OpenMetrics names a counter's family without the `_total` of its samples.
+    /// In OpenMetrics a counter's family is named without the `_total` of its samples.
     fn open_name(&self) -> &'a str {
         if self.open_type == MetricType::Counter.label() {
             self.name.strip_suffix("_total").unwrap_or(self.name)
@@ -274,7 +274,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The text in front of each label's value: `name{first="`, then `",second="`.
+/// The text before each label's value: `name{first="`, then `",second="`.
 fn heads<const N: usize>(family: &Family<N>) -> [String; N] {
     let mut before = [family.name, "{"].concat();
     family.labels.map(|label| {
@@ -284,12 +284,12 @@ fn heads<const N: usize>(family: &Family<N>) -> [String; N] {
     })
 }
 
-/// Where a family stands in being written.
+/// The progress of writing a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Empty,
     Open,
-    /// It has its place already, further up.
+    /// The family was already written.
     Refused,
 }
 
@@ -299,7 +299,7 @@ impl State {
     }
 }
 
-/// A family that takes samples, until another is opened.
+/// A family that accepts samples until another one is opened.
 #[derive(Debug)]
 pub struct Samples<'w, const N: usize> {
     writer: &'w mut Writer,
@@ -312,8 +312,8 @@ pub struct Samples<'w, const N: usize> {
 impl<const N: usize> Samples<'_, N> {
     /// Writes one sample, with its label values in the order of the family's labels.
     ///
-    /// No two samples of a family may have the same label values: that is the caller's to
-    /// see to ([`super::duplicate_series`] finds them in tests).
+    /// The caller must not write two samples of a family with the same label values
+    /// ([`super::duplicate_series`] finds them in tests).
     #[inline]
     pub fn sample(&mut self, labels: &[&str; N], value: impl Into<Value>) {
         if !self.is_open() {
@@ -334,7 +334,7 @@ impl<const N: usize> Samples<'_, N> {
         self.writer.end_line();
     }
 
-    /// The same with labels that were put together before, of a family with these labels.
+    /// The same with label values that were prepared for a family with these labels.
     #[inline]
     pub fn sample_of(&mut self, labels: LabelSet<'_, N>, value: impl Into<Value>) {
         debug_assert_eq!(*labels.names, self.names, "labels of {}", self.header.name);
@@ -348,9 +348,8 @@ impl<const N: usize> Samples<'_, N> {
         self.writer.end_line();
     }
 
-    /// Writes one histogram, with its label values in the order of the family's labels:
-    /// upper bounds with how many values were at or below each, without the last bound,
-    /// which is `count`'s.
+    /// Writes one histogram, with its label values in the order of the family's labels: pairs of
+    /// upper bound and number of values at or below it, without the last bucket, which is `count`.
     pub fn histogram(&mut self, labels: &[&str; N], buckets: &[(f64, u64)], count: u64, sum: f64) {
         if !self.is_open() {
             return;
@@ -379,7 +378,7 @@ impl<const N: usize> Samples<'_, N> {
         }
     }
 
-    /// Whether samples may follow; the first that asks gets the header written.
+    /// Whether samples may be written; the first call writes the header.
     fn is_open(&mut self) -> bool {
         if self.state == State::Empty {
             self.writer.header(&self.header);
@@ -397,10 +396,10 @@ fn push_value(out: &mut String, value: Value) {
     }
 }
 
-/// Appends a label's value, escaped alike in both formats.
+/// Appends a label's value, escaped the same way in both formats.
 #[inline]
 pub(super) fn push_escaped(out: &mut String, text: &str) {
-    // Without an early exit the compiler checks sixteen bytes at a time.
+    // Without an early exit, the compiler vectorises this to sixteen bytes at a time.
     let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'\n');
     if text.bytes().fold(false, |any, byte| any | special(byte)) {
         text.chars().for_each(|c| push_char(out, c, true));
@@ -409,13 +408,13 @@ pub(super) fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// Appends help as text 0.0.4 has it, where a quote stays bare.
+/// Appends help as in text 0.0.4, where a quote is not escaped.
 fn push_help(out: &mut String, text: &str) {
     text.chars().for_each(|c| push_char(out, c, false));
 }
 
-/// Appends a character. All others stand for themselves, NUL and line separators included:
-/// Prometheus reads them back in both formats.
+/// Appends a character. All other characters are written as they are, including NUL and line
+/// separators: Prometheus reads them back in both formats.
 #[cold]
 fn push_char(out: &mut String, c: char, quoted: bool) {
     match c {

@@ -1,23 +1,23 @@
 //! Time: the only place that reads a clock.
 //!
-//! Owns the two clocks the program uses: wall time for what is stored, shown or
-//! compared with a window, and tokio's own for waiting. Never decides anything.
-//! Every rule of policy takes `now` as an argument; only tasks and commands ask here.
+//! Owns the two clocks of the program: wall time for values that are stored, shown or compared
+//! with a window, and tokio's clock for waiting. Every policy rule takes `now` as an argument;
+//! only tasks and commands read the clock here.
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A moment of wall time, in whole seconds since 1970 (UTC).
 ///
-/// Four bytes, because a million rows carry one; it lasts until 2106. Clocks of
-/// CouchDB's nodes are never compared with it.
+/// Four bytes, because a million rows contain one; it lasts until 2106. It is never compared with
+/// the clocks of CouchDB's nodes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Moment(u32);
 
 impl Moment {
-    /// The moment `seconds` after 1970, clamped to what can be held.
+    /// The moment `seconds` after 1970, clamped to the representable range.
     #[must_use]
     pub const fn from_unix(seconds: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "checked, and try_from is not const")]
@@ -30,8 +30,8 @@ impl Moment {
         self.0 as u64
     }
 
-    /// How long ago this was at `now`; zero when it lies in the future, as after a
-    /// clock was set back.
+    /// The time since this moment at `now`; zero if it is in the future, as after a clock was set
+    /// back.
     #[must_use]
     pub fn age(self, now: Self) -> Duration {
         Duration::from_secs(u64::from(now.0.saturating_sub(self.0)))
@@ -43,7 +43,7 @@ impl Moment {
         Self::from_unix(self.unix().saturating_add(span.as_secs()))
     }
 
-    /// The moment that RFC 3339 or a number of seconds since 1970 names; none before that.
+    /// Parses RFC 3339 or a number of seconds since 1970; none for earlier moments.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let stamp = || Some(text.parse::<jiff::Timestamp>().ok()?.as_second());
@@ -51,7 +51,7 @@ impl Moment {
         seconds.or_else(|| u64::try_from(stamp()?).ok()).map(Self::from_unix)
     }
 
-    /// RFC 3339 in UTC with whole seconds, as JSON and tables show it.
+    /// RFC 3339 in UTC with whole seconds, as in JSON and tables.
     #[must_use]
     pub fn rfc3339(self) -> String {
         jiff::Timestamp::from_second(i64::from(self.0))
@@ -70,8 +70,8 @@ pub trait TimeSource: std::fmt::Debug + Send + Sync {
 pub enum Clock {
     /// The system's wall clock.
     System,
-    /// A wall clock that starts at `wall` and advances with tokio's, so that a test on
-    /// paused time moves windows and ages too.
+    /// A wall clock that starts at `wall` and advances with tokio's clock, so that a test on
+    /// paused time controls windows and ages too.
     Anchored {
         /// Wall time at the anchor.
         wall: Moment,
@@ -83,7 +83,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A clock that reads `wall` now and follows tokio's time from here.
+    /// A clock that reads `wall` now and advances with tokio's clock.
     #[must_use]
     pub fn anchored(wall: Moment) -> Self {
         Self::Anchored { wall, at: tokio::time::Instant::now() }

@@ -1,6 +1,6 @@
-//! `recliner events --follow`: what comes, as it comes, over restarts of the service.
+//! `recliner events --follow`: prints events as they happen, across restarts of the service.
 //!
-//! Owns where the reading stands, and how long a service that does not answer is waited for.
+//! Owns the position in the journal, and how long to wait for a service that does not answer.
 
 use super::{Shown, rows};
 use crate::cli::{Exit, Failure, complain, service_client::ServiceClient};
@@ -8,32 +8,32 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{self, Instant};
 
-/// How long the service holds back an answer in which nothing would be.
+/// How long the service delays an empty answer.
 const WAIT: &str = "30s";
 
-/// How many events one answer has.
+/// Maximum number of events in one answer.
 const LIMIT: &str = "1000";
 
-/// The first pause before a service that does not answer is asked again, and the longest.
+/// The first and the longest pause before another request to a service that does not answer.
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// How long it is waited for.
+/// How long to wait for it altogether.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// From one question to the next at least, where the answer was empty.
+/// Minimum interval between two requests after an empty answer.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// Where to go on after an answer.
+/// The position after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Behind this number.
+    /// After this sequence number.
     Behind(u64),
-    /// At the beginning: what was read so far was of a memory that is no more.
+    /// At the beginning: the events so far came from a journal that no longer exists.
     Anew,
 }
 
-/// Where to go on after an answer to a question for what is behind `since`.
+/// The position after an answer to a request for events after `since`.
 fn next(answer: &Value, since: Option<u64>) -> Result<Next, Failure> {
     let newest = answer["last_seq"].as_u64();
     let newest = newest.ok_or_else(|| Failure::failed("recliner answered without last_seq"))?;
@@ -45,17 +45,17 @@ fn next(answer: &Value, since: Option<u64>) -> Result<Next, Failure> {
     Ok(Next::Behind(last.filter(|_| answer["more"] == true).unwrap_or(newest)))
 }
 
-/// Which events are followed.
+/// The events to follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
-    /// Their types, with commas; empty for all.
+    /// Their types, separated by commas; empty for all.
     pub(super) types: &'a str,
-    /// What they are about.
+    /// Their target.
     pub(super) target: Option<&'a str>,
 }
 
-/// Prints what is there, from `from` on where that is given, then what comes, for as long as there
-/// is a service and a reader.
+/// Prints existing events, starting at `from` if given, then new ones, as long as there is a
+/// service and a reader.
 pub(super) async fn follow(
     client: &ServiceClient,
     wanted: Wanted<'_>,
@@ -95,14 +95,14 @@ pub(super) async fn follow(
             }
         };
         if silent.take().is_some() {
-            complain("it answers again; nothing was missed");
+            complain("recliner answers again; no event was missed");
         }
         first = false;
         let rows = rows(&answer, "events")?;
         match next(&answer, since)? {
             Next::Behind(seq) => since = Some(seq),
             Next::Anew => {
-                complain("it has another memory than before, which follows from its beginning");
+                complain("its journal was replaced; continuing from the beginning of the new one");
                 since = Some(0);
             }
         }
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_next_question_goes_on_where_the_answer_ends() {
+    fn the_next_request_continues_where_the_answer_ends() {
         let answer = |seqs: &[u64], more: bool, last_seq: u64| {
             let events: Vec<Value> = seqs.iter().map(|seq| json!({ "seq": seq })).collect();
             json!({ "events": events, "more": more, "last_seq": last_seq })

@@ -1,5 +1,5 @@
-//! The seven channels smoosh has built in, with the defaults of its code
-//! (`smoosh_server`, `smoosh_utils`, `smoosh_channel`), which differ from its documentation.
+//! smoosh's seven built-in channels, with the defaults of its code (`smoosh_server`,
+//! `smoosh_utils`, `smoosh_channel`), which differ from its documentation.
 
 use super::{Channel, Mode, Priority};
 use crate::{model::target::Kind, text::pattern::Names};
@@ -10,10 +10,11 @@ pub const DEFAULT_MIN_RATIO: f64 = 2.0;
 pub const DEFAULT_MIN_SLACK: f64 = 536_870_912.0;
 /// Strict lower bound of a file's size, in bytes.
 pub const DEFAULT_MIN_SIZE: u64 = 1_048_576;
-/// What a queue holds.
+/// Capacity of a queue.
 pub const DEFAULT_CAPACITY: usize = 9_999;
 
-/// smoosh's channels, databases' first, in the order 3.3 and later try them: by name.
+/// smoosh's channels in the order in which 3.3 and later try them, database channels first: by
+/// name.
 #[must_use]
 pub fn builtin_channels() -> Vec<Channel> {
     [

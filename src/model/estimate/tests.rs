@@ -34,7 +34,7 @@ fn unknown_sizes_predict_nothing() {
 }
 
 #[test]
-fn terms_add_up_as_the_module_says() {
+fn terms_add_up_as_documented() {
     let whole = db(10_000_000, 1_000_000, 1000, 4000);
     // 3000 rewrites of 1000 documents weigh 3000 / 1.3.
     let by_rewrites = 1_000_000 - 126_923 + DB_HEADERS;
@@ -59,7 +59,7 @@ fn terms_add_up_as_the_module_says() {
 }
 
 #[test]
-fn rows_that_compress_well_leave_active_as_it_is() {
+fn rows_that_compress_well_do_not_reduce_the_prediction() {
     let compressed = Facts { external: Known::new(3_000_000), ..db(10_000_000, 1_000_000, 1, 1) };
     assert_eq!(predicted(Kind::View, &compressed), Some(1_000_000 + VIEW_HEADERS));
 }
@@ -105,7 +105,7 @@ fn known(largest: u64) -> impl Strategy<Value = Known> {
     prop_oneof![1 => Just(Known::UNKNOWN), 6 => (0..=largest).prop_map(Known::new)]
 }
 
-/// Facts of a real size, up to a pebibyte, or any numbers at all.
+/// Facts of a realistic size, up to a pebibyte, or arbitrary numbers.
 fn facts(largest: u64) -> impl Strategy<Value = Facts> {
     let number = move || known(largest);
     (number(), number(), number(), number(), number(), number(), number()).prop_map(
@@ -142,7 +142,7 @@ fn scaled(facts: &Facts, by: u64) -> Facts {
 
 proptest! {
     #[test]
-    fn reclaimable_is_known_with_both_sizes_and_within_the_file(
+    fn reclaimable_is_known_if_both_sizes_are_and_never_exceeds_the_file(
         kind in kind(),
         facts in prop_oneof![facts(1 << 50), facts(u64::MAX)],
     ) {
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn more_active_is_never_predicted_smaller(
+    fn more_active_bytes_never_predict_a_smaller_file(
         kind in kind(),
         facts in facts(1 << 50),
         file in 0..1_u64 << 50,
@@ -172,10 +172,10 @@ proptest! {
     }
 
     #[test]
-    fn a_tebibyte_is_predicted_as_a_gibibyte_is(
+    fn the_prediction_scales_from_a_gibibyte_to_a_tebibyte(
         kind in kind(),
         facts in facts(1 << 30),
-        // Up to a hundred times its active bytes.
+        // The file has up to a hundred times its active bytes.
         active in (1_u64 << 30) / 100..1 << 30,
     ) {
         let file = Known::new(1 << 30);

@@ -1,31 +1,32 @@
-//! Facts of one target from two sources, one by one.
+//! Merges the facts of one target from two sources, fact by fact.
 //!
-//! Where CouchDB and a file's header legitimately differ, the rule is written here; all other
-//! differences between readings of the same state are disagreement.
+//! Differences that are legitimate between CouchDB and a file's header have a rule here; all other
+//! differences between readings of the same state are disagreements.
 
 use super::{Fact, Facts, Source};
 use std::time::Duration;
 
-/// What two readings of one target say of each other.
+/// The result of comparing two readings of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are not of the same state, or of one source: nothing follows.
+    /// They are not of the same state, or from the same source: nothing follows.
     None,
-    /// The same state, and the same numbers.
+    /// The same state with the same numbers.
     Agree,
-    /// The same state, and numbers that no rule explains.
+    /// The same state with numbers that differ without explanation.
     Differ,
 }
 
-/// What is known once `seen` came to what was `known`, and whether the two agree.
+/// The facts after merging `seen` into `known`, and whether the two agree.
 ///
-/// The reading that came last wins, fact by fact; what it does not know stays, where the other
-/// source said it. Two rules beside that:
+/// The later reading wins, fact by fact; a fact that it lacks stays if the other source provided
+/// it. Three more rules apply:
 ///
-/// * What runs only CouchDB knows: a header leaves it.
-/// * A header that was read before CouchDB was asked says nothing new.
-/// * Of a shard without `_local` documents the header keeps the old compacted sequence until
-///   the next commit, so the larger of the two is the truth, unless the file went back in time.
+/// * Only CouchDB knows what is running: a header does not change that.
+/// * A header that was read before CouchDB's answer adds nothing.
+/// * For a shard without `_local` documents, the header keeps the old compacted sequence until the
+///   next commit, so the larger of the two is correct, unless the file was replaced by an older
+///   one.
 #[must_use]
 pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
     let Some(now) = seen.measured_at else { return (*known, Verdict::None) };
@@ -55,14 +56,14 @@ pub fn merged(known: &Facts, seen: &Facts) -> (Facts, Verdict) {
     (all, verdict)
 }
 
-/// Whether what was known of the last compaction is newer than what is seen.
+/// Whether the known last compaction is newer than the one in `seen`.
 fn ahead(known: &Facts, seen: &Facts) -> bool {
     known.compacted_seq.get() > seen.compacted_seq.get()
         && known.update_seq.get() <= seen.update_seq.get()
 }
 
-/// Held against each other are readings of the same state alone: a file only grows at its end,
-/// so one of the same size and the same sequence is the same.
+/// Compares readings of the same state only. Files only grow at their end, so two readings with
+/// equal size and sequence are of the same state.
 fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
     let other = |fact| known.source_of(fact).is_some_and(|source| source != by);
     let both = |fact| Some((known.get(fact).get()?, seen.get(fact).get()?));
@@ -86,13 +87,13 @@ fn verdict(known: &Facts, seen: &Facts, by: Source) -> Verdict {
     if differ || compacted { Verdict::Differ } else { Verdict::Agree }
 }
 
-/// How far apart two readings have to be for one to be the later: moments are in whole seconds,
-/// and a sidecar's clock is known to a second.
+/// Minimum distance between two readings for one to be the later: moments have a resolution of one
+/// second, and a sidecar's clock is known to a second.
 const APART: Duration = Duration::from_secs(5);
 
-/// Whether what was read later tells of an earlier state: then the two are not of one file.
-/// A sequence that is ahead in a file of the same size is CouchDB's after its limit of purges
-/// was set: it counts that in memory until the next commit.
+/// Whether the later reading shows an earlier state: then the two are not of the same file. A
+/// higher sequence in a file of the same size is CouchDB's after its purge limit was changed: it
+/// counts that change in memory until the next commit.
 fn went_back(known: &Facts, seen: &Facts) -> bool {
     let (one, two) = (known.measured_at, seen.measured_at);
     let later = one.zip(two).is_some_and(|(one, two)| one.at.age(two.at) >= APART);
@@ -101,12 +102,11 @@ fn went_back(known: &Facts, seen: &Facts) -> bool {
     later && less && known.file != seen.file
 }
 
-/// What the header of one view index and CouchDB's answer about the same file say of each
-/// other.
+/// Compares the header of one view index with CouchDB's answer about the same file.
 ///
-/// CouchDB commits an index seconds after it changed, so that a header is often of an earlier
-/// state: of the same size and sequence it is the same, unless it is being built or compacted.
-/// What groups without rows have of external bytes no header tells.
+/// CouchDB commits an index seconds after it changed, so a header often shows an earlier state.
+/// With equal size and sequence it shows the same state, unless the index is being built or
+/// compacted. External bytes of groups without rows are missing in headers and not compared.
 #[must_use]
 pub fn of_index(header: &Facts, couchdb: &Facts) -> Verdict {
     let both = |fact| Some((header.get(fact).get()?, couchdb.get(fact).get()?));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_rests_is_held_against_its_header() {
+    fn an_idle_index_is_compared_with_its_header() {
         let header = files(1, 90, 5, 40, 0);
         let said =
             |file, seq, active| Facts { external: Known::new(9), ..http(2, file, seq, active, 0) };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_reading_wins_fact_by_fact() {
+    fn the_later_reading_wins_fact_by_fact() {
         let mut known = http(1, 90, 5, 40, 5);
         known.updates_pending = Known::new(9);
         known.flags = Flags { compact_running: true, ..Flags::default() };
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(now.source_of(Fact::CompactedSeq), Some(Source::Http));
         assert_eq!(now.source_of(Fact::UpdatesPending), Some(Source::Http));
         assert!(now.flags.compact_running);
-        // The next one of the file has caught up, and CouchDB's own takes all again.
+        // The next header has caught up; then CouchDB's own reading replaces every fact.
         let (now, _) = merged(&now, &files(3, 99, 6, 44, 6));
         assert_eq!(
             (now.compacted_seq.get(), now.source_of(Fact::CompactedSeq)),
@@ -238,13 +238,13 @@ mod tests {
         );
         let (now, _) = merged(&now, &http(4, 99, 6, 44, 6));
         assert_eq!(now.by_files, crate::model::facts::FactSet::default());
-        // A file that was put back from an earlier day.
+        // A file that was replaced by an earlier version.
         let (now, _) = merged(&now, &files(5, 50, 2, 20, 0));
         assert_eq!(now.compacted_seq.get(), Some(0));
     }
 
     #[test]
-    fn what_a_source_says_no_more_is_unknown_unless_the_other_said_it() {
+    fn a_fact_that_a_source_drops_is_unknown_unless_the_other_source_provided_it() {
         let less = Facts { active: Known::UNKNOWN, ..http(2, 95, 6, 0, 5) };
         assert_eq!(merged(&http(1, 90, 5, 40, 5), &less).0, less);
         let beside = merged(&files(1, 90, 5, 40, 5), &less).0;
@@ -255,19 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn a_header_from_before_couchdb_was_asked_says_nothing_new() {
+    fn a_header_older_than_couchdbs_answer_adds_nothing() {
         let known = http(9, 99, 6, 44, 5);
         assert_eq!(merged(&known, &files(8, 90, 5, 40, 5)), (known, Verdict::None));
         assert_eq!(merged(&known, &files(8, 99, 6, 45, 5)), (known, Verdict::Differ));
         let at_once = files(9, 99, 6, 44, 5);
         assert_eq!(merged(&known, &at_once), (at_once, Verdict::Agree));
-        // A clock that was set back stops no source for ever.
+        // A clock that was set back blocks no source forever.
         let later = http(3, 99, 6, 44, 5);
         assert_eq!(merged(&known, &later).0, later);
     }
 
     #[test]
-    fn what_was_never_measured_leaves_what_is_known() {
+    fn an_unmeasured_reading_changes_nothing() {
         let known = http(1, 90, 5, 40, 5);
         assert_eq!(merged(&known, &Facts::default()), (known, Verdict::None));
         assert_eq!(merged(&Facts::default(), &known), (known, Verdict::None));

@@ -1,45 +1,45 @@
-//! What outcomes teach: how much space a compaction takes, how fast it writes, how far the
-//! estimates are off.
+//! Values learned from outcomes: the space a compaction needs, its speed, and the error of the
+//! estimates.
 
 use super::{Ending, Outcome};
 use crate::model::target::Kind;
 use serde::{Deserialize, Serialize};
 
-/// How much the newest outcome counts in a mean.
+/// Weight of the newest outcome in a mean.
 const NEWEST: f64 = 0.2;
 
-/// Jobs that took fewer seconds say nothing of rates: moments are whole seconds, and starting
-/// costs as much as copying.
+/// Minimum duration in seconds of a job whose rate counts: moments have a resolution of one
+/// second, and starting a job takes as long as copying.
 const SHORTEST: u64 = 3;
 
-/// The new file is not all that a compaction writes: what it sorts lies beside it until the
-/// end, at least this part of the file.
+/// A compaction writes more than the new file: sorted temporary data stays next to it until the
+/// end, at least this share of the file.
 const SORTED_BESIDE: f64 = 0.05;
 
-/// No peak larger than this multiple of active is believed: the file grew for another reason.
+/// A peak above this multiple of active bytes is ignored: the file grew for another reason.
 const LARGEST_FACTOR: f64 = 10.0;
 
-/// Files with fewer active bytes say nothing of space: what is written to them while they are
-/// compacted soon weighs as much as what is copied.
+/// Minimum active bytes of a file whose peak counts: writes to a smaller file during its
+/// compaction soon outweigh the copied data.
 const SMALLEST: u64 = 16 << 20;
 
-/// What was learned so far.
+/// The values learned so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Calibration {
-    /// The largest peak of a db job that was seen, as a multiple of the active bytes before.
+    /// The largest observed peak of a database job, as a multiple of the active bytes before it.
     pub headroom_factor: Option<f64>,
-    /// Bytes of new files a second that jobs wrote, the newer the heavier.
+    /// Bytes of new files written each second, with newer jobs weighted more.
     pub rate: Option<f64>,
-    /// How db estimates are off: actual over predicted, the newer the heavier.
+    /// Error of database estimates: actual over predicted size, newer jobs weighted more.
     pub db_ratio: Option<f64>,
-    /// The same of views.
+    /// The same for views.
     pub view_ratio: Option<f64>,
 }
 
 impl Calibration {
-    /// Takes in how a job ended that had `active` bytes to copy; answers whether that taught
-    /// anything. Of jobs that did not end with a new file nothing is learned.
+    /// Learns from the outcome of a job that had `active` bytes to copy; returns whether anything
+    /// changed. Jobs that ended without a new file teach nothing.
     pub fn learn(&mut self, outcome: &Outcome, active: Option<u64>) -> bool {
         let before = *self;
         if !matches!(outcome.ending, Ending::Freed | Ending::NothingFreed | Ending::Grew) {

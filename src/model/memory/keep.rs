@@ -1,8 +1,7 @@
-//! What must survive a restart, and the hands that keep it.
+//! The records that must survive a restart, and the trait that stores them.
 //!
-//! Owns the words between the follower, which says what changed, and whoever writes it down.
-//! Never writes anything itself: the journal implements [`Keeper`] with a database,
-//! [`Fleeting`] for commands that look once and for tests.
+//! Defines the changes that the follower submits to a store. Never writes anything itself: the
+//! journal implements [`Keeper`] with a database; [`Fleeting`] is for one-shot commands and tests.
 
 use super::{Calibration, Intent, Outcome, Remembered, Scope, Suspension};
 use crate::model::target::TargetId;
@@ -13,8 +12,7 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// What tells one open [`Intent`] from another: a target is started on a node, or on all of
-/// them, once at a time.
+/// Identifies an open [`Intent`]: a target is started once at a time on a node, or on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IntentKey {
     /// The target.
@@ -31,78 +29,77 @@ impl Intent {
     }
 }
 
-/// One thing to write down.
+/// One change to store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A start was decided; open until an outcome takes its place, or it is withdrawn. One
-    /// with the same key takes the place of the older.
+    /// A start was decided. It stays open until an outcome replaces it or it is withdrawn. It
+    /// replaces an open one with the same key.
     Intended(Intent),
-    /// Nothing was begun: the request was refused, or never went out.
+    /// The job did not begin: the request was refused or never sent.
     Withdrawn(IntentKey),
-    /// A job ended: kept in the history, and the intent with this key, if there is one, is
-    /// open no more.
+    /// A job ended: its outcome is added to the history, and the intent with this key, if any, is
+    /// closed.
     Ended {
-        /// How.
+        /// The outcome.
         outcome: Outcome,
-        /// The intent it takes the place of; none where somebody else started the job.
+        /// The intent it closes; none if another client started the job.
         closes: Option<IntentKey>,
     },
-    /// What is remembered of a target from now on; `None` forgets it.
+    /// Replaces the remembered state of a target; `None` forgets it.
     Remember(TargetId, Option<Remembered>),
-    /// What holds a scope back from now on.
+    /// Suspends a scope.
     Suspend(Scope, Suspension),
-    /// Nothing holds a scope back any more.
+    /// Ends a scope's suspension.
     Resume {
-        /// What may start again.
+        /// The scope that may start jobs again.
         scope: Scope,
-        /// Who ordered it, and from where.
+        /// The operator who ordered it, and from which address.
         by: Option<String>,
     },
-    /// What was learned of sizes and times, as a whole.
+    /// Replaces all learned sizes and times.
     Calibrate(Calibration),
 }
 
-/// What was kept, as it is read back at start.
+/// The stored records as read back at start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
-    /// Every intent that is open.
+    /// Every open intent.
     pub intents: Vec<Intent>,
-    /// What is remembered of targets.
+    /// Remembered state of targets.
     pub remembered: BTreeMap<TargetId, Remembered>,
-    /// What an operator suspended.
+    /// Active suspensions.
     pub suspensions: BTreeMap<Scope, Suspension>,
-    /// What was learned; its default where nothing was.
+    /// Learned values; the default if there are none.
     pub calibration: Calibration,
-    /// Outcomes of jobs that started within the last hour before this start, oldest first:
-    /// the hourly budget counts them.
+    /// Outcomes of jobs that started within the last hour before this start, oldest first: the
+    /// hourly budget counts them.
     pub recent: Vec<Outcome>,
 }
 
-/// Why something could not be kept, as an operator reads it: what was tried, with what, what
-/// to do.
+/// Why something could not be stored, for an operator: what was tried, with what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Trouble(pub String);
 
-/// Whoever keeps what must survive.
+/// A durable store of changes.
 pub trait Keeper: Send + Sync + std::fmt::Debug {
-    /// Keeps changes, in this order, all or none of them. `Ok` only when they would survive a
-    /// crash of the machine.
+    /// Stores changes in this order, all or none of them. Returns `Ok` only if they would survive
+    /// a crash of the machine.
     ///
-    /// After an error nobody knows whether they were kept: the caller sends them again, or
-    /// changes that undo them, before any later ones, so keeping a change twice must be the
-    /// same as once. The same outcome, by [`closes`](Change::Ended) or else by target, node
-    /// and `started_at`, is in the history once. The future runs on when it is dropped, or
-    /// has no effect.
+    /// After an error it is unknown whether they were stored: the caller sends them again, or
+    /// changes that undo them, before any later ones, so storing a change twice must have the same
+    /// effect as once. The same outcome, identified by [`closes`](Change::Ended) or otherwise by
+    /// target, node and `started_at`, appears in the history once. A dropped future either
+    /// completes or has no effect.
     fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>>;
 }
 
-/// Keeps until the process ends; for commands that look once, the demo, and tests.
+/// A store that lasts until the process ends; for one-shot commands, the demo, and tests.
 #[derive(Clone, Debug, Default)]
 pub struct Fleeting(Arc<Mutex<Recovered>>);
 
 impl Fleeting {
-    /// What was kept so far: what a restart would read, with every outcome as recent.
+    /// The stored records: what a restart would read, with every outcome counted as recent.
     #[must_use]
     pub fn kept(&self) -> Recovered {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -118,7 +115,7 @@ impl Keeper for Fleeting {
 }
 
 impl Recovered {
-    /// Takes in one change: what reading back would find after it was kept.
+    /// Applies one change, with the same result as reading back after storing it.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Intended(intent) => {
@@ -148,7 +145,7 @@ impl Recovered {
         }
     }
 
-    /// The newest moment in it: what a clock that was set back is told by.
+    /// The newest moment in the records, from which a clock that was set back is detected.
     #[must_use]
     pub fn newest(&self) -> Option<Moment> {
         let intents = self.intents.iter().map(|intent| intent.at);

@@ -1,4 +1,4 @@
-//! What an operator ordered to be compacted, until it starts or nobody waits for it any more.
+//! An operator's order to compact a target, until it starts or expires.
 
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
@@ -8,11 +8,11 @@ use wall_clock::Moment;
 pub struct Ordered {
     /// When it was given.
     pub at: Moment,
-    /// Until when it waits for a limit; what has not started by then is forgotten.
+    /// When it expires if the target has not started by then.
     pub until: Moment,
-    /// Who gave it, and from where.
+    /// Who gave it, and from which address.
     pub by: String,
-    /// Whether it also counts where no channel takes the target for its sizes, and where the
-    /// target rests after failures or a compaction of no use. Lifts nothing else.
+    /// Whether it also applies if no channel takes the target because of thresholds, and during
+    /// back-off after failures or a useless compaction. Overrides nothing else.
     pub force: bool,
 }

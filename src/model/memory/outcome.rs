@@ -1,4 +1,4 @@
-//! A start that was decided, and how a job ended.
+//! A decided start, and the outcome of a job.
 
 use crate::model::target::{Kind, TargetId};
 use serde::{Deserialize, Serialize};
@@ -8,9 +8,9 @@ use wall_clock::Moment;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
-    /// This process, or an earlier one with the same memory.
+    /// This process, or an earlier one with the same store.
     Recliner,
-    /// Anybody else: smoosh, a person, another process.
+    /// Any other client: smoosh, a person, another process.
     Other,
 }
 
@@ -18,7 +18,7 @@ impl Owner {
     /// Every owner.
     pub const ALL: [Self; 2] = [Self::Recliner, Self::Other];
 
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -38,11 +38,11 @@ pub enum Ending {
     NothingFreed,
     /// The new file is larger.
     Grew,
-    /// It ended well, and the size of its file before or after is not known.
+    /// It succeeded, but the size of its file before or after is unknown.
     Unmeasured,
-    /// CouchDB refused it, or it stopped with nothing swapped.
+    /// CouchDB refused it, or it stopped without swapping the file.
     Failed,
-    /// Nobody can say any more: the node or the database went, or too long ago.
+    /// The result cannot be determined: the node or the database is gone, or it was too long ago.
     Lost,
 }
 
@@ -51,8 +51,8 @@ impl Ending {
     pub const ALL: [Self; 6] =
         [Self::Freed, Self::NothingFreed, Self::Grew, Self::Unmeasured, Self::Failed, Self::Lost];
 
-    /// Whether jobs of a kind usually end like this: of deleted index files nobody knows the
-    /// sizes, of a db's file they are read.
+    /// Whether jobs of a kind usually end like this: the sizes of deleted index files are unknown,
+    /// and those of a database's file are known.
     #[must_use]
     pub const fn is_usual_of(self, kind: Kind) -> bool {
         match (kind, self) {
@@ -62,7 +62,7 @@ impl Ending {
         }
     }
 
-    /// The word in JSON and metric labels.
+    /// The label in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -76,24 +76,24 @@ impl Ending {
     }
 }
 
-/// A start that was decided. It is kept durably before the request goes out, until an
-/// [`Outcome`] takes its place: after a crash it says what may be running.
+/// A start that was decided. It is stored durably before the request is sent and until an
+/// [`Outcome`] replaces it: after a crash it tells which jobs may be running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// The target.
     pub target: TargetId,
-    /// The node whose file is compacted; for what runs on all of them, `_cluster`.
+    /// The node of the compacted file; `_cluster` for a job on all nodes.
     pub node: String,
-    /// The shard file's name, where one file is compacted.
+    /// The shard file's name, if a single file is compacted.
     pub shard: Option<String>,
     /// A view's design document, by id.
     pub design: Option<String>,
     /// The channel that took it.
     pub channel: String,
-    /// Who ordered it, where an operator did.
+    /// Who ordered it, if an operator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
-    /// When the request was about to go out.
+    /// When the request was about to be sent.
     pub at: Moment,
     /// Bytes on disk before.
     pub file_bytes: Option<u64>,
@@ -105,7 +105,7 @@ pub struct Intent {
     pub compacted_seq: Option<u64>,
     /// Predicted bytes after.
     pub predicted_bytes: Option<u64>,
-    /// Bytes it may take on its volume beside the old file, at its peak.
+    /// Bytes it may need on its volume in addition to the old file, at its peak.
     pub peak_bytes: u64,
 }
 
@@ -116,43 +116,43 @@ pub struct Outcome {
     pub target: TargetId,
     /// Its kind.
     pub kind: Kind,
-    /// The node whose file was compacted, or `_cluster`.
+    /// The node of the compacted file, or `_cluster`.
     pub node: String,
     /// A view's design document, by id.
     pub design: Option<String>,
-    /// The channel that took it when it was started, or would have.
+    /// The channel that took it when it was started, or would have taken it.
     pub channel: Option<String>,
     /// Who started it.
     pub owner: Owner,
-    /// Who ordered it, where an operator did.
+    /// Who ordered it, if an operator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_by: Option<String>,
-    /// When it was started, as its node says of one that somebody else started; else when it was
-    /// first seen.
+    /// When it was started, according to its node for a job that another client started; otherwise
+    /// when it was first seen.
     pub started_at: Moment,
-    /// When it was last seen, or its end was noticed.
+    /// When it was last seen, or when its end was noticed.
     pub ended_at: Moment,
     /// Bytes on disk before.
     pub before_bytes: Option<u64>,
     /// Bytes on disk after.
     pub after_bytes: Option<u64>,
-    /// Bytes after, as predicted before the start.
+    /// Predicted bytes after, from before the start.
     pub predicted_bytes: Option<u64>,
     /// How it ended.
     pub ending: Ending,
-    /// What CouchDB said, or what was concluded, where it did not end well.
+    /// CouchDB's reason, or recliner's conclusion, if it did not end well.
     pub why: Option<String>,
 }
 
 impl Outcome {
-    /// Bytes that came free; negative where the file grew, unknown where either size is.
+    /// Bytes freed; negative if the file grew, unknown if either size is.
     #[must_use]
     pub fn freed_bytes(&self) -> Option<i64> {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         Some(signed(self.before_bytes?).saturating_sub(signed(self.after_bytes?)))
     }
 
-    /// Actual over predicted size after; above one where it freed less than promised.
+    /// Actual over predicted size after; above one if it freed less than predicted.
     #[must_use]
     pub fn estimate_ratio(&self) -> Option<f64> {
         let predicted = self.predicted_bytes.filter(|bytes| *bytes > 0)?;

@@ -1,4 +1,4 @@
-//! Who is left alone for a while, and why.
+//! Back-off: which targets are not started for a while, and why.
 
 mod futile;
 
@@ -10,71 +10,71 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
-/// What is remembered of one target.
+/// The remembered state of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Remembered {
-    /// Failures in a row.
+    /// Consecutive failures.
     pub failures: u32,
-    /// When the last of them was.
+    /// The time of the last one.
     pub failed_at: Option<Moment>,
-    /// Until when it rests after the last of them.
+    /// The end of the cool-down after the last one.
     pub rests_until: Option<Moment>,
-    /// Since when it waits for an operator, after too many of them.
+    /// When it was quarantined after too many failures.
     pub quarantined_since: Option<Moment>,
-    /// What the last compaction left, where another one would leave as much.
+    /// The state after its last compaction, if another one would leave as much.
     pub futile: Option<Futile>,
-    /// Nodes whose copy of a view was compacted since the first of them was: a view is done
-    /// when all were.
+    /// Nodes whose copy of a view was compacted in the current round; the round ends once all
+    /// copies were.
     pub copies_done: BTreeSet<String>,
-    /// What an operator ordered, while it waits to start.
+    /// An operator's order that waits to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<Ordered>,
 }
 
-/// Why a target is left alone, as the planner reads it.
+/// Why a target is not started for now, as the planner reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It failed not long ago.
+    /// It failed recently.
     CoolDown {
-        /// Since when: the failure.
+        /// The time of the failure.
         since: Moment,
-        /// Until when.
+        /// The end of the cool-down.
         until: Moment,
     },
-    /// It failed repeatedly and waits to be released.
+    /// It failed repeatedly and waits for its release.
     Quarantined {
-        /// Since when.
+        /// The start of the quarantine.
         since: Moment,
-        /// After how many failures.
+        /// The number of failures before it.
         failures: u32,
     },
-    /// By what its last compaction left, another one would free nothing to speak of.
+    /// According to its last compaction, another one would free hardly anything.
     Futile {
-        /// When that one ended.
+        /// When that compaction ended.
         since: Moment,
-        /// Bytes it left of one file.
+        /// Bytes that it left of one file.
         file_bytes: u64,
-        /// Bytes that another one would leave of one file now, where that is known.
+        /// Bytes that another compaction would leave of one file now, where known.
         would_leave: Option<u64>,
-        /// Whether it is because of what was written while that one ran.
+        /// Whether the cause is data that was written while it ran.
         caught_up: bool,
     },
 }
 
 impl Remembered {
-    /// Whether nothing need be remembered.
+    /// Whether there is nothing to remember.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Takes in how a job of the target ended.
+    /// Records how a job of the target ended.
     ///
-    /// A failure of this program's own makes the target rest, twice as long each time. A
-    /// success, whoever's, forgets all failures and does what was ordered; where another one
-    /// would be of no use, it is futile. What got lost says nothing. Failures of others are
-    /// theirs to judge.
+    /// A failure of recliner's own job starts a cool-down that doubles each time. A success,
+    /// no matter who started the job, clears all failures and completes an order; if another compaction
+    /// would be useless, the target becomes futile. A lost job changes nothing. Failures of jobs
+    /// that others started are ignored.
     pub fn ended(&mut self, outcome: &Outcome, left: Left, failure: &Failure) {
         match outcome.ending {
             Ending::Lost => {}
@@ -99,14 +99,14 @@ impl Remembered {
         }
     }
 
-    /// An operator lets it go: only which copies are done is still known, and what was ordered.
+    /// An operator releases the target: only its compacted copies and its order are kept.
     pub fn release(&mut self) {
         let Self { copies_done, ordered, .. } = std::mem::take(self);
         *self = Self { copies_done, ordered, ..Self::default() };
     }
 
-    /// Notes that the copy of a view on a node was compacted; a round ends with the last of
-    /// its `copies`.
+    /// Records that a view's copy on a node was compacted; a round ends with the last of its
+    /// `copies`.
     pub fn copy_done(&mut self, node: &str, copies: u32) {
         self.copies_done.insert(node.to_owned());
         if self.copies_done.len() >= copies as usize {
@@ -114,13 +114,13 @@ impl Remembered {
         }
     }
 
-    /// Why it is left alone at `now`, given what is measured of it.
+    /// Why it is not started at `now`, given its current facts.
     #[must_use]
     pub fn rest(&self, kind: Kind, facts: &Facts, now: Moment) -> Option<Rest> {
         if let Some(since) = self.quarantined_since {
             return Some(Rest::Quarantined { since, failures: self.failures });
         }
-        // A clock that was set back by more than the rest is long prolongs none.
+        // A clock that was set back by more than the cool-down does not prolong it.
         let rests = |until: &Moment| {
             let failed_at = self.failed_at.unwrap_or(now);
             *until > now && now.age(failed_at) <= failed_at.age(*until)

@@ -1,14 +1,14 @@
-//! What an operator suspended.
+//! Operators' suspensions.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// What a suspension covers.
+/// The scope of a suspension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Everything.
+    /// All starts.
     All,
     /// One node, by CouchDB's name.
     Node(String),
@@ -17,7 +17,7 @@ pub enum Scope {
 }
 
 impl std::fmt::Display for Scope {
-    /// The word in JSON, commands and metric labels: `all`, `node:<name>`, `channel:<name>`.
+    /// The label in JSON, commands and metric labels: `all`, `node:<name>`, `channel:<name>`.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::All => out.write_str("all"),
@@ -40,26 +40,26 @@ impl std::str::FromStr for Scope {
     }
 }
 
-/// A text that names no scope.
+/// A text that is not a scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no scope: write all, node:<name> or channel:<name>")]
+#[error("{0:?} is not a scope; write all, node:<name> or channel:<name>")]
 pub struct ParseScopeError(String);
 
-/// An order to start nothing, until it is taken back.
+/// An order to start nothing until it is lifted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspension {
-    /// Since when.
+    /// When it began.
     pub since: Moment,
-    /// Who gave it, and from where; unknown where an earlier version wrote it down.
+    /// Who gave it, and from which address; unknown in records of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What the operator gave as the reason.
+    /// The operator's reason.
     pub why: Option<String>,
 }
 
 impl Suspension {
-    /// What is in force after an order that came at `now`, given what was `before`: the
-    /// beginning stays, and a reason goes with whoever gave it.
+    /// The suspension after an order at `now`, given the one `before`: its beginning stays, and a
+    /// new reason also replaces the operator.
     #[must_use]
     pub fn ordered(
         before: Option<&Self>,
@@ -75,12 +75,12 @@ impl Suspension {
     }
 }
 
-/// Every suspension in force.
+/// Every active suspension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suspensions(pub BTreeMap<Scope, Suspension>);
 
 impl Suspensions {
-    /// The one that holds back a channel on a node, the widest first.
+    /// The suspension that holds back a channel on a node, the widest scope first.
     #[must_use]
     pub fn of(&self, node: &str, channel: &str) -> Option<(&Scope, &Suspension)> {
         if self.0.is_empty() {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_goes_with_whoever_gave_it() {
+    fn a_reason_is_stored_with_the_operator_who_gave_it() {
         let (then, now) = (Moment::from_unix(5), Moment::from_unix(9));
         let of = |since, by: &str, why: Option<&str>| Suspension {
             since,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_version_wrote_down_is_read() {
+    fn a_record_of_an_earlier_version_is_read() {
         let kept: Suspension = serde_json::from_str(r#"{"since":7,"why":null}"#).unwrap();
         assert_eq!(kept, Suspension { since: Moment::from_unix(7), by: None, why: None });
     }

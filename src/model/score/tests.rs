@@ -1,4 +1,4 @@
-//! smoosh's own cases, the edges of its rule, and a second implementation to disagree with.
+//! smoosh's own test cases, the edges of its rule, and a comparison with a second implementation.
 
 use super::*;
 use crate::model::facts::{Flags, Known};
@@ -12,7 +12,7 @@ fn channel(kind: Kind, priority: Priority, min_priority: f64) -> Channel {
     Channel { min_priority, ..Channel::with_defaults("c", kind, priority) }
 }
 
-/// What the three channels of views say, with the thresholds smoosh's own tests had.
+/// The scores of the three view channels, with the thresholds of smoosh's own tests.
 fn views(facts: &Facts) -> [f64; 3] {
     [
         channel(Kind::View, Priority::Ratio, 5.0),
@@ -23,7 +23,7 @@ fn views(facts: &Facts) -> [f64; 3] {
 }
 
 #[test]
-fn the_cases_of_smoosh_score_as_in_smoosh() {
+fn smooshs_own_cases_score_as_in_smoosh() {
     for (case, facts, expected) in [
         ("ratio", sizes(5_242_880, 524_288), [10.0, 0.0, 0.0]),
         ("slack", sizes(33_554_432, 16_777_215), [0.0, 16_777_217.0, 0.0]),
@@ -67,7 +67,7 @@ fn bounds_are_strict_where_smoosh_is_strict() {
 }
 
 #[test]
-fn changes_are_asked_for_before_anything_else() {
+fn changes_are_checked_before_anything_else() {
     let mut upgrade = channel(Kind::Db, Priority::Upgrade, 2.0);
     upgrade.min_changes = 10;
     let facts = |update_seq, compacted_seq: Option<u64>| Facts {
@@ -81,11 +81,15 @@ fn changes_are_asked_for_before_anything_else() {
         score(&upgrade, Kind::Db, &facts(109, Some(100))),
         Err(Miss { reason: MissReason::TooFewChanges, value: Some(9.0), limit: Some(10.0) })
     );
-    assert_eq!(score(&upgrade, Kind::Db, &facts(5, None)), Ok(1.0), "unknown gates nothing");
+    assert_eq!(
+        score(&upgrade, Kind::Db, &facts(5, None)),
+        Ok(1.0),
+        "unknown changes block nothing"
+    );
 }
 
 #[test]
-fn nothing_active_passes_at_the_floor_unless_the_floor_is_none() {
+fn a_file_without_active_bytes_scores_the_minimum_unless_that_is_zero_or_infinite() {
     for (priority, floor, expected) in [
         (Priority::Ratio, 2.0, Some(2.0)),
         (Priority::Slack, 7.0, Some(7.0)),
@@ -99,7 +103,7 @@ fn nothing_active_passes_at_the_floor_unless_the_floor_is_none() {
 }
 
 #[test]
-fn a_cleanup_is_taken_on_evidence_alone() {
+fn a_cleanup_is_taken_only_with_evidence() {
     let cleanup = Channel::with_defaults("c", Kind::Cleanup, Priority::Cleanup);
     let mut facts = Facts::default();
     assert!(score(&cleanup, Kind::Cleanup, &facts).is_err());
@@ -107,8 +111,8 @@ fn a_cleanup_is_taken_on_evidence_alone() {
     assert_eq!(score(&cleanup, Kind::Cleanup, &facts), Ok(1.0));
 }
 
-/// smoosh's rule written a second time, from its description and in another manner: a list
-/// of guarded answers of which the first that holds counts, zero meaning no.
+/// smoosh's rule written a second time, from its description and in another form: a list of
+/// guarded answers of which the first match counts, zero meaning no.
 fn oracle(channel: &Channel, facts: &Facts) -> f64 {
     let (file, active) = (facts.file.get(), facts.active.get());
     let gated = match (facts.update_seq.get(), facts.compacted_seq.get()) {

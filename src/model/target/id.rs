@@ -1,4 +1,4 @@
-//! The one text form of a target's identity.
+//! The text form of a target's identity.
 
 use super::Kind;
 use couchdb_names::{Engine, ParseSignatureError, Signature, encode_part};
@@ -14,9 +14,9 @@ use std::{borrow::Cow, fmt, str::FromStr};
 pub enum TargetId {
     /// One copy of a database shard.
     Db {
-        /// The node the copy lives on.
+        /// The node of the copy.
         node: String,
-        /// The shard file's name, or that of a node-local database.
+        /// The name of the shard file or of a node-local database.
         shard: String,
     },
     /// A view index.
@@ -37,17 +37,17 @@ pub enum TargetId {
     Search {
         /// The clustered database.
         db: String,
-        /// What builds it.
+        /// The engine that builds it.
         engine: Engine,
         /// The design document's id, with `_design/`.
         design: String,
-        /// Its name there.
+        /// Its name in the design document.
         index: String,
     },
 }
 
 impl TargetId {
-    /// The kind of target this names.
+    /// The kind of this target.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
@@ -91,7 +91,7 @@ impl TryFrom<String> for TargetId {
     }
 }
 
-/// Why a text is not a target's id.
+/// Why a text is not a target id.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseTargetError {
     /// It does not begin with a kind and a colon.
@@ -103,10 +103,10 @@ pub enum ParseTargetError {
     )]
     Parts(String),
     /// A part is not percent-encoded UTF-8.
-    #[error("{0:?} is not a target id: a part of it is not percent-encoded UTF-8")]
+    #[error("{0:?} is not a target id: one of its parts is not percent-encoded UTF-8")]
     Encoding(String),
     /// The signature is malformed.
-    #[error("{0:?} is not a target id: it has to end with a view's signature, 32 hex digits")]
+    #[error("{0:?} is not a target id: it must end with a view's signature, 32 hex digits")]
     Signature(String, #[source] ParseSignatureError),
 }
 
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ids_read_as_the_contract_writes_them() {
+    fn ids_have_the_documented_form() {
         let id = TargetId::Db {
             node: "couchdb@a".into(),
             shard: "shards/00000000-7fffffff/app/orders.17".into(),
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_names_survive(node in ".+", name in ".+", signature: [u8; 16]) {
+        fn any_names_round_trip(node in ".+", name in ".+", signature: [u8; 16]) {
             let ids = [
                 TargetId::Db { node: node.clone(), shard: name.clone() },
                 TargetId::View { node, db: name.clone(), signature: Signature(signature) },

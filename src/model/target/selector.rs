@@ -1,16 +1,16 @@
-//! What a person types to name targets, held against ids: also against those of targets that are
-//! gone, of which nothing but the id is left.
+//! A user's text that selects targets, matched against ids, including those of deleted targets of
+//! which only the id is left.
 
 use super::TargetId;
 use couchdb_names::{ShardName, encode_part};
 use std::collections::BTreeSet;
 
-/// Targets that a text names: one by its id, or all of a shard file, of a database, or of a
+/// The targets that a text selects: one by its id, or all of a shard file, of a database, or of a
 /// design document written `<db>/_design/<name>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     named: Named,
-    /// Others that are known to be meant: an id of a view does not tell its design documents.
+    /// Further targets known to match: the id of a view does not contain its design documents.
     known: BTreeSet<TargetId>,
 }
 
@@ -21,7 +21,7 @@ enum Named {
 }
 
 impl Selector {
-    /// What `text` names, and `known`, the targets that exist and are meant by it.
+    /// The selection of `text`; `known` are existing targets that it selects.
     #[must_use]
     pub fn new(text: &str, known: impl IntoIterator<Item = TargetId>) -> Self {
         let named = match text.parse() {
@@ -31,7 +31,7 @@ impl Selector {
         Self { named, known: known.into_iter().collect() }
     }
 
-    /// Whether a target is meant; `design` is one of its design documents, where that is known.
+    /// Whether a target is selected; `design` is one of its design documents, where known.
     #[must_use]
     pub fn covers(&self, id: &TargetId, design: Option<&str>) -> bool {
         let named = match &self.named {
@@ -41,19 +41,19 @@ impl Selector {
         named || self.known.contains(id)
     }
 
-    /// Whether a database as a whole is meant.
+    /// Whether a whole database is selected.
     #[must_use]
     pub fn covers_database(&self, db: &str) -> bool {
         matches!(&self.named, Named::Text(text) if text == db)
     }
 
-    /// What the id of every target that is meant has in it, where there is such a text: looking
-    /// for that is cheaper than reading an id.
+    /// A text that the id of every selected target contains, if there is one: searching for it is
+    /// cheaper than parsing an id.
     #[must_use]
     pub fn needle(&self) -> Option<String> {
         match &self.named {
             Named::Id(id) if self.known.is_empty() => Some(id.to_string()),
-            // What names a design document is spread over an id and what is known beside it.
+            // A design document's name is not part of a view's id.
             Named::Text(text) if self.known.is_empty() && !text.contains("/_design/") => {
                 Some(encode_part(text).to_string())
             }
@@ -77,8 +77,8 @@ fn is_named(text: &str, id: &TargetId, design: Option<&str>) -> bool {
     }
 }
 
-/// The database that a shard file, or an instance of a database, belongs to: names of databases
-/// have no dot.
+/// The database that a shard file, or an instance of a database, belongs to: database names have
+/// no dot.
 #[must_use]
 pub fn database(name: &str) -> &str {
     if let Some(shard) = ShardName::split(name) {
@@ -97,7 +97,7 @@ mod tests {
     const SIGNATURE: &str = "0f045e3b41d71d93aaa32f23021ba536";
 
     #[test]
-    fn every_way_to_name_a_target_finds_it_by_its_id() {
+    fn every_form_of_selection_matches_by_id() {
         let shard = "db:n@a/shards%2F00000000-7fffffff%2Fapp%2Forders.1795222434";
         let view = format!("view:_cluster/app%2Forders.1795222434/{SIGNATURE}");
         let part =
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_to_be_meant_is_meant_too() {
+    fn known_targets_are_selected_too() {
         let view: TargetId = format!("view:_cluster/a.1795222434/{SIGNATURE}").parse().unwrap();
         let selector = Selector::new("a/_design/x", [view.clone()]);
         assert!(selector.covers(&view, None) && selector.needle().is_none());

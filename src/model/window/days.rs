@@ -1,4 +1,4 @@
-//! Days of the week, and their notation: names and ranges, `mon-fri`, `sun`.
+//! Week days and their notation: names and ranges, `mon-fri`, `sun`.
 
 use jiff::civil::Weekday;
 use std::{fmt, str::FromStr};
@@ -16,14 +16,14 @@ impl Days {
     /// No day.
     pub const NONE: Self = Self([false; 7]);
 
-    /// Whether `day` is among them.
+    /// Whether `day` is included.
     #[must_use]
     pub fn has(self, day: Weekday) -> bool {
         let at = usize::try_from(day.to_monday_zero_offset()).unwrap_or_default();
         self.0.get(at).copied().unwrap_or_default()
     }
 
-    /// These and the others.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let mut both = self.0;
@@ -31,7 +31,7 @@ impl Days {
         Self(both)
     }
 
-    /// The days as they are written in a list, consecutive ones as a range: `mon-fri`, `sun`.
+    /// The days as written in a list, consecutive ones as a range: `mon-fri`, `sun`.
     #[must_use]
     pub fn texts(self) -> Vec<String> {
         let mut texts = Vec::new();
@@ -60,7 +60,7 @@ impl fmt::Display for Days {
     }
 }
 
-/// Reads one day (`sun`) or one range (`fri-mon` runs over the weekend), in any case.
+/// Parses one day (`sun`) or one range (`fri-mon` spans the weekend), in any case.
 impl FromStr for Days {
     type Err = ParseDaysError;
 
@@ -87,7 +87,7 @@ impl FromStr for Days {
 /// Why a text names no days.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "{text:?} is no day: write mon, tue, wed, thu, fri, sat or sun, or a range such as mon-fri"
+    "{text:?} is not a day; write mon, tue, wed, thu, fri, sat or sun, or a range such as mon-fri"
 )]
 pub struct ParseDaysError {
     text: String,

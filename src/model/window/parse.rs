@@ -6,10 +6,10 @@ use jiff::{
 };
 use std::sync::LazyLock;
 
-/// The zones this program knows: those it carries, so that every host knows the same.
+/// The bundled time zone database, so that every host knows the same zones.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// Which end of a window a time is: only a closing may be `24:00`.
+/// The end of a window that a time belongs to: only a closing time may be `24:00`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// When it opens.
@@ -18,10 +18,11 @@ pub enum Edge {
     To,
 }
 
-/// Reads `HH:MM`; `24:00` as the day's end is midnight.
+/// Parses `HH:MM`; `24:00` as the end of a day is midnight.
 ///
 /// # Errors
-/// When the text is not two digits, a colon and two digits, or no time of a day.
+///
+/// If the text is not two digits, a colon and two digits, or not a time of day.
 pub fn time(text: &str, edge: Edge) -> Result<Time, ParseTimeError> {
     let refused = || match edge {
         Edge::From => ParseTimeError::From { text: text.to_owned() },
@@ -39,7 +40,7 @@ pub fn time(text: &str, edge: Edge) -> Result<Time, ParseTimeError> {
     }
 }
 
-/// A time of day as [`time`] reads it.
+/// A time of day in the form that [`time`] parses.
 #[must_use]
 pub fn shown_time(time: Time, edge: Edge) -> String {
     if edge == Edge::To && time == Time::midnight() {
@@ -48,10 +49,11 @@ pub fn shown_time(time: Time, edge: Edge) -> String {
     format!("{:02}:{:02}", time.hour(), time.minute())
 }
 
-/// The time zone of this name in the IANA database, such as `Europe/Berlin`, in any case.
+/// The time zone with this name in the IANA database, such as `Europe/Berlin`, in any case.
 ///
 /// # Errors
-/// When there is none; names the nearest that exists.
+///
+/// If there is none; the error names the most similar zone.
 pub fn zone(name: &str) -> Result<TimeZone, ParseZoneError> {
     if name.eq_ignore_ascii_case("utc") {
         return Ok(TimeZone::UTC);
@@ -71,34 +73,34 @@ pub fn zone(name: &str) -> Result<TimeZone, ParseZoneError> {
     })
 }
 
-/// The name by which [`zone`] finds it again.
+/// The name with which [`zone`] finds it again.
 #[must_use]
 pub fn zone_name(zone: &TimeZone) -> &str {
     zone.iana_name().unwrap_or("UTC")
 }
 
-/// Why a text is no time of a day.
+/// Why a text is not a time of day.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseTimeError {
-    /// As an opening.
-    #[error("{text:?} is no time of a day: write hours and minutes, from 00:00 to 23:59")]
+    /// As an opening time.
+    #[error("{text:?} is not a time of day; write hours and minutes, from 00:00 to 23:59")]
     From {
-        /// What was written.
+        /// The given text.
         text: String,
     },
-    /// As a closing.
-    #[error("{text:?} is no time of a day: write hours and minutes, from 00:00 to 24:00")]
+    /// As a closing time.
+    #[error("{text:?} is not a time of day; write hours and minutes, from 00:00 to 24:00")]
     To {
-        /// What was written.
+        /// The given text.
         text: String,
     },
 }
 
-/// Why there is no such time zone.
+/// Why a text is not a time zone.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{name:?} is no time zone: write a name of the IANA database, such as {}", near.as_deref().unwrap_or("Europe/Berlin"))]
+#[error("{name:?} is not a time zone; write a name of the IANA database, such as {}", near.as_deref().unwrap_or("Europe/Berlin"))]
 pub struct ParseZoneError {
     name: String,
-    /// The nearest name that exists.
+    /// The most similar name that exists.
     pub near: Option<String>,
 }

@@ -16,7 +16,7 @@ fn window(days: &str, from: &str, to: &str, zone_name: &str) -> Window {
 }
 
 #[test]
-fn a_window_over_midnight_belongs_to_the_day_it_begins_on() {
+fn a_window_that_spans_midnight_belongs_to_the_day_it_begins_on() {
     let nights = window("mon-fri", "20:00", "06:00", "Europe/Berlin");
     for (moment, open) in [
         // Friday 20 November 2026, winter time: one hour ahead of UTC.
@@ -25,7 +25,7 @@ fn a_window_over_midnight_belongs_to_the_day_it_begins_on() {
         ("2026-11-20T23:30:00Z", true),
         ("2026-11-21T04:59:59Z", true),
         ("2026-11-21T05:00:00Z", false),
-        // Saturday evening begins no window, so Sunday and Monday mornings have none.
+        // No window begins on Saturday evening, so Sunday and Monday mornings have none.
         ("2026-11-21T20:00:00Z", false),
         ("2026-11-22T03:00:00Z", false),
         ("2026-11-23T03:00:00Z", false),
@@ -48,7 +48,7 @@ fn changes_are_found_across_midnight_and_weekends() {
 }
 
 #[test]
-fn windows_that_touch_are_one() {
+fn adjacent_windows_are_merged() {
     let two = [window("sat", "10:00", "24:00", "UTC"), window("sun", "00:00", "08:00", "UTC")];
     assert_eq!(next_change(&two, at("2026-11-21T11:00:00Z")), Some(at("2026-11-22T08:00:00Z")));
     let all_day = [window("mon-sun", "00:00", "24:00", "UTC")];
@@ -63,7 +63,7 @@ fn daylight_saving_moves_skips_and_repeats_a_window() {
     let night = [window("mon-sun", "02:15", "02:45", "Europe/Berlin")];
     // 29 March 2026: 02:00 becomes 03:00, so that night has no such time.
     assert_eq!(next_change(&night, at("2026-03-28T12:00:00Z")), Some(at("2026-03-30T00:15:00Z")));
-    // 25 October 2026: 03:00 becomes 02:00, so the time comes twice.
+    // 25 October 2026: 03:00 becomes 02:00, so the time occurs twice.
     assert_eq!(next_change(&night, at("2026-10-24T22:00:00Z")), Some(at("2026-10-25T00:15:00Z")));
     assert_eq!(next_change(&night, at("2026-10-25T00:15:00Z")), Some(at("2026-10-25T00:45:00Z")));
     assert_eq!(next_change(&night, at("2026-10-25T00:45:00Z")), Some(at("2026-10-25T01:15:00Z")));
@@ -87,7 +87,7 @@ fn days_are_read_and_shown() {
         assert_eq!(
             bad.parse::<Days>().unwrap_err().to_string(),
             format!(
-                "{bad:?} is no day: write mon, tue, wed, thu, fri, sat or sun, or a range such as mon-fri"
+                "{bad:?} is not a day; write mon, tue, wed, thu, fri, sat or sun, or a range such as mon-fri"
             )
         );
     }
@@ -105,12 +105,12 @@ fn times_are_read_strictly() {
 }
 
 #[test]
-fn zones_are_known_by_name_and_the_nearest_is_named() {
+fn zones_are_found_by_name_and_errors_suggest_the_nearest() {
     assert_eq!(zone_name(&zone("europe/berlin").unwrap()), "Europe/Berlin");
     assert_eq!(zone_name(&zone("UTC").unwrap()), "UTC");
     assert_eq!(
         zone("Europe/Berln").unwrap_err().to_string(),
-        "\"Europe/Berln\" is no time zone: write a name of the IANA database, such as Europe/Berlin"
+        "\"Europe/Berln\" is not a time zone; write a name of the IANA database, such as Europe/Berlin"
     );
     assert!(zone("").is_err());
     assert!(zone("../../etc/passwd").is_err());
@@ -138,18 +138,18 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn the_next_change_is_the_first_one_a_walk_by_minutes_meets(
+    fn the_next_change_is_the_first_one_found_by_stepping_through_time(
         windows in prop::collection::vec(any_window(), 0..3),
         start in 1_770_000_000u64..1_800_000_000,
     ) {
         let now = Moment::from_unix(start / 60 * 60);
         let open = open_at(&windows, now);
-        // Every zone above changes on whole half hours.
+        // Every zone above changes at half hours.
         let walked = (1..15 * 48)
             .map(|step| Moment::from_unix(start / 1_800 * 1_800 + step * 1_800))
             .find(|moment| open_at(&windows, *moment) != open);
         prop_assert_eq!(next_change(&windows, now), walked);
-        // The next change is the last one of the moment after it, and of all until the next.
+        // The next change is the last change at that moment and until the following one.
         if let Some(next) = walked {
             prop_assert_eq!(last_change(&windows, next), Some(next));
             prop_assert_eq!(last_change(&windows, next.plus(std::time::Duration::from_secs(30))), Some(next));
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn days_print_as_they_are_read(window in any_window()) {
+    fn days_print_as_they_are_parsed(window in any_window()) {
         let read = window.days.texts().iter().map(|day| day.parse().unwrap()).fold(Days::NONE, Days::and);
         prop_assert_eq!(read, window.days);
     }

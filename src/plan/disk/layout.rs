@@ -1,4 +1,4 @@
-//! Which volumes there are, and how each one's free space is to be measured.
+//! The volumes to measure, and how each one's free space is measured.
 //!
 //! Owns the volumes' names. Pure: the task calls it with the settings.
 
@@ -6,38 +6,38 @@ use crate::model::settings::limits;
 use couchdb_client::Address;
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-/// The directories of the node that this process runs beside.
+/// The local directories, and the node they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// The node, by CouchDB's name.
     pub node: String,
-    /// Its directories; those on one file system make one volume.
+    /// Its directories; those on the same file system make up one volume.
     pub directories: Vec<PathBuf>,
 }
 
-/// What tells a volume's free space.
+/// How a volume's free space is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The file system that holds this directory.
+    /// Through the file system that holds this directory.
     Local(PathBuf),
-    /// The one sample of a query.
+    /// Through the only sample of a query.
     Prometheus {
         /// The Prometheus server.
         url: Address,
-        /// PromQL whose one sample is the free bytes.
+        /// A PromQL query whose only sample is the free bytes.
         query: String,
-        /// How old the sample may be.
+        /// Maximum age of the sample.
         max_age: Duration,
     },
     /// A fixed number of bytes.
     Fixed(u64),
 }
 
-/// How long what was measured here counts: a file system that hangs answers nothing.
+/// Maximum age of a local measurement: a hanging file system does not answer.
 const LOCAL_MAX_AGE: Duration = Duration::from_secs(300);
 
 impl Source {
-    /// How old what was measured may become before it counts as unknown.
+    /// The age at which a measurement counts as unknown.
     #[must_use]
     pub const fn max_age(&self) -> Duration {
         match self {
@@ -52,17 +52,17 @@ impl Source {
 pub struct Place {
     /// Its name, unique.
     pub name: Arc<str>,
-    /// Nodes whose files lie on it.
+    /// The nodes with files on it.
     pub nodes: Vec<Arc<str>>,
-    /// What tells its free space.
+    /// How its free space is measured.
     pub source: Source,
 }
 
-/// The volumes, in the configuration's order, the local ones first.
+/// The volumes: local ones first, then configured ones in the configuration's order.
 ///
-/// Configured volumes are called by their first node, a further one of that name gets a
-/// number; local ones are called by their directory. A node that a configured volume
-/// names has no local one beside it: who configures it knows better.
+/// A configured volume is named after its first node, with a number added if that name is taken; a
+/// local one is named after its directory. A node that is named by a configured volume gets no
+/// local volume: the configuration overrides the local measurement.
 pub(super) fn places(volumes: &[limits::Volume], local: Option<&Local>) -> Vec<Place> {
     let mut places = Vec::new();
     let mut names = BTreeSet::new();
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn volumes_have_short_and_unique_names() {
+    fn volume_names_are_short_and_unique() {
         let volume = |nodes: &[&str]| limits::Volume {
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             free: limits::Free::Available(7),
@@ -118,7 +118,7 @@ mod tests {
             (&shared[..], None, &["couchdb@a"][..]),
             (&twice[..], None, &["couchdb@a", "couchdb@a-2", "couchdb@a-3"][..]),
             (&shared[..], Some(local("couchdb@c")), &["/data", "/views", "couchdb@a"][..]),
-            // The configuration says what is free for b.
+            // The configured volume covers node b.
             (&shared[..], Some(local("couchdb@b")), &["couchdb@a"][..]),
         ] {
             let places = places(volumes, local.as_ref());

@@ -1,6 +1,6 @@
 //! Free space of a local file system.
 //!
-//! Owns how it is asked, and the words where it does not answer. The task's instruments ask here.
+//! Owns the measurement and its error messages. The disk task's meter calls it.
 
 use crate::datadir::Space;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 fn look(directory: &Path) -> Result<Space, String> {
     Space::of(directory).map_err(|why| {
         format!(
-            "cannot ask for the free space of {}: {why}; check files.data_dir",
+            "cannot read the free space of {}: {why}; check files.data_dir",
             directory.display()
         )
     })
 }
 
-/// Asks the file system that holds `directory`, on a thread of its own: a network file
-/// system may take for ever.
+/// Asks the file system that holds `directory`, on a blocking thread: a network file system may
+/// hang.
 pub(super) async fn ask(directory: PathBuf) -> Result<Space, String> {
     let asked = tokio::task::spawn_blocking(move || look(&directory)).await;
     asked.unwrap_or_else(|_| Err("recliner is stopping".to_owned()))
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_directory_has_space_and_a_missing_one_a_reason() {
+    async fn an_existing_directory_has_space_and_a_missing_one_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let found = ask(dir.path().to_owned()).await.unwrap();
         assert!(found.size > 0 && found.available <= found.size, "{found:?}");

@@ -1,11 +1,11 @@
-//! Free space from a Prometheus: one query, one sample.
+//! Free space from Prometheus: one query, one sample.
 //!
-//! Owns the two requests and what their answers mean. The task's instruments ask here, one
-//! volume at a time once.
+//! Owns the two requests and the meaning of their answers. The disk task's meter calls it, once at
+//! a time for each volume.
 //!
-//! The time in the answer of an instant query is that of its evaluation, not of the sample,
-//! so that a target that is no longer scraped looks fresh for as long as Prometheus looks
-//! back. `timestamp()` over the same query, at the same time, tells when it was scraped.
+//! An instant query's answer carries the time of evaluation and not of the sample, so a target
+//! that is no longer scraped looks fresh for the whole lookback period. `timestamp()` over the
+//! same query at the same time returns when it was scraped.
 
 use crate::{sources::fetch, text::duration};
 use couchdb_client::Address;
@@ -13,15 +13,15 @@ use serde::Deserialize;
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// The largest answer that is read. One sample is some hundred bytes.
+/// Maximum size of an answer. One sample takes some hundred bytes.
 const LONGEST: usize = 1 << 20;
 
-/// What a query came to.
+/// The result of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     /// Free bytes.
     pub(super) available: u64,
-    /// When they were measured, by this machine's clock.
+    /// When they were measured, by the local clock.
     pub(super) at: Moment,
 }
 
@@ -45,7 +45,7 @@ enum Data {
 
 #[derive(Debug, Deserialize)]
 struct Series {
-    /// Absent in a native histogram.
+    /// Absent for a native histogram.
     #[serde(default)]
     value: Option<Point>,
 }
@@ -55,23 +55,24 @@ struct Series {
 struct Point(f64, String);
 
 impl Data {
-    /// The one number.
+    /// The only sample.
     fn one(self) -> Result<Point, String> {
         match self {
             Self::Scalar(point) => Ok(point),
-            Self::Vector(series) if series.is_empty() => {
-                Err("it has no sample: is the target scraped, and are its labels right?".to_owned())
-            }
+            Self::Vector(series) if series.is_empty() => Err(
+                "it returned no sample; check that the target is scraped and that the labels match"
+                    .to_owned(),
+            ),
             Self::Vector(series) => match <[Series; 1]>::try_from(series) {
                 Ok([Series { value: Some(point) }]) => Ok(point),
-                Ok([Series { value: None }]) => Err("its sample is no number".to_owned()),
+                Ok([Series { value: None }]) => Err("its sample is not a number".to_owned()),
                 Err(series) => {
                     let count = series.len();
-                    Err(format!("it has {count} samples: add labels until one is left"))
+                    Err(format!("it returned {count} samples; add labels until one is left"))
                 }
             },
             Self::Matrix(_) | Self::String(_) => {
-                Err("it gives no instant vector: leave out the range".to_owned())
+                Err("it does not return an instant vector; remove the range".to_owned())
             }
         }
     }
@@ -79,27 +80,28 @@ impl Data {
 
 impl Point {
     fn number(&self) -> Result<f64, String> {
-        let number: f64 = self.1.parse().map_err(|_| format!("{:?} is no number", self.1))?;
+        let number: f64 = self.1.parse().map_err(|_| format!("{:?} is not a number", self.1))?;
         if number.is_finite() { Ok(number) } else { Err(format!("its sample is {}", self.1)) }
     }
 }
 
-/// Seconds as a duration; zero where they are negative.
+/// Seconds as a duration; zero for negative numbers.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)
 }
 
-/// The moment of a sample that is `age` old by Prometheus's clock and carries `stamp`: by
-/// whichever clock it is older, because too old is the safe side.
+/// The time of a sample that is `age` old by Prometheus's clock and has the timestamp `stamp`, by
+/// whichever clock makes it older: overestimating the age is the safe side.
 fn taken_at(stamp: f64, age: Duration, now: Moment) -> Moment {
     let by_theirs = now.unix().saturating_sub(age.as_secs());
     Moment::from_unix(by_theirs.min(seconds(stamp).as_secs()))
 }
 
-/// Asks for the one sample of `query`.
+/// Asks for the only sample of `query`.
 ///
 /// # Errors
-/// What was asked and what came back, in words.
+///
+/// What was asked and what came back, as a sentence.
 pub(super) async fn ask(
     http: &reqwest::Client,
     url: &Address,
@@ -114,14 +116,14 @@ pub(super) async fn ask(
         .map_err(|failure| refused(failure.into_words()))?;
     let number = point.number().map_err(refused)?;
     if number < 0.0 {
-        return Err(refused(format!("its sample is {number}, less than nothing")));
+        return Err(refused(format!("its sample is {number}, which is negative")));
     }
     let evaluated = point.0;
-    // A line's end, because the query may end in a comment.
+    // A line break before the parenthesis, because the query may end in a comment.
     let stamp = get(http, url, &format!("timestamp(\n{query}\n)"), Some(evaluated)).await;
     let stamp = match stamp {
         Ok(data) => data.one().and_then(|point| point.number()).map_err(refused)?,
-        // Of a scalar there is none: then it is as old as the evaluation.
+        // A scalar has no timestamp; the time of evaluation counts.
         Err(Failure::BadQuery(_)) => evaluated,
         Err(failure) => return Err(refused(failure.into_words())),
     };
@@ -129,7 +131,7 @@ pub(super) async fn ask(
     if at.age(now) > max_age {
         let age = duration::shown(at.age(now));
         let most = duration::exact(max_age);
-        return Err(refused(format!("its sample is {age} old, more than max_age, {most}")));
+        return Err(refused(format!("its sample is {age} old, older than max_age ({most})")));
     }
     #[expect(
         clippy::cast_possible_truncation,
@@ -140,11 +142,11 @@ pub(super) async fn ask(
     Ok(Answer { available, at })
 }
 
-/// Why there is no result.
+/// Why a query has no result.
 enum Failure {
-    /// Prometheus refuses the query as such.
+    /// Prometheus rejects the query itself.
     BadQuery(String),
-    /// All else.
+    /// Any other failure.
     Final(String),
 }
 
@@ -174,10 +176,12 @@ async fn get(
     let envelope: Result<Envelope, _> = serde_json::from_slice(&body);
     match (status, envelope) {
         (200, Ok(Envelope { data: Some(data), .. })) => Ok(data),
-        (200, Ok(_)) => Err(Failure::Final("the answer has no data: is this Prometheus?".into())),
-        (200, Err(why)) => {
-            Err(Failure::Final(format!("the answer makes no sense, {why}: is this Prometheus?")))
-        }
+        (200, Ok(_)) => Err(Failure::Final(
+            "the answer has no data; check that this is a Prometheus server".into(),
+        )),
+        (200, Err(why)) => Err(Failure::Final(format!(
+            "the answer is not valid, {why}; check that this is a Prometheus server"
+        ))),
         (400, Ok(Envelope { error: Some(error), .. })) => {
             Err(Failure::BadQuery(format!("HTTP 400, {error}")))
         }

@@ -1,9 +1,9 @@
-//! Whether space falls faster than the jobs on a volume explain.
+//! Detects free space that falls faster than the jobs on a volume explain.
 //!
 //! Owns the last samples of one volume. Pure: the task feeds it.
 //!
-//! What falls because CouchDB is written to is no reason to stop: compaction is what gives
-//! that back. So the fall counts where it would fill the volume soon, and no longer when it
+//! Space that shrinks because clients write to CouchDB is no reason to stop: compaction gives it
+//! back. So a fall counts if it would fill the volume soon, and no longer counts once filling it
 //! would take twice that time.
 
 use crate::jobs::{Job, JobKey};
@@ -13,21 +13,21 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// What is looked at: the shortest run of samples that spans this.
+/// The samples that count: the shortest run that spans this duration.
 const WINDOW: Duration = Duration::from_secs(120);
-/// How many samples it takes.
+/// Minimum number of samples.
 const LEAST: usize = 3;
-/// A fall that would fill the volume within this is held against it.
+/// A fall counts if it would fill the volume within this time.
 const SOON: Duration = Duration::from_secs(3_600);
-/// Samples this far apart say nothing about each other.
+/// Samples further apart than this are not compared.
 const GAP: Duration = Duration::from_secs(900);
 
-/// One look at a volume.
+/// One measurement of a volume.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Moment,
     available: u64,
-    /// Bytes that jobs wrote since the sample before.
+    /// Bytes that jobs wrote since the previous sample.
     explained: u64,
 }
 
@@ -35,26 +35,26 @@ struct Sample {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slope {
     samples: VecDeque<Sample>,
-    /// What each job had reserved at the last sample.
+    /// Each job's reservation at the last sample.
     reserved: BTreeMap<JobKey, u64>,
     falling_since: Option<Moment>,
 }
 
 impl Slope {
-    /// Since when space falls too fast.
+    /// When space began to fall too fast.
     pub(super) const fn falling_since(&self) -> Option<Moment> {
         self.falling_since
     }
 
-    /// Takes a sample and the jobs that were on the volume then. One that is no newer than
-    /// the last says nothing new.
+    /// Records a sample and the jobs that were on the volume at that time. A sample that is not
+    /// newer than the last one is ignored.
     pub(super) fn see(&mut self, at: Moment, available: u64, jobs: &[&Job]) {
         let last = self.samples.back().copied();
         if last.is_some_and(|last| at <= last.at) {
             return;
         }
         for job in jobs {
-            // What a job wrote before it was first seen goes with it.
+            // Bytes that a job wrote before it was first seen count as well.
             self.reserved.entry(job.key.clone()).or_insert_with(|| peak(job));
         }
         let now: BTreeMap<JobKey, u64> =
@@ -65,7 +65,7 @@ impl Slope {
             .map(|(key, before)| before.saturating_sub(now.get(key).copied().unwrap_or_default()));
         let explained = written.fold(0, u64::saturating_add);
         self.reserved = now;
-        // What gives space back, such as the end of a job, hides what fell before.
+        // An increase in free space, such as at the end of a job, hides what fell before.
         let anew = |last: Sample| available > last.available || last.at.age(at) > GAP;
         if last.is_some_and(anew) {
             self.samples.clear();
@@ -87,11 +87,11 @@ impl Slope {
         }
         let fell = first.available.saturating_sub(available);
         let written = || self.samples.iter().skip(1).map(|sample| sample.explained);
-        // Jobs may have been looked at up to a step before the volume was.
+        // The task list may be up to one interval older than the disk measurement.
         let behind = written().max().unwrap_or_default();
         let explained = written().fold(behind, u64::saturating_add);
         let unexplained = fell.saturating_sub(explained);
-        // Seconds until the volume is full at this rate; for ever where nothing falls.
+        // Seconds until the volume is full at this rate; infinite if nothing falls.
         let full_in = available as f64 / (unexplained as f64 / span.as_secs_f64());
         match self.falling_since {
             None if unexplained > 0 && full_in < SOON.as_secs_f64() => {
@@ -105,7 +105,7 @@ impl Slope {
     }
 }
 
-/// What a job reserved when it began, by what is reserved now and how far it is.
+/// A job's initial reservation, from its current reservation and progress.
 fn peak(job: &Job) -> u64 {
     let left = 1.0 - job.progress.unwrap_or_default().clamp(0.0, 0.99);
     #[expect(
@@ -146,15 +146,15 @@ mod tests {
         }
     }
 
-    /// Seconds, GiB free, GiB reserved by a job with its progress → since when it falls.
+    /// Seconds, GiB free, GiB reserved by a job with its progress → when the fall began.
     type Line = (u64, u64, Option<(u64, f64)>, Option<u64>);
 
     #[test]
-    fn only_a_fall_that_jobs_do_not_explain_and_that_fills_the_volume_soon_counts() {
+    fn only_an_unexplained_fall_that_fills_the_volume_soon_counts() {
         let tables: &[(&str, &[Line])] = &[
-            ("two samples are no slope", &[(0, 100, None, None), (200, 10, None, None)]),
+            ("two samples are not enough", &[(0, 100, None, None), (200, 10, None, None)]),
             (
-                "three within a minute are none",
+                "three within a minute are not enough",
                 &[(0, 100, None, None), (30, 90, None, None), (60, 80, None, None)],
             ),
             (
@@ -163,14 +163,14 @@ mod tests {
                     (0, 100, None, None),
                     (60, 95, None, None),
                     (120, 90, None, Some(0)),
-                    // Space that comes back ends the look, not the alarm.
+                    // An increase clears the samples but not the alarm.
                     (180, 95, None, Some(0)),
                     (240, 95, None, Some(0)),
                     (300, 95, None, None),
                 ],
             ),
             (
-                "a slow fall is what writing does",
+                "a slow fall is normal writing",
                 &[(0, 100, None, None), (60, 100, None, None), (120, 98, None, None)],
             ),
             (
@@ -194,7 +194,7 @@ mod tests {
                 ],
             ),
             (
-                "a sample seen twice is one, and a long silence begins anew",
+                "a repeated sample is ignored, and a long gap resets the samples",
                 &[
                     (0, 100, None, None),
                     (60, 95, None, None),

@@ -1,7 +1,7 @@
-//! The task that measures volumes and publishes what it found.
+//! The task that measures volumes and publishes the results.
 //!
-//! Owns what is known of each volume and when it is asked again. A volume that has not
-//! answered yet is not asked again; a failure leaves the old value with its age.
+//! Owns the state of each volume and the schedule of measurements. A volume that has not answered
+//! yet is not asked again; after a failure the old value stays, with its age.
 
 use super::{Disks, Local, Place, Source, Space, Volume, layout, local, prometheus, slope::Slope};
 use crate::{
@@ -20,27 +20,27 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// From one query of a Prometheus to the next: as often as most are scraped.
+/// Interval between queries to a Prometheus: as often as most targets are scraped.
 const QUERIES: Duration = Duration::from_secs(30);
-/// The longest wait for an answer.
+/// Maximum wait for an answer.
 const WITHIN: Duration = Duration::from_secs(10);
-/// The longest that a value that grew too old stays published.
+/// Maximum time for which a value stays published after it became too old.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
-/// What the task goes by.
+/// The task's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The configured volumes.
     pub volumes: Vec<limits::Volume>,
-    /// The directories of the node that this process runs beside.
+    /// The local directories, and the node they belong to.
     pub local: Option<Local>,
-    /// From one look at a local file system to the next.
+    /// Interval between measurements of a local file system.
     pub poll: Duration,
 }
 
 impl Settings {
-    /// Directories belong to the one node that this process serves; where it serves others
-    /// too, to their `owner`, the one that the files there name.
+    /// Directories belong to the only node that this process serves. If it serves several, they
+    /// belong to the `owner`, the node that the files name.
     #[must_use]
     pub fn of(settings: &settings::Settings, owner: fn(&Path) -> Option<String>) -> Self {
         let settings::Files { data_dir, view_index_dir } = &settings.files;
@@ -56,33 +56,34 @@ impl Settings {
     }
 }
 
-/// What was measured of a volume.
+/// One measurement of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// Its space.
     pub space: Space,
-    /// What tells its file system from others on this machine.
+    /// The device number, which identifies the file system on this machine.
     pub device: Option<u64>,
 }
 
 /// Measures volumes.
 pub trait Meter: Send + Sync + std::fmt::Debug {
-    /// Measures one. Errors are sentences.
+    /// Measures one volume. Errors are sentences.
     fn measure(&self, source: &Source, now: Moment)
     -> BoxFuture<'static, Result<Measured, String>>;
 }
 
-/// The real ones: the file system, and Prometheus over the network.
+/// The real meter: the file system, and Prometheus over the network.
 #[derive(Debug)]
 pub struct Instruments {
     http: reqwest::Client,
 }
 
 impl Instruments {
-    /// Instruments for any settings.
+    /// A meter for any settings.
     ///
     /// # Errors
-    /// When the HTTP library cannot be set up.
+    ///
+    /// If the HTTP library cannot be set up.
     pub fn new() -> Result<Self, reqwest::Error> {
         Ok(Self { http: fetch::client(WITHIN)? })
     }
@@ -106,7 +107,7 @@ impl Meter for Instruments {
                 async move {
                     let asking = prometheus::ask(&http, &url, &query, max_age, now);
                     let answer = time::timeout(WITHIN, asking).await.map_err(|_| {
-                        format!("the query {query:?} to {url}: no answer within {WITHIN:?}")
+                        format!("the query {query:?} to {url} got no answer within {WITHIN:?}")
                     })??;
                     let prometheus::Answer { available, at } = answer;
                     Ok(Measured { space: Space { available, size: None, at }, device: None })
@@ -121,23 +122,23 @@ impl Meter for Instruments {
     }
 }
 
-/// The way to read what is free.
+/// Access to the published volumes.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// What was found last.
+    /// The volumes as last published.
     pub disks: watch::Receiver<Arc<Disks>>,
 }
 
-/// What is known of one volume.
+/// The state of one volume.
 #[derive(Debug)]
 struct Known {
     place: Place,
     measured: Option<Measured>,
     problem: Option<String>,
     slope: Slope,
-    /// When it is asked next.
+    /// The time of the next measurement.
     due: Instant,
-    /// Since when its answer is waited for.
+    /// The start of the pending measurement.
     asked: Option<Instant>,
 }
 
@@ -150,7 +151,7 @@ impl Known {
 
 type Answered = (Place, Result<Measured, String>);
 
-/// Owns what is known of the volumes.
+/// Owns the state of the volumes.
 #[derive(Debug)]
 pub struct Task {
     clock: Clock,
@@ -184,7 +185,7 @@ impl Task {
         (task, Handle { disks: reader })
     }
 
-    /// Measures until `stop`, or until nobody sends settings any more.
+    /// Measures until `stop`, or until the sender of settings is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut answers: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
         let mut next = Instant::now();
@@ -214,7 +215,7 @@ impl Task {
         }
     }
 
-    /// Takes over the settings; what is known of volumes that stay is kept.
+    /// Applies the settings; the state of volumes that stay is kept.
     fn lay_out(&mut self) {
         let settings = Arc::clone(&self.settings.borrow_and_update());
         let mut old = std::mem::take(&mut self.volumes);
@@ -225,7 +226,7 @@ impl Task {
         }
     }
 
-    /// Asks every volume whose turn it is and that is not being asked.
+    /// Measures every volume that is due and has no pending measurement.
     fn ask(&mut self, answers: &FuturesUnordered<BoxFuture<'static, Answered>>) {
         let (now, poll) = (Instant::now(), self.settings.borrow().poll);
         for known in
@@ -278,7 +279,7 @@ impl Task {
         let now = self.clock.now();
         let mut devices = BTreeMap::new();
         let volumes = self.volumes.iter().filter(|known| {
-            // Two directories of one file system are one volume: that of the first.
+            // Two directories on one file system are one volume, named after the first.
             let device = known.measured.and_then(|measured| measured.device);
             let first = device.map(|device| {
                 *devices.entry(device).or_insert_with(|| Arc::clone(&known.place.name))
@@ -300,21 +301,23 @@ impl Task {
 fn told(place: &Place, was: Option<Moment>, is: Option<Moment>, available: u64) {
     match (was, is) {
         (None, Some(since)) => {
-            tracing::warn!(volume = %place.name, available, since = since.rfc3339(), "space falls faster than the jobs explain: nothing is started there until it stops");
+            tracing::warn!(volume = %place.name, available, since = since.rfc3339(), "free space falls faster than running jobs explain; no compaction starts on this volume until that stops");
         }
-        (Some(_), None) => tracing::info!(volume = %place.name, available, "space falls no more"),
+        (Some(_), None) => {
+            tracing::info!(volume = %place.name, available, "free space has stopped falling")
+        }
         (None, None) | (Some(_), Some(_)) => {}
     }
 }
 
-/// What others may count on.
+/// The state of a volume as other tasks may rely on it.
 fn published(known: &Known, now: Moment) -> Volume {
     let place = &known.place;
     let space = known.measured.map(|measured| measured.space);
     let fresh = space.filter(|space| space.at.age(now) <= place.source.max_age());
     let old = || {
         let at = space?.at.rfc3339();
-        Some(format!("what was measured at {at} is too old to count on"))
+        Some(format!("the measurement of {at} is too old to rely on"))
     };
     let late = known.asked.is_some_and(|asked| asked.elapsed() > WITHIN);
     let late = late.then(|| format!("no answer within {WITHIN:?}"));

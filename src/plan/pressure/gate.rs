@@ -1,27 +1,27 @@
-//! One node's gate: its signals, with two marks each and a longest hold.
+//! One node's gate: its signals, with two marks each and a maximum hold.
 //!
-//! Owns the last readings of every signal and which of them shut the gate. Pure: the task
-//! feeds it and says in the log what [`Gate::judge`] tells.
+//! Owns the last readings of every signal and which of them closed the gate. Pure: the task feeds
+//! it and logs the changes that [`Gate::judge`] returns.
 
 use super::{Held, Signal};
 use crate::model::settings::limits::{Marks, Pressure};
 use std::collections::{BTreeMap, VecDeque};
 use wall_clock::Moment;
 
-/// Readings whose median counts, so that a single one shuts nothing.
+/// Number of readings whose median counts, so that a single one closes nothing.
 pub(super) const READINGS: usize = 3;
-/// How many of them must be known for a gate to shut.
+/// Number of known readings required to close a gate.
 const LEAST: usize = 2;
 
-/// How a signal stands.
+/// The state of a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Standing {
-    /// It holds nothing.
+    /// It does not hold the gate.
     #[default]
     Open,
-    /// It went above its high mark, and not down to its low one yet.
+    /// It rose above its high mark and has not fallen to its low mark yet.
     Shut(Moment),
-    /// The same, but it has held for as long as it may.
+    /// It still has not fallen, but the maximum hold has passed.
     HeldEnough,
 }
 
@@ -39,21 +39,21 @@ impl Watched {
         known
     }
 
-    /// The median of what is known, the lower one of two.
+    /// The median of the known readings; the lower one of two.
     fn reads(&self) -> Option<f64> {
         let known = self.known();
         known.get(known.len().checked_sub(1)? / 2).copied()
     }
 }
 
-/// What changed, for the log.
+/// A change of the gate, for the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Told {
-    /// A signal shut the gate.
+    /// A signal closed the gate.
     Shut(Signal, f64),
-    /// A signal that held lets go.
+    /// A signal that held the gate fell to its low mark.
     LetGo(Signal, f64),
-    /// A signal held for as long as it may, and lets go though it reads this, until it has
+    /// The maximum hold passed, so the signal no longer counts despite this value, until it has
     /// fallen and risen again.
     HeldEnough(Signal, Option<f64>),
 }
@@ -83,7 +83,7 @@ const fn marks(pressure: &Pressure, signal: Signal) -> Marks<f64> {
 }
 
 impl Gate {
-    /// Takes a reading; `None` where it could not be read.
+    /// Records a reading; `None` if it could not be read.
     pub(super) fn see(&mut self, signal: Signal, reading: Option<f64>) {
         let recent = &mut self.signals.entry(signal).or_default().recent;
         recent.push_back(reading.filter(|value| value.is_finite()));
@@ -92,14 +92,14 @@ impl Gate {
         }
     }
 
-    /// What each signal reads, where it is known.
+    /// The current value of each signal, where it is known.
     pub(super) fn signals(&self) -> BTreeMap<Signal, f64> {
         let reads = |(signal, watched): (&Signal, &Watched)| Some((*signal, watched.reads()?));
         self.signals.iter().filter_map(reads).collect()
     }
 
-    /// Shuts and opens. A signal that is unknown shuts nothing, and does not let go either:
-    /// that is left to the longest hold, which counts from when the gate was last open.
+    /// Closes and opens the gate. An unknown signal neither closes nor opens it: then only the
+    /// maximum hold opens it, counted from when the gate was last open.
     pub(super) fn judge(&mut self, pressure: &Pressure, now: Moment) -> Vec<Told> {
         let mut told = Vec::new();
         for (signal, watched) in &mut self.signals {
@@ -140,7 +140,7 @@ impl Gate {
         shut.min_by_key(|(_, since)| *since)
     }
 
-    /// The signal that has held for longest.
+    /// The signal that has held the gate for the longest time.
     pub(super) fn held(&self, pressure: &Pressure) -> Option<Held> {
         let (signal, since) = self.first_shut()?;
         let Marks { high, low } = marks(pressure, signal);

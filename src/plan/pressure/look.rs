@@ -1,32 +1,31 @@
-//! One look at a node.
+//! One probe of a node.
 //!
-//! Owns the requests and how long they are waited for. The task asks here, every node on
-//! its own.
+//! Owns the requests and their timeouts. The task probes every node separately.
 
 use couchdb_client::{Client, Error, Kind};
 use futures::{FutureExt as _, future::BoxFuture};
 use std::time::Duration;
 use tokio::time;
 
-/// The longest wait for an answer: what takes longer counts as having taken this.
+/// Maximum wait for an answer; a slower answer counts as having taken this long.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// What one look at a node found; absent where it could not be read.
+/// The result of one probe; absent where a value could not be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// How long a small request took.
+    /// Duration of a small request.
     pub latency: Option<Duration>,
     /// Erlang's run queue.
     pub run_queue: Option<u64>,
-    /// Changes that internal replication has still to push.
+    /// Changes that internal replication still has to push.
     pub backlog: Option<u64>,
     /// Whether the node is in maintenance.
     pub maintenance: Option<bool>,
 }
 
 impl Look {
-    /// Whether an answer was waited for in vain. Refused connections and missing rights are
-    /// none of that: they leave everything unknown, the latency too.
+    /// Whether the probe timed out. Refused connections and missing rights do not count: they
+    /// leave every value unknown, including the latency.
     pub(super) fn is_unanswered(&self) -> bool {
         let Self { latency, run_queue, backlog, maintenance } = *self;
         latency.is_some_and(|latency| latency >= WITHIN)
@@ -34,9 +33,9 @@ impl Look {
     }
 }
 
-/// Looks at nodes.
+/// Probes nodes.
 pub trait Probe: Send + Sync + std::fmt::Debug {
-    /// Looks at one; it ends by itself after some seconds.
+    /// Probes one node; it ends by itself after some seconds.
     fn look(&self, node: &str) -> BoxFuture<'static, Look>;
 }
 
@@ -66,11 +65,10 @@ impl Probe for Client {
     }
 }
 
-/// Whether a node is in maintenance, and how long it took to say so.
+/// Whether a node is in maintenance, and the duration of that request.
 ///
-/// `/_up` speaks of the server that is asked. Where a node's own address is not known, its
-/// configuration says the same through another node (`chttpd_misc:handle_up_req/1` reads
-/// this very key).
+/// `/_up` describes the server that answers. If a node's own address is unknown, its configuration
+/// is read through another node (`chttpd_misc:handle_up_req/1` reads the same key).
 async fn standing(client: &Client, node: &str) -> Result<(bool, Duration), Error> {
     let says = |word: Option<&str>, on: &[&str]| word.is_some_and(|word| on.contains(&word));
     match client.up_timed(node).await {

@@ -1,8 +1,7 @@
-//! What is said in the log of one node's gate.
+//! Decides which changes of one node's gate are logged.
 //!
-//! A node that does not answer shuts its gate, because an answer that does not come takes
-//! long. That it does not answer is the news, and is logged elsewhere; whether it is busy
-//! nobody knows. Pure.
+//! A node that does not answer closes its gate, because its answers take long. That it does not
+//! answer is logged elsewhere, and whether it is busy is unknown. Pure.
 
 use super::{
     Look, Signal,
@@ -10,22 +9,22 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Looks in a row without an answer that make a node silent: one may be chance.
+/// Number of consecutive unanswered probes after which a node counts as silent: one may be chance.
 const SILENT_AFTER: usize = 2;
 
-/// What was heard of one node, and what was not said of its gate.
+/// A node's recent probes, and the changes of its gate that were not logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    /// Looks in a row without an answer, up to now or until the answers that follow.
+    /// Consecutive unanswered probes, before the current run of answered ones.
     unanswered: usize,
-    /// Looks in a row with an answer.
+    /// Consecutive answered probes.
     answered: usize,
-    /// Signals that shut the gate unsaid.
+    /// Signals that closed the gate without a log line.
     unsaid: BTreeSet<Signal>,
 }
 
 impl Reports {
-    /// Takes one look in.
+    /// Records one probe.
     pub(super) fn looked(&mut self, look: &Look) {
         if look.is_unanswered() {
             self.unanswered = if self.answered > 0 { 1 } else { self.unanswered + 1 };
@@ -35,18 +34,18 @@ impl Reports {
         }
     }
 
-    /// Whether the last looks got no answer.
+    /// Whether the last probes got no answer.
     pub(super) const fn is_silent(&self) -> bool {
         self.answered == 0 && self.unanswered >= SILENT_AFTER
     }
 
-    /// Whether what the gate goes by is, in part, that no answer came.
+    /// Whether the gate's readings still include unanswered probes.
     const fn is_unsure(&self) -> bool {
         self.unanswered > 0 && self.answered < READINGS
     }
 
-    /// What is to be logged of what the gate told, with what its signals read now: nothing of
-    /// a gate that only silence shut, and what still holds once the node answers again.
+    /// The changes to log, given the gate's changes and current signal values: nothing while only
+    /// missing answers closed the gate, and what still holds once the node answers again.
     pub(super) fn report(&mut self, told: Vec<Told>, reads: &BTreeMap<Signal, f64>) -> Vec<Told> {
         let mut lines = Vec::new();
         for told in told {
@@ -84,8 +83,8 @@ mod tests {
         Look { latency: Some(Duration::from_secs(10)), ..Look::default() }
     }
 
-    /// What is said at each of these looks, ten seconds apart, and whether the node is silent
-    /// after it.
+    /// The lines logged after each of these probes, ten seconds apart, and whether the node is
+    /// silent then.
     fn said(looks: &[Look]) -> Vec<(Vec<Told>, bool)> {
         let (mut gate, mut reports, mut now) = (Gate::default(), Reports::default(), 1_000);
         let mut each = Vec::new();
@@ -100,11 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn of_a_node_that_does_not_answer_no_pressure_is_said() {
+    fn no_pressure_is_logged_for_a_node_that_does_not_answer() {
         let mut looks = vec![after(4); 3];
         looks.extend([no_answer(); 5]);
         looks.extend([after(4); 5]);
-        // Refused connections are known to whoever reads the node.
+        // Refused connections are reported by the node reader.
         looks.extend([Look::default(); 5]);
         let each = said(&looks);
         assert!(each.iter().all(|(lines, _)| lines.is_empty()), "{each:?}");
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_that_is_there_when_it_answers_again_is_said_and_so_is_its_end() {
+    fn pressure_that_persists_when_a_node_answers_again_is_logged_with_its_end() {
         let mut looks = vec![no_answer(); 4];
         looks.extend([after(2_000); 5]);
         looks.extend([after(4); 5]);

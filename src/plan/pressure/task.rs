@@ -1,7 +1,7 @@
-//! The task that looks at every served node and publishes what holds starts back.
+//! The task that probes every served node and publishes which nodes hold back starts.
 //!
-//! Owns the gates. A node that has not answered yet is not asked again; one that is down
-//! begins anew when it is back.
+//! Owns the gates. A node that has not answered yet is not asked again; the state of a node that
+//! was down starts from empty when it is back.
 
 use super::{
     Look, NodePressure, Pressures, Probe, Signal,
@@ -23,27 +23,27 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// From one look to the next.
+/// Interval between probes.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// One look in so many where the cluster is quiet.
+/// While the cluster is quiet, only one of this many probes is sent.
 const QUIET: u32 = 6;
 
-/// What the task goes by.
+/// The task's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The marks, and the longest hold.
+    /// The marks, and the maximum hold.
     pub pressure: limits::Pressure,
 }
 
-/// The way to read what holds.
+/// Access to the published pressures.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// What was found last.
+    /// The pressures as last published.
     pub pressures: watch::Receiver<Arc<Pressures>>,
 }
 
-/// One node.
+/// The state of one node.
 #[derive(Debug)]
 struct Known {
     name: Arc<str>,
@@ -51,7 +51,7 @@ struct Known {
     reports: Reports,
     maintenance_since: Option<Moment>,
     asking: bool,
-    /// Whether any answer came.
+    /// Whether any probe was answered.
     answered: bool,
 }
 
@@ -93,7 +93,7 @@ impl Task {
         (task, Handle { pressures: reader })
     }
 
-    /// Looks until `stop`, or until nobody sends settings any more.
+    /// Probes until `stop`, or until the sender of settings is dropped.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut answers: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
         let mut tick = time::interval(PERIOD);
@@ -148,8 +148,8 @@ impl Task {
         }
     }
 
-    /// Whether it is time to look. While nothing is written and nothing runs, a look now and
-    /// then does.
+    /// Whether a probe is due. While no client writes and no job runs, an occasional probe is
+    /// enough.
     fn is_time(&mut self) -> bool {
         let quiet = self.snapshots.borrow().is_quiet() && self.jobs.borrow().list.is_empty();
         self.ticks = if quiet { self.ticks.wrapping_add(1) } else { 0 };
@@ -232,15 +232,15 @@ fn say(node: &str, told: Told, pressure: &limits::Pressure) {
                 node,
                 signal = signal.label(),
                 reads,
-                "pressure: nothing is started there"
+                "pressure: no compaction starts on this node"
             );
         }
         Told::LetGo(signal, reads) => {
-            tracing::info!(node, signal = signal.label(), reads, "the pressure is over");
+            tracing::info!(node, signal = signal.label(), reads, "pressure is over");
         }
         Told::HeldEnough(signal, reads) => {
             let after = duration::shown(pressure.hold_at_most);
-            tracing::warn!(node, signal = signal.label(), reads, %after, "pressure has held starts back for as long as pressure.hold_at_most allows: they go on until it has fallen and risen again");
+            tracing::warn!(node, signal = signal.label(), reads, %after, "pressure has held back starts for pressure.hold_at_most; compactions start despite it until it has fallen and risen again");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Room that is kept for whole views: once more and slowly, and what comes of it over days.
+//! Slot reservations: a second, slow implementation, and simulations over days.
 
 use super::{
     naive::{Chosen, Naive},
@@ -16,18 +16,18 @@ use crate::{
 use couchdb_names::{Range, Signature};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For which view room is kept.
+/// A slot reservation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Kept {
     ix: Ix,
     channel: usize,
     files: Vec<NodeIx>,
-    /// Whether nothing else starts on its nodes, as it has all it needs but for the ramp.
+    /// Whether nothing else may start on its nodes, because it only waits for the ramp.
     closes: bool,
 }
 
-/// Whether room is kept for what has waited for so many seconds, where starts on a node are so
-/// many seconds apart: goes from one claim to the next.
+/// Whether a reservation is active for a target that has waited this many seconds, with this
+/// interval between starts on a node. Steps from one reservation to the next.
 fn claims(waited: u64, wait: u64) -> bool {
     let (mut begins, mut apart) = (300.max(32 * wait), 300.max(32 * wait));
     loop {
@@ -48,7 +48,7 @@ impl Naive<'_> {
         self.kept.as_ref().is_some_and(|kept| kept.ix == ix)
     }
 
-    /// The view for which room is kept before anything starts.
+    /// The slot reservation before anything starts.
     pub(super) fn keeps(&self) -> Option<Kept> {
         let (world, now) = (self.world, self.plan.made_at);
         let orders = &world.conditions.history.orders;
@@ -58,7 +58,7 @@ impl Naive<'_> {
             for ix in self.candidates(queue) {
                 let Some(kept) = self.would_keep(queue.channel, ix) else { continue };
                 let placed = self.plan.placement(ix).map(|(_, placed)| placed.since);
-                // An open round that no channel takes waits since nobody knows when.
+                // It is unknown since when an open round without a channel waits.
                 let Some(since) = orders.get(&ix).map(|it| it.at).or(placed) else { continue };
                 let waited = since.age(now).as_secs();
                 if orders.contains_key(&ix) || waited >= 300.max(32 * wait) {
@@ -74,8 +74,8 @@ impl Naive<'_> {
         (!queued || claims(since.age(now).as_secs(), wait)).then_some(kept)
     }
 
-    /// What would be kept for a target, if it is a whole view or a file larger than an eighth
-    /// of the hour's bytes, and only jobs and spent bytes keep it from starting.
+    /// The reservation that a target would get: a view with several ranges, or a file larger than
+    /// an eighth of the hourly budget, that only jobs and spent bytes keep from starting.
     fn would_keep(&self, channel: usize, ix: Ix) -> Option<Kept> {
         let (world, target) = (self.world, self.target(ix));
         let limits = world.rules.limits;
@@ -125,7 +125,7 @@ impl Naive<'_> {
         ours || self.chosen.iter().any(|chosen| ranges(chosen.ix) > 1)
     }
 
-    /// Why a target leaves what there is to the view for which it is kept.
+    /// Why a target must leave free slots to the reservation.
     pub(super) fn yields(&self, channel: usize, ix: Ix, files: &[NodeIx]) -> Option<RefusalReason> {
         let kept = self.kept.as_ref()?;
         let goes_before = self.world.conditions.history.orders.contains_key(&ix);
@@ -156,7 +156,7 @@ struct Busy {
     queues: Queues,
     rules: Arc<Rules>,
     view: Ix,
-    /// Targets that are compacted, each node's files, and when they are done.
+    /// Compacting targets, the nodes of their files, and the time when each ends.
     jobs: Vec<(Ix, Vec<NodeIx>, u64)>,
     last_start: BTreeMap<NodeIx, Moment>,
 }
@@ -238,9 +238,9 @@ impl Busy {
         self.queues.publish(&self.snapshot, &conditions, &self.rules, at(now))
     }
 
-    /// Lets time pass, from one plan to the moment when something changes: each job takes as
-    /// long as is said next. Ends when the view starts; answers when, and how many slots
-    /// were busy until then.
+    /// Lets time pass, from one plan to the next change; each job takes the next of `lengths`.
+    /// Ends when the view starts; returns that time and the average number of busy slots before
+    /// it.
     fn pass(&mut self, hours: u64, lengths: &[u64]) -> (Option<u64>, f64) {
         let mut lengths = lengths.iter().copied().cycle();
         let (mut now, mut busy) = (BEGIN, 0);
@@ -255,10 +255,10 @@ impl Busy {
                 self.last_start.extend(chosen.files.iter().map(|node| (*node, at(now))));
                 self.jobs.push((start.ix, chosen.files, end));
             }
-            // What starts may change what the clock changes next.
+            // A start may change the next time at which the plan changes.
             let changes = self.plan(now).next_change.map(Moment::unix);
             let ends = self.jobs.iter().map(|(_, _, end)| *end);
-            let next = ends.chain(changes).min().expect("something goes on");
+            let next = ends.chain(changes).min().expect("a job or a change is pending");
             busy += self.jobs.len() as u64 * (next - now);
             now = next;
         }
@@ -266,13 +266,13 @@ impl Busy {
     }
 }
 
-/// The age by which a view starts at the latest, where no job takes longer: the end of the
-/// first claim that outlasts the longest of them, and the pause after its start.
+/// The maximum age at which a view starts if no job takes longer than `longest`: the end of the
+/// first reservation that outlasts the longest job, plus the interval after its start.
 fn at_the_latest(longest: u64) -> u64 {
     let enough = longest + 30;
     let apart = std::iter::successors(Some(960), |apart| Some(apart * 2));
     let apart = apart.take_while(|apart| apart / 8 <= 6 * 3_600).find(|it| it / 8 >= enough);
-    let apart = apart.expect("a claim can be as long");
+    let apart = apart.expect("a reservation can last as long");
     apart + enough
 }
 
@@ -280,7 +280,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_whole_view_starts_however_many_single_files_want_its_slots(
+    fn a_view_with_all_copies_starts_however_many_single_files_compete(
         lengths in proptest::collection::vec(1..2_400_u64, 1..40),
     ) {
         let longest = *lengths.iter().max().unwrap();
@@ -290,7 +290,7 @@ proptest! {
 }
 
 #[test]
-fn beside_a_job_that_never_ends_claims_lapse_and_the_others_go_on() {
+fn reservations_expire_while_a_job_never_ends_and_other_jobs_continue() {
     let mut busy = Busy::new();
     let forever = busy.snapshot.targets().next().unwrap();
     busy.jobs.push((forever.ix(), vec![forever.node_ix()], u64::MAX));
@@ -300,7 +300,7 @@ fn beside_a_job_that_never_ends_claims_lapse_and_the_others_go_on() {
 }
 
 #[test]
-fn what_leaves_its_slot_to_a_view_says_so() {
+fn a_refusal_names_the_reservation_that_causes_it() {
     let mut busy = Busy::new();
     let ixs: Vec<Ix> = busy.snapshot.targets().map(TargetRef::ix).collect();
     let node = |ix: Ix| busy.snapshot.target(ix).unwrap().node_ix();
@@ -314,7 +314,7 @@ fn what_leaves_its_slot_to_a_view_says_so() {
     assert_eq!(before.next_change, Some(at(BEGIN + 960)));
     let plan = busy.plan(BEGIN + 960);
     assert_eq!(starts(&plan), []);
-    let (view, claim) = plan.kept_for(&refusal(&plan, ixs[4])).expect("it leaves its slot");
+    let (view, claim) = plan.kept_for(&refusal(&plan, ixs[4])).expect("it yields its slot");
     assert_eq!(view.ix(), busy.view);
     assert_eq!((claim.since, claim.until), (at(BEGIN + 960), at(BEGIN + 1_080)));
     assert_eq!(plan.next_change, Some(claim.until));
@@ -337,9 +337,9 @@ fn what_leaves_its_slot_to_a_view_says_so() {
     assert_eq!(starts(&busy.plan(BEGIN + 1_930)), [busy.view]);
 }
 
-/// Small files that always spend the hour's bytes, and one that needs more than half of them.
+/// Small files that always spend the hourly budget, and one file that needs more than half of it.
 #[test]
-fn a_large_file_starts_however_many_small_ones_spend_the_hours_bytes() {
+fn a_large_file_starts_however_many_small_ones_spend_the_hourly_budget() {
     let mut draft = Draft::new(5);
     let node = member(&mut draft, "a");
     let sizes = (0..40).map(|at| (80 + at) * MIB).chain([700 * MIB]);
@@ -348,7 +348,7 @@ fn a_large_file_starts_however_many_small_ones_spend_the_hours_bytes() {
         .map(|(at, size)| {
             let db = draft.db(DbName { db: &format!("db{at}"), suffix: ".1" });
             let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
-            // Of two that free the same share the smaller is first.
+            // Among files with equal gain ratios the smaller one comes first.
             let active = if size == 700 * MIB { size / 3 } else { size / 10 };
             draft.set_facts(ix, facts(size, active, BEGIN));
             ix
@@ -387,6 +387,6 @@ fn a_large_file_starts_however_many_small_ones_spend_the_hours_bytes() {
         assert!(now < BEGIN + 12 * 3_600, "it starves");
     };
     assert!(started < 10 * 3_600, "{started}");
-    assert!(small > 60, "{small} others went on meanwhile");
+    assert!(small > 60, "{small} others started meanwhile");
     assert!(most <= 1_000 * MIB, "{most}");
 }

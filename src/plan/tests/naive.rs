@@ -1,4 +1,4 @@
-//! The plan once more, slowly: for each question everything is counted from scratch.
+//! A second, slow implementation of the plan: it counts everything from scratch for each question.
 
 use super::{claims::Kept, world::World, *};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// A target that starts, its channel, and the nodes whose files are compacted, one a file.
+/// A start: the target, its channel, and the node of each compacted file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Chosen {
     pub(super) ix: Ix,
@@ -20,16 +20,16 @@ pub(super) struct Chosen {
     pub(super) files: Vec<NodeIx>,
 }
 
-/// What is there to ask: the world, its plan's queues, and what starts so far.
+/// Inputs: the world, its plan's queues, and the starts so far.
 pub(super) struct Naive<'a> {
     pub(super) world: &'a World,
     pub(super) plan: &'a Plan,
     pub(super) chosen: Vec<Chosen>,
-    /// For what room is kept.
+    /// The slot reservation.
     pub(super) kept: Option<Kept>,
 }
 
-/// Whether running jobs count alone, or starts too.
+/// Whether only running jobs count, or starts too.
 #[derive(Clone, Copy, PartialEq)]
 enum Counting {
     Running,
@@ -50,7 +50,7 @@ impl Naive<'_> {
         for queue in self.plan.queues.iter() {
             let is_new = |ix: &Ix| self.chosen.iter().all(|chosen| chosen.ix != *ix);
             let mut candidates = self.candidates(queue);
-            // A sort that leaves equals as they are.
+            // The sort is stable.
             candidates.sort_by_key(|ix| {
                 let ordered = self.world.conditions.history.orders.contains_key(ix);
                 (!ordered, !ordered && !self.has_claim(*ix))
@@ -68,7 +68,7 @@ impl Naive<'_> {
         best.map(|(_, chosen)| chosen)
     }
 
-    /// What was ordered, then open rounds that no channel takes, then what waits.
+    /// Orders, then open rounds that no channel takes, then queued targets.
     pub(super) fn candidates(&self, queue: &QueueView) -> Vec<Ix> {
         let history = &self.world.conditions.history;
         let mut ordered: Vec<Ix> = history.orders.keys().copied().collect();
@@ -82,8 +82,8 @@ impl Naive<'_> {
         all
     }
 
-    /// The queue a target counts for. The first channel of a kind has no names in these worlds
-    /// that it leaves out.
+    /// The queue a target counts for. In these worlds the first channel of a kind excludes no
+    /// names.
     fn place(&self, ix: Ix) -> Option<(NodeIx, usize)> {
         let (target, history) = (self.target(ix), &self.world.conditions.history);
         let forced = self.forced(ix) || history.rounds.contains_key(&ix);
@@ -92,7 +92,7 @@ impl Naive<'_> {
         Some((target.node_ix(), channel))
     }
 
-    /// Whether an order makes it a candidate whatever its size and its past.
+    /// Whether an order makes it a candidate regardless of thresholds and back-off.
     fn forced(&self, ix: Ix) -> bool {
         self.world.conditions.history.orders.get(&ix).is_some_and(|ordered| ordered.force)
     }
@@ -132,7 +132,7 @@ impl Naive<'_> {
         homes
     }
 
-    /// Whether a target may start: on which nodes, a node for each file, or the reason.
+    /// Whether a target may start: the node of each file, or the reason why not.
     pub(super) fn admitted(&self, channel: usize, ix: Ix) -> Result<Vec<NodeIx>, RefusalReason> {
         let target = self.target(ix);
         if let Some(reason) = self.own(ix) {
@@ -264,7 +264,7 @@ impl Naive<'_> {
         pressure.is_some_and(|it| it.held.is_some()).then_some(RefusalReason::Pressure)
     }
 
-    /// Whether as many jobs run as may, so soon after this process began to act.
+    /// Whether the ramp after this process began to act allows no further job.
     fn ramped(&self, counting: Counting) -> bool {
         let limits = self.world.rules.limits;
         let Some(since) = self.world.conditions.history.acting_since else { return false };
@@ -287,7 +287,7 @@ impl Naive<'_> {
         files
     }
 
-    /// Targets that their facts alone show running, as nobody asked their nodes.
+    /// Targets that only their facts show as running, because their nodes were not asked.
     fn flagged(&self) -> Vec<(NodeIx, Ix, Option<usize>)> {
         let jobs = &self.world.conditions.jobs;
         self.world
@@ -301,7 +301,7 @@ impl Naive<'_> {
             .filter(|target| jobs.polled.iter().all(|(node, _)| *node != target.node_ix()))
             .filter(|target| !jobs.compactions().any(|job| job.target == Some(target.ix())))
             .map(|it| (it.node_ix(), it.ix(), self.channel_of(it.ix())))
-            // What no channel takes waits nowhere and is not looked at.
+            // A target without channel is not queued and not considered.
             .filter(|(_, _, channel)| channel.is_some())
             .collect()
     }
@@ -384,12 +384,13 @@ impl Naive<'_> {
                 .filter(|node| self.volumes(**node).iter().any(|other| other.name == volume.name));
             let need = i128::from(self.peak(ix)) * here.count() as i128;
             let left = self.left(volume, starts);
-            // What is short already has no room, but is no debt of a start that needs none.
+            // A volume below its reserve has no space left, but a start that needs none may still
+            // run.
             volume.falling_since.is_none() && left.is_none_or(|left| need <= left.max(0))
         })
     }
 
-    /// Why what is there keeps a target from starting, whatever starts beside it.
+    /// Why the window or the space keeps a target from starting, apart from other starts.
     pub(super) fn window_and_space(
         &self,
         channel: usize,

@@ -1,4 +1,4 @@
-//! What an operator ordered, against thresholds, rests, limits and gates.
+//! Operators' orders against thresholds, back-off, limits and gates.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ use world::{World, any_spec};
 
 const NOW: u64 = 2_000;
 
-/// A node with one database worth compacting, a better one, and one that no channel takes.
+/// A node with a database worth compacting, a better one, and one that no channel takes.
 fn three() -> (Draft, Vec<Ix>) {
     let mut draft = Draft::new(5);
     let ids = node_with(&mut draft, &[("good", 100, 40), ("best", 100, 5), ("lean", 100, 99)]);
@@ -50,7 +50,7 @@ fn ordered(ix: Ix, force: bool) -> History {
 }
 
 #[test]
-fn what_was_ordered_comes_before_what_is_worth_more() {
+fn an_order_comes_before_a_better_candidate() {
     let (mut draft, ids) = three();
     let plan = of(&mut draft, History::default(), enforcing(), |_| {});
     assert_eq!(names(&plan, &starts(&plan)), ["best"]);
@@ -63,9 +63,10 @@ fn what_was_ordered_comes_before_what_is_worth_more() {
 }
 
 #[test]
-fn what_is_known_of_a_target_that_was_deleted_meets_no_other_in_its_place() {
-    // A database that nobody would compact was ordered by force, and another one rests. Then both
-    // are deleted, and others made, before what is remembered is looked up anew.
+fn remembered_state_of_a_deleted_target_does_not_apply_to_its_rows_next_target() {
+    // A useless compaction was ordered by force, and another database is quarantined. Then both
+    // are deleted and other databases take their rows before the remembered state is looked up
+    // again.
     let (mut draft, ids) = three();
     let node = NodeIx::from_usize(1).unwrap();
     let rest = Rest::Quarantined { since: at(NOW - 5), failures: 5 };
@@ -79,7 +80,7 @@ fn what_is_known_of_a_target_that_was_deleted_meets_no_other_in_its_place() {
     for ix in &ids {
         draft.remove(*ix);
     }
-    // The last place that came free is the first to be taken.
+    // The row that became free last is reused first.
     for (name, active) in [("calm", 99), ("worth it", 5), ("too", 40)] {
         let db = draft.db(DbName { db: name, suffix: ".2" });
         let ix = draft.db_target(node, db, None);
@@ -91,11 +92,11 @@ fn what_is_known_of_a_target_that_was_deleted_meets_no_other_in_its_place() {
     });
     let mut started = names(&plan, &starts(&plan));
     started.sort();
-    assert_eq!(started, ["too", "worth it"], "neither ordered, nor at rest, nor spent");
+    assert_eq!(started, ["too", "worth it"], "neither ordered, nor quarantined, nor started");
 }
 
 #[test]
-fn only_force_starts_what_no_channel_takes_or_what_rests() {
+fn only_a_forced_order_starts_a_target_without_channel_or_in_back_off() {
     let (mut draft, ids) = three();
     let answer = |plan: &Plan, ix: Ix| plan.answer(plan.snapshot.target(ix).unwrap());
     let plan = of(&mut draft, ordered(ids[2], false), enforcing(), |_| {});
@@ -108,14 +109,14 @@ fn only_force_starts_what_no_channel_takes_or_what_rests() {
         let target = plan.snapshot.target(ids[2]).unwrap();
         plan.candidate_of(target).map(|channel| channel.name.to_string())
     };
-    assert_eq!(channel(&plan).as_deref(), Some("ratio_dbs"), "the first that takes its names");
+    assert_eq!(channel(&plan).as_deref(), Some("ratio_dbs"), "the first whose names match");
     let elsewhere = crate::text::pattern::Names::new(&["other"], &[]).unwrap();
     let plan = of(&mut draft, ordered(ids[2], true), enforcing(), |channels| {
         for channel in &mut channels.list {
             channel.databases = elsewhere.clone();
         }
     });
-    assert_eq!(answer(&plan, ids[2]), Answer::NotTaken, "names are no threshold");
+    assert_eq!(answer(&plan, ids[2]), Answer::NotTaken, "force does not override names");
 
     for rest in [
         Rest::CoolDown { since: at(NOW - 5), until: at(NOW + 5) },
@@ -131,7 +132,7 @@ fn only_force_starts_what_no_channel_takes_or_what_rests() {
 }
 
 #[test]
-fn an_order_waits_for_limits_and_for_nothing_else() {
+fn an_order_waits_for_limits_only() {
     let (mut draft, ids) = three();
     let answer = |plan: &Plan| plan.answer(plan.snapshot.target(ids[0]).unwrap());
     let waiting = |plan: &Plan| match answer(plan) {
@@ -149,7 +150,7 @@ fn an_order_waits_for_limits_and_for_nothing_else() {
     draft.set_facts(ids[0], facts(100 * MIB, 40 * MIB, NOW - 50));
     let plan = of(&mut draft, ordered(ids[0], true), stale, |_| {});
     assert_eq!(waiting(&plan), Some(RefusalReason::Stale));
-    // A limit of none never passes.
+    // A limit of zero never passes.
     let none = Rules { limits: Limits { per_node: 0, ..enforcing().limits }, ..enforcing() };
     let plan = of(&mut draft, ordered(ids[0], true), none, |_| {});
     assert!(
@@ -164,7 +165,7 @@ fn an_order_waits_for_limits_and_for_nothing_else() {
 }
 
 #[test]
-fn where_only_advice_is_given_the_answer_is_what_would_be_sent() {
+fn in_advise_mode_the_answer_holds_the_request_that_would_be_sent() {
     let (mut draft, ids) = three();
     let mode = Refusal::plain(RefusalReason::Mode);
     let said = |plan: &Plan, ix: Ix| {
@@ -181,12 +182,12 @@ fn where_only_advice_is_given_the_answer_is_what_would_be_sent() {
             channel.mode = Mode::Advise;
         }
     });
-    assert_eq!(said(&plan, ids[2]), (mode, Some(path)), "a channel of its own mode");
+    assert_eq!(said(&plan, ids[2]), (mode, Some(path)), "a channel in advise mode");
 }
 
 proptest! {
     #[test]
-    fn force_lifts_thresholds_and_rests_and_nothing_else(spec in any_spec(), which in 0..20_usize) {
+    fn force_overrides_thresholds_and_back_off_only(spec in any_spec(), which in 0..20_usize) {
         let mut world = spec.build();
         let all: Vec<Ix> = world.snapshot.targets().map(TargetRef::ix).collect();
         let ix = all[which % all.len()];
@@ -198,7 +199,7 @@ proptest! {
             plan.answer(plan.snapshot.target(ix).unwrap())
         };
         let (plain, forced) = (answer(&mut world, false), answer(&mut world, true));
-        prop_assert_ne!(&forced, &Answer::NotTaken, "names leave nothing out in these worlds");
+        prop_assert_ne!(&forced, &Answer::NotTaken, "no name is excluded in these worlds");
         let lifted = |reason| matches!(
             reason,
             RefusalReason::CoolDown
@@ -209,7 +210,7 @@ proptest! {
         match &plain {
             Answer::NotTaken => {}
             Answer::Refused(refusal, None) if lifted(refusal.reason) => {}
-            // What rests is past the gates that are asked after that.
+            // Back-off is checked after the gates.
             Answer::Refused(..) | Answer::Starts(_) | Answer::Waits(..) => {
                 prop_assert_eq!(&plain, &forced);
             }

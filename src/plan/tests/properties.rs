@@ -1,4 +1,4 @@
-//! What holds for every plan.
+//! Properties of every plan.
 
 use super::{
     naive::{Chosen, Naive},
@@ -15,7 +15,7 @@ fn naive_of<'a>(world: &'a World, plan: &'a Plan) -> Naive<'a> {
     naive
 }
 
-/// What starts, with the nodes of its files.
+/// The starts, with the nodes of their files.
 pub(super) fn chosen(plan: &Plan) -> Vec<Chosen> {
     let files = |start: &Start| {
         let target = plan.snapshot.target(start.ix).unwrap();
@@ -37,7 +37,7 @@ pub(super) fn chosen(plan: &Plan) -> Vec<Chosen> {
         .collect()
 }
 
-/// Seconds that everything has waited: mostly such that a view may have a claim.
+/// Seconds that everything has waited: mostly such that a view may have a reservation.
 fn any_wait() -> impl Strategy<Value = u64> {
     let claimed = (0..8_u32, 0..37_u64).prop_map(|(doublings, into)| (300 << doublings) + into);
     let later = (0..8_u32, 0..120_u64).prop_map(|(doublings, into)| (960 << doublings) + into);
@@ -52,9 +52,9 @@ fn reason(plan: &Plan, ix: Ix) -> Option<RefusalReason> {
     }
 }
 
-/// The worlds below would prove little if they never met a reason.
+/// The properties below would prove little if some reason never occurred.
 #[test]
-fn the_worlds_meet_every_reason_and_every_kind_of_start() {
+fn the_worlds_cover_every_reason_and_every_kind_of_start() {
     let mut runner = TestRunner::deterministic();
     let (mut reasons, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..1_500 {
@@ -66,7 +66,7 @@ fn the_worlds_meet_every_reason_and_every_kind_of_start() {
         }));
     }
     let all = RefusalReason::ALL.into_iter();
-    // What has no evidence waits nowhere.
+    // A target without evidence is not queued.
     let missing: Vec<_> = all
         .filter(|reason| *reason != RefusalReason::NoEvidence && !reasons.contains(reason))
         .collect();
@@ -76,9 +76,9 @@ fn the_worlds_meet_every_reason_and_every_kind_of_start() {
     assert_eq!(kinds, BTreeSet::from(shards_copies_wholes_and_cleanups));
 }
 
-/// The same of claims.
+/// The same coverage check for reservations.
 #[test]
-fn the_calm_worlds_meet_claims_of_any_kind_and_every_limit_that_leaves_room_to_them() {
+fn the_calm_worlds_cover_every_kind_of_reservation_and_every_limit_that_yields_to_it() {
     let mut runner = TestRunner::deterministic();
     let (mut left, mut ready, mut goes, mut large) = (BTreeSet::new(), 0, 0, 0);
     for _ in 0..1_500 {
@@ -99,13 +99,13 @@ fn the_calm_worlds_meet_claims_of_any_kind_and_every_limit_that_leaves_room_to_t
         RefusalReason::Budget,
     ];
     assert_eq!(left, BTreeSet::from(limits));
-    assert!(ready > 9 && goes > 9, "{ready} have their room, {goes} start");
-    assert!(large > 9, "{large} are large files'");
+    assert!(ready > 9 && goes > 9, "{ready} have their slots, {goes} start");
+    assert!(large > 9, "{large} are for large files");
 }
 
 proptest! {
     #[test]
-    fn a_second_and_slower_implementation_decides_the_same(
+    fn a_second_slower_implementation_decides_the_same(
         spec in prop_oneof![any_spec(), any_calm_spec()],
         waited in any_wait(),
     ) {
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn every_candidate_is_decided_once_and_counted_so(
+    fn every_candidate_has_one_decision_and_is_counted_once(
         spec in prop_oneof![any_spec(), any_calm_spec()],
         waited in any_wait(),
     ) {
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn starts_exceed_no_limit_and_leave_what_is_kept_free(spec in any_spec()) {
+    fn starts_exceed_no_limit_and_leave_reserved_space_free(spec in any_spec()) {
         let world = spec.build();
         let plan = world.plan(0);
         let limits = world.rules.limits;
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_starts_behind_a_gate_that_is_shut(spec in any_spec(), which in 0..13_usize) {
+    fn nothing_starts_behind_a_closed_gate(spec in any_spec(), which in 0..13_usize) {
         let mut world = spec.build();
         let before = world.plan(0);
         let name = |at: usize| world.channels.list[at].name.to_string();
@@ -209,7 +209,7 @@ proptest! {
         };
         let starts = chosen(&plan);
         prop_assert!(!starts.iter().any(covered));
-        // Where nothing behind the gate started before, it changes no start.
+        // If nothing behind the gate started before, closing it changes no start.
         if !chosen(&before).iter().any(covered) && which < 9 {
             prop_assert_eq!(starts, chosen(&before));
         }

@@ -1,4 +1,4 @@
-//! Small clusters of any make, with everything that decides.
+//! Small random clusters with every input of a plan.
 
 use super::*;
 use crate::{
@@ -19,12 +19,12 @@ use couchdb_names::{Range, Signature};
 
 pub(super) const NOW: u64 = 1_795_222_434;
 
-/// One database: its ranges, on which nodes each has a copy, and what is known of it.
+/// One database: its ranges, the nodes with a copy of each, and its facts.
 #[derive(Clone, Debug)]
 pub(super) struct Db {
     ranges: u32,
     homes: u8,
-    /// Mebibytes of the file and of what is active in it; the second copy has one more.
+    /// Mebibytes of the file and of its active data; the second copy has one more.
     sizes: (u64, u64),
     resharding: bool,
     running: bool,
@@ -34,12 +34,12 @@ pub(super) struct Db {
     cleanup: bool,
 }
 
-/// Everything a plan is made from, in small numbers.
+/// Every input of a plan, in small numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     nodes: usize,
     dbs: Vec<Db>,
-    /// Of each channel: concurrency, whether it enforces, whether its window is open.
+    /// For each channel: concurrency, whether it enforces, whether its window is open.
     channels: Vec<(usize, bool, Option<bool>)>,
     strict: bool,
     enforce: bool,
@@ -47,9 +47,9 @@ pub(super) struct Spec {
     blind: u64,
     keep_free: u8,
     views: EnforceViews,
-    /// Nodes, mebibytes available, size known, falling.
+    /// Nodes, mebibytes available, whether the size is known, whether space is falling.
     volumes: Vec<(u8, Option<u64>, bool, bool)>,
-    /// Target, node, ours, building, mebibytes reserved.
+    /// Target, node, whether recliner started it, whether it builds, mebibytes reserved.
     jobs: Vec<(usize, usize, bool, bool, u64)>,
     polled: u8,
     rests: Vec<(usize, u8)>,
@@ -68,7 +68,7 @@ pub(super) struct Spec {
     journal_trouble: bool,
 }
 
-/// What a plan is made from.
+/// The inputs of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) snapshot: Arc<Snapshot>,
@@ -164,8 +164,7 @@ fn node_ix(at: usize) -> NodeIx {
     NodeIx::from_usize(at).unwrap()
 }
 
-/// Clusters in which limits decide and little else: where room is kept for a view, and what
-/// leaves it.
+/// Clusters in which little but limits decides: they exercise slot reservations.
 pub(super) fn any_calm_spec() -> impl Strategy<Value = Spec> {
     any_spec().prop_map(|spec| {
         let dbs = spec.dbs.into_iter().map(|db| Db {
@@ -269,7 +268,7 @@ impl Spec {
             channel.concurrency = *concurrency;
             channel.mode = if *enforces { Mode::Enforce } else { Mode::Advise };
             channel.strict_window = self.strict;
-            // It is seven minutes past a full hour.
+            // The time is seven minutes past a full hour.
             channel.windows = window
                 .map(|open| Window {
                     days: Days::ALL,
@@ -422,7 +421,7 @@ fn at_ago(seconds: u64) -> Moment {
 }
 
 impl World {
-    /// The plan of queues in which everything has waited for `waited` seconds.
+    /// The plan of queues in which every target has waited for `waited` seconds.
     pub(super) fn plan(&self, waited: u64) -> Plan {
         let mut queues = Queues::new(Arc::clone(&self.channels));
         queues.follow(&self.snapshot, at(NOW - waited));

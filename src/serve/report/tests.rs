@@ -120,7 +120,7 @@ fn a_text_finds_what_it_names() {
         ("db:couchdb@b/x", "no target has the id \"db:couchdb@b/x\""),
         (
             "view:_cluster/x/y",
-            "\"view:_cluster/x/y\" is not a target id: it has to end with a view's signature, 32 hex digits",
+            "\"view:_cluster/x/y\" is not a target id: it must end with a view's signature, 32 hex digits",
         ),
     ] {
         assert_eq!(no_match(&plan, text), says);

@@ -1,19 +1,19 @@
-//! Views and their parts in the copy of the tables that changes.
+//! Views and their parts in the mutable tables.
 
 use super::*;
 
 impl Draft {
-    /// Puts a new view or search index of the whole cluster into the tables.
+    /// Adds a cluster-wide view or search index.
     ///
-    /// Views are few; whoever reads a database's design documents knows which of its
-    /// signatures have a place already.
+    /// Views are few; the reader of a database's design documents knows which of its signatures
+    /// already have a row.
     pub fn add_view(&mut self, db: DbIx, view: View) -> Ix {
         let kind = if view.search.is_some() { Kind::Search } else { Kind::View };
         let at = self.view_place(view);
         self.row((Some(kind), NodeIx::CLUSTER, db.0, at))
     }
 
-    /// The part of a view that is the index of one shard on one node, made on first sight.
+    /// The part of a view that indexes one shard on one node, created if new.
     pub fn part(
         &mut self,
         node: NodeIx,
@@ -32,7 +32,7 @@ impl Draft {
         ix
     }
 
-    /// The same, where it was seen before.
+    /// The same, if it exists.
     #[must_use]
     pub fn find_part(
         &self,
@@ -60,13 +60,13 @@ impl Draft {
         }
     }
 
-    /// Changes an index's attributes; what is known of its parts stays.
+    /// Sets an index's attributes; the sums of its parts are kept.
     pub fn set_view(&mut self, ix: Ix, view: View) {
         let parts = self.now.target(ix).and_then(TargetRef::view).map(|view| view.parts);
         self.put_view(ix, View { parts: parts.unwrap_or_default(), ..view });
     }
 
-    /// Sets what is known of a view's parts.
+    /// Sets the sums of a view's parts.
     pub fn set_parts(&mut self, ix: Ix, parts: PartSums) {
         let Some(view) = self.now.target(ix).and_then(TargetRef::view) else { return };
         if view.parts != parts {
@@ -86,7 +86,7 @@ impl Draft {
         if self.now.views.get(at).is_some_and(|known| **known == view) {
             return;
         }
-        // What its parts come to counts in the totals.
+        // The sums of its parts count in the totals.
         self.uncount(ix);
         if let Some(known) = self.now.views.get_mut(at) {
             *known = Arc::new(view);

@@ -16,7 +16,7 @@ fn facts(file: u64, ago: Option<u64>) -> Facts {
     }
 }
 
-/// Three hundred databases on two nodes, with views and cleanups; measured so long ago.
+/// Three hundred databases on two nodes, with views and cleanups, measured `ago` seconds ago.
 fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
     let mut draft = Draft::new(5);
     let nodes = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
@@ -47,7 +47,7 @@ fn tables(ago: impl Fn(u64) -> Option<u64>) -> Arc<Snapshot> {
             draft.set_facts(cleanup, facts(0, ago(at)));
         }
     }
-    // One that went leaves a place.
+    // A removed target leaves an empty row.
     let third = draft.now().target_at(3).unwrap().ix();
     draft.remove(third);
     draft.publish(Moment::from_unix(NOW))
@@ -66,7 +66,7 @@ fn restored(blocks: &[Block]) -> Arc<Snapshot> {
     draft.publish(Moment::from_unix(NOW))
 }
 
-/// What tells one table from another, but for when facts were measured.
+/// Everything that distinguishes two tables, except the times of measurement.
 fn told(snapshot: &Snapshot) -> Vec<(String, State, DbMap, Option<View>, Facts)> {
     let told = snapshot.targets().map(|target| {
         let view = target.view().cloned();
@@ -77,7 +77,7 @@ fn told(snapshot: &Snapshot) -> Vec<(String, State, DbMap, Option<View>, Facts)>
 }
 
 #[test]
-fn what_was_measured_comes_back_with_its_age() {
+fn facts_are_restored_with_their_age() {
     let before = tables(|at| (at != 5).then_some(if at == 8 { 9_000 } else { 60 }));
     let blocks = packed(&before);
     assert_eq!(blocks.len(), 3);
@@ -92,7 +92,7 @@ fn what_was_measured_comes_back_with_its_age() {
 }
 
 #[test]
-fn a_block_stays_what_it_is_while_only_time_passes() {
+fn a_block_keeps_its_bytes_while_only_time_passes() {
     let prints = |snapshot: &Snapshot| -> Vec<u64> {
         let blocks = u32::try_from(snapshot.blocks()).unwrap();
         (0..blocks).map(|number| snapshot.block(number).fingerprint()).collect()
@@ -107,7 +107,7 @@ fn a_block_stays_what_it_is_while_only_time_passes() {
 }
 
 #[test]
-fn what_is_damaged_is_left_out() {
+fn damaged_blocks_are_rejected() {
     let blocks = packed(&tables(|_| Some(1)));
     let block = |bytes: Vec<u8>| Block { bytes, ..blocks[0].clone() };
     let whole = &blocks[0].bytes;
@@ -122,7 +122,7 @@ fn what_is_damaged_is_left_out() {
 
 proptest! {
     #[test]
-    fn facts_never_come_back_younger_than_they_are(
+    fn facts_are_never_restored_younger_than_they_are(
         ages in proptest::collection::vec(proptest::option::of(0..20_000_u64), 1..300),
     ) {
         let before = tables(|at| ages[usize::try_from(at).unwrap() % ages.len()]);
@@ -155,7 +155,7 @@ proptest! {
             Block { bytes, ..loose.packed() }
         };
         let mut draft = Draft::new(5);
-        // What is read may be wrong; it is never more than a block.
+        // The restored data may be wrong; it is never more than a block.
         let _read = draft.restore(&block);
         prop_assert!(draft.now().targets().count() <= PLACES);
     }

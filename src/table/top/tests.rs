@@ -1,4 +1,4 @@
-//! Which databases are exported, and for how long.
+//! The choice of exported databases, and how long it lasts.
 
 use super::*;
 use crate::{
@@ -23,7 +23,7 @@ fn name(db: &str) -> DbName<'_> {
     DbName { db, suffix: ".17" }
 }
 
-/// A database of so many shards on one node, each file of so many MiB.
+/// A database with this many shards on one node, each file of `mib` MiB.
 fn database(draft: &mut Draft, db: &str, shards: u32, mib: u64) -> DbIx {
     let node = draft.node("couchdb@a");
     let place = draft.db(name(db));
@@ -44,9 +44,9 @@ fn whole(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
-fn databases_are_chosen_by_what_the_whole_of_each_has_to_reclaim() {
+fn databases_are_chosen_by_their_total_reclaimable_bytes() {
     let mut draft = Draft::new(1);
-    // The largest single file is in neither of the two that have most altogether.
+    // The largest single file belongs to neither of the two databases with the largest totals.
     database(&mut draft, "one-large-file", 1, 100);
     let many = database(&mut draft, "many-files", 8, 30);
     database(&mut draft, "some-files", 4, 30);
@@ -62,21 +62,21 @@ fn databases_are_chosen_by_what_the_whole_of_each_has_to_reclaim() {
 }
 
 #[test]
-fn a_database_is_exported_whole_or_not_at_all_and_all_have_room_together() {
+fn a_database_is_exported_completely_or_not_at_all_within_the_total_limit() {
     let mut draft = Draft::new(3);
     let huge = database(&mut draft, "huge", 31, 90);
     database(&mut draft, "large", 16, 40);
     database(&mut draft, "middling", 15, 30);
     database(&mut draft, "small", 10, 20);
     let snapshot = draft.publish(Moment::default());
-    // Room for three times ten targets: the first alone would be more, the third beside the
-    // second too.
+    // The limit is three times ten targets: the first database alone exceeds it, and so does the
+    // third together with the second.
     assert_eq!(whole(&snapshot), ["large", "small"]);
     assert_eq!(snapshot.top().targets.len(), 26);
     let sums = snapshot.top().databases.iter().find(|it| it.db == huge).unwrap().sums;
-    assert_eq!(sums.shards.copies, 31, "its sums are there all the same");
+    assert_eq!(sums.shards.copies, 31, "its sums are exported nevertheless");
 
-    // It loses some shards, and overtakes both.
+    // It loses some shards and exceeds both others.
     let node = draft.node("couchdb@a");
     for at in 0..10 {
         let ix = draft.find_db_target(node, huge, Some(range(at))).unwrap();
@@ -85,7 +85,7 @@ fn a_database_is_exported_whole_or_not_at_all_and_all_have_room_together() {
     let snapshot = draft.publish(Moment::default());
     assert_eq!(whole(&snapshot), ["huge"], "the two smaller ones made room");
     assert_eq!(snapshot.top().targets.len(), 21);
-    // Where it leaves room, the next that fits comes in.
+    // The next database that fits into the remaining space is added.
     let snapshot = draft.publish(Moment::from_unix(86_400));
     assert_eq!(whole(&snapshot), ["huge"]);
     database(&mut draft, "tiny", 2, 3);
@@ -93,7 +93,7 @@ fn a_database_is_exported_whole_or_not_at_all_and_all_have_room_together() {
 }
 
 #[test]
-fn a_database_stays_until_it_is_clearly_overtaken_and_for_a_while_after_it_was_compacted() {
+fn a_database_stays_until_it_is_clearly_exceeded_and_for_a_while_after_its_compaction() {
     let mut draft = Draft::new(1);
     database(&mut draft, "first", 1, 100);
     let at = |seconds: u64| Moment::from_unix(1_000_000 + seconds);
@@ -108,10 +108,10 @@ fn a_database_stays_until_it_is_clearly_overtaken_and_for_a_while_after_it_was_c
     assert_eq!(whole(&draft.publish(at(4_010))), ["third"], "that is, and at once");
 }
 
-/// Four hundred databases are written to at different speeds and compacted whenever they are
-/// bloated enough, over an hour in which the tables are published every ten seconds.
+/// Four hundred databases grow at different speeds and are compacted once they are bloated enough,
+/// over an hour with a publication every ten seconds.
 #[test]
-fn few_series_come_and_go_in_an_hour_in_which_everything_is_compacted_again_and_again() {
+fn few_series_change_in_an_hour_with_many_compactions() {
     const SHOWN: usize = 50;
     let mut draft = Draft::new(SHOWN);
     let mut sizes: Vec<u64> = (0..400_u64).map(|db| 2 + db * 37 % 180).collect();
@@ -139,7 +139,7 @@ fn few_series_come_and_go_in_an_hour_in_which_everything_is_compacted_again_and_
 }
 
 #[test]
-fn views_count_with_all_their_copies_and_their_parts_are_listed_and_not_added() {
+fn views_count_with_all_copies_and_their_parts_are_listed_but_not_added() {
     let mut draft = Draft::new(1);
     let db = database(&mut draft, "app", 2, 10);
     let view = View { signature: Signature([7; 16]), ..View::default() };
@@ -171,7 +171,7 @@ fn views_count_with_all_their_copies_and_their_parts_are_listed_and_not_added() 
     });
     assert_eq!(listed, BTreeMap::from([(Kind::Db, 2), (Kind::View, 2)]));
 
-    // Whoever does not read the cluster's views knows them by their parts alone.
+    // A process that does not read the cluster's views knows them by their parts alone.
     draft.remove(view);
     database(&mut draft, "no-views", 1, 25);
     assert_eq!(whole(&draft.publish(Moment::from_unix(86_400))), ["no-views"]);
@@ -181,7 +181,7 @@ fn views_count_with_all_their_copies_and_their_parts_are_listed_and_not_added() 
 }
 
 #[test]
-fn whoever_gets_the_place_of_a_database_that_went_begins_anew() {
+fn a_database_with_a_reused_index_starts_from_empty() {
     let mut draft = Draft::new(1);
     let gone = database(&mut draft, "gone", 1, 900);
     database(&mut draft, "stays", 1, 50);
@@ -191,14 +191,14 @@ fn whoever_gets_the_place_of_a_database_that_went_begins_anew() {
     let ix = draft.find_db_target(node, gone, Some(range(0))).unwrap();
     draft.remove(ix);
     let fresh = database(&mut draft, "fresh", 1, 2);
-    assert_eq!(fresh, gone, "the same place");
+    assert_eq!(fresh, gone, "the same index");
     let snapshot = draft.publish(Moment::from_unix(1_000_010));
     assert_eq!(whole(&snapshot), ["stays"]);
     assert_eq!(names(&snapshot, false), BTreeSet::from(["stays".to_owned(), "too".to_owned()]));
 }
 
 #[test]
-fn how_many_are_exported_can_be_changed() {
+fn the_number_of_exported_databases_can_be_changed() {
     let mut draft = Draft::new(3);
     for at in 0..9 {
         database(&mut draft, &format!("db-{at}"), 1, 10 + at);

@@ -58,8 +58,7 @@ async fn a_file_that_says_nothing_is_said_to_with_the_reason() {
     assert!(problem("_dbs").is_null());
 
     let explained = run(&["explain", "far"], root.path(), "80").await;
-    let says =
-        "problem no valid header is in its last gibibyte: recliner inspect looks further back";
+    let says = "problem its last gibibyte contains no valid header: recliner inspect searches further back";
     let words = explained.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains(says) && words.contains("reclaimable unknown"), "{}", explained.out);
     // And so it does: the file is shown with all that is behind its header.

@@ -83,6 +83,6 @@ async fn events_are_followed_over_a_restart_and_none_is_missed() {
     let mut running = Running::start(&site, dir.path(), &flags).await;
     let two = events.of("two").await;
     assert!(two > one, "{one} {two}");
-    says("it answers again").await;
+    says("recliner answers again").await;
     running.stop().await;
 }

@@ -88,7 +88,7 @@ async fn one_that_cannot_be_read_costs_the_others_nothing() {
     let (none, good) = (path("none.couch"), path("empty.couch"));
     let ran = inspect(&[&none, &directory, &good], "80").await;
     assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{ran:?}");
-    for says in ["cannot be opened: No such file", "is a directory: name the", "opens it as it is"]
+    for says in ["cannot be opened: No such file", "is a directory; name the", "opens it as it is"]
     {
         assert!(ran.out.contains(says), "{says}: {}", ran.out);
     }

@@ -74,7 +74,7 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
             &["suspend"][..],
             json!({ "since": since, "already": false, "running": 2 }),
             json!({ "scope": "all", "why": null }),
-            "Everything is suspended since 2026-11-21T00:54:00Z: nothing new is started.\n2 compactions run on to their ends: CouchDB offers no way to stop a running compaction.\n",
+            "Everything is suspended since 2026-11-21T00:54:00Z: recliner starts nothing new.\n2 compactions are still running: CouchDB offers no way to stop a running compaction.\n",
         ),
         (
             &["suspend", "node:node1@127.0.0.1", "--why", "disks are moved"],
@@ -83,7 +83,7 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
                 "already": true, "running": null,
             }),
             json!({ "scope": "node:node1@127.0.0.1", "why": "disks are moved" }),
-            "Node node1@127.0.0.1 was suspended already, since 2026-11-21T00:54:00Z by unix socket, uid 7 (disks are moved).\nWhat runs goes on to its end: CouchDB offers no way to stop a running compaction.\n",
+            "Node node1@127.0.0.1 was already suspended, since 2026-11-21T00:54:00Z by unix socket, uid 7 (disks are moved).\nRunning jobs continue: CouchDB offers no way to stop a running compaction.\n",
         ),
         (
             &["resume"],
@@ -111,13 +111,13 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
                 "until": since,
             }),
             json!({ "target": SHARD, "force": false }),
-            "Ordered: db:node1@127.0.0.1/shards%2Fa.1 waits until 2026-11-21T00:54:00Z at most, before all others: it is full.\n  POST /_node/a/b/_compact\n",
+            "Ordered: db:node1@127.0.0.1/shards%2Fa.1 waits ahead of all others, until 2026-11-21T00:54:00Z at most: it is full.\n  POST /_node/a/b/_compact\n",
         ),
         (
             &["release", "--all"],
             json!({ "targets": [] }),
             json!({ "target": null, "all": true }),
-            "Nothing was in quarantine.\n",
+            "Nothing was quarantined.\n",
         ),
         (
             &["release", SHARD],
@@ -125,12 +125,12 @@ async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
             json!({ "target": SHARD, "all": false }),
             "Released:\n  db:node1@127.0.0.1/shards%2Fa.1\n",
         ),
-        (&["rescan"], json!({ "begins": true }), json!({}), "A sweep begins.\n"),
+        (&["rescan"], json!({ "begins": true }), json!({}), "A sweep starts now.\n"),
         (
             &["flush", "--channel", "big"],
             json!({ "targets": 7 }),
             json!({ "node": null, "channel": "big" }),
-            "7 targets left their queues.\n",
+            "Removed 7 targets from their queues.\n",
         ),
     ] {
         let mut fake = Fake::of(data.clone()).await;

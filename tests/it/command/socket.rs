@@ -94,7 +94,8 @@ async fn who_may_close_may_open_again_from_the_same_place() {
     assert!(socket.exists());
     let ran = recliner_in(dir.path(), &["resume"], &HALF_A_LOGIN).await;
     assert_eq!(ran.code, 64, "{ran:?}");
-    let says = "nobody listens on the Unix socket data/admin.sock; asking http://127.0.0.1:10984";
+    let says =
+        "no process listens on the Unix socket data/admin.sock; asking http://127.0.0.1:10984";
     assert!(ran.err.contains(says), "{ran:?}");
     running = Running::start(&site, dir.path(), &[]).await;
     base = format!("http://{}", running.address);

@@ -1,14 +1,14 @@
-//! Writing Erlang's external term format, for what a signature is made of.
+//! Encodes Erlang's external term format, for the input of a signature.
 //!
-//! Owns the form that `term_to_binary(Term, [{minor_version, 1}])` gives; the signature is a
-//! digest of it, so that each byte counts.
+//! Owns the form of `term_to_binary(Term, [{minor_version, 1}])`; the signature is a digest of it,
+//! so every byte matters.
 
 use super::json::Json;
 
-/// The longest list of bytes that is written as a string.
+/// Maximum length of a list of bytes that is encoded as a string.
 const LONGEST_STRING: usize = 0xffff;
 
-/// A term, being written.
+/// An encoder of one term.
 #[derive(Debug)]
 pub(super) struct Encoder {
     out: Vec<u8>,
@@ -28,7 +28,7 @@ impl Encoder {
         self.out.extend([104, count]);
     }
 
-    /// Writes a list that is none of bytes alone.
+    /// Encodes a list that does not consist of bytes only.
     pub(super) fn list<T>(
         &mut self,
         items: impl ExactSizeIterator<Item = T>,
@@ -71,7 +71,7 @@ impl Encoder {
         }
     }
 
-    /// Writes a JSON value as CouchDB has it: an object as a tuple of one list of pairs.
+    /// Encodes a JSON value like CouchDB: an object is a tuple of one list of pairs.
     pub(super) fn json(&mut self, value: &Json) {
         match value {
             Json::Integer(value) => self.integer(*value),
@@ -89,7 +89,7 @@ impl Encoder {
         }
     }
 
-    /// Writes an object's list of pairs.
+    /// Encodes an object's list of pairs.
     pub(super) fn pairs(&mut self, pairs: &[(String, Json)]) {
         self.list(pairs.iter(), |out, (key, value)| {
             out.tuple(2);

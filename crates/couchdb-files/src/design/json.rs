@@ -1,7 +1,7 @@
-//! JSON in the order it was written.
+//! JSON that keeps its original order.
 //!
-//! Owns the values of a design document as CouchDB has them: keys in their order, whole numbers
-//! apart from others, and how Erlang would order them.
+//! Owns the values of a design document as CouchDB represents them: keys in their order, integers
+//! distinct from other numbers, and Erlang's term order.
 
 use serde::{
     Deserialize, Deserializer,
@@ -24,13 +24,13 @@ pub(super) enum Json {
 /// The members of an object.
 pub(super) type Pairs = Vec<(String, Json)>;
 
-/// The member of this name.
+/// The member with this name.
 pub(super) fn member<'a>(pairs: &'a [(String, Json)], name: &str) -> Option<&'a Json> {
     pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
 impl Json {
-    /// Erlang's order of terms: numbers, atoms, tuples (objects are such), lists, binaries.
+    /// Erlang's term order: numbers, atoms, tuples (which include objects), lists, binaries.
     pub(super) fn order(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Integer(one), Self::Integer(other)) => one.cmp(other),
@@ -54,7 +54,7 @@ impl Json {
         }
     }
 
-    /// The atom that stands for it in Erlang.
+    /// Its atom in Erlang.
     pub(super) const fn atom(&self) -> Option<&'static str> {
         match self {
             Self::Null => Some("null"),
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for Json {
 
 struct AsWritten;
 
-/// Whole numbers from here on come as floats too, so that the two cannot be told apart.
+/// Integers of this size or more are parsed as floats too, so the two cannot be distinguished.
 const BEYOND_INTEGERS: f64 = 18_446_744_073_709_551_616.0;
 
 impl<'de> Visitor<'de> for AsWritten {
@@ -151,7 +151,7 @@ impl<'de> Visitor<'de> for AsWritten {
         while let Some(next) = from.next_entry()? {
             all.push(next);
         }
-        // Of a key that is written twice CouchDB keeps the last, where it stands.
+        // CouchDB keeps the last value of a repeated key, at its own position.
         let mut seen = HashSet::with_capacity(all.len());
         let mut keep: Vec<bool> = all.iter().rev().map(|(key, _)| seen.insert(&**key)).collect();
         all.retain(|_| keep.pop().unwrap_or(true));

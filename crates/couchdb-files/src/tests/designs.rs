@@ -1,4 +1,4 @@
-//! Signatures against those that CouchDB gave.
+//! Signatures compared with those that CouchDB computed.
 
 use super::*;
 use crate::{
@@ -13,7 +13,7 @@ fn signatures(text: &str) -> (String, String) {
 }
 
 #[test]
-fn each_recorded_view_is_named_by_the_signature_of_its_design_document() {
+fn each_recorded_view_has_the_signature_of_its_design_document() {
     let mut compared = 0;
     for (name, expected) in expected() {
         if let Some(text) = expected["ddoc_raw"].as_str() {
@@ -26,7 +26,7 @@ fn each_recorded_view_is_named_by_the_signature_of_its_design_document() {
 }
 
 #[test]
-fn groups_without_rows_count_what_couchdb_counts() {
+fn groups_without_rows_have_couchdbs_sizes() {
     let mut compared = 0;
     for (name, expected) in expected() {
         let (Some(text), wanted) =
@@ -37,7 +37,7 @@ fn groups_without_rows_count_what_couchdb_counts() {
         let design = Design::parse(text).unwrap();
         let bytes = file(&name);
         let got = match read(&bytes.as_slice()).unwrap().header {
-            // CouchDB found another signature there and began anew.
+            // CouchDB found a different signature there and reset the index.
             Header::View(view) if name == "dmg_view_wrong_sig.view" => {
                 assert_ne!(view.signature, design.signature);
                 design.without_rows()

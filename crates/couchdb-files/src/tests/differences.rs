@@ -1,4 +1,4 @@
-//! Where CouchDB said something else of a recorded file, it is explained.
+//! Every difference between a recorded file and CouchDB's report is explained.
 
 use super::{
     files::{expected, file},
@@ -6,7 +6,7 @@ use super::{
 };
 use serde_json::{Value, json};
 
-/// Our facts by CouchDB's names for them.
+/// Our values, under CouchDB's names.
 fn facts(bytes: &dyn Bytes, headed: &Headed) -> Value {
     match &headed.header {
         Header::Db(db) | Header::Compaction(db) => json!({
@@ -29,7 +29,7 @@ fn facts(bytes: &dyn Bytes, headed: &Headed) -> Value {
     }
 }
 
-/// What CouchDB said, by our names.
+/// CouchDB's report, under our names.
 fn said(http: &Value) -> Value {
     json!({
         "file_bytes": http["sizes"]["file"], "active_bytes": http["sizes"]["active"],
@@ -42,7 +42,7 @@ fn said(http: &Value) -> Value {
 }
 
 #[test]
-fn what_couchdb_says_otherwise_is_explained() {
+fn every_value_that_couchdb_reports_differently_is_explained() {
     let mut differing = Vec::new();
     for (name, expected) in expected() {
         let Some(http) = expected.get("http") else { continue };
@@ -66,7 +66,7 @@ fn what_couchdb_says_otherwise_is_explained() {
 }
 
 #[test]
-fn what_couchdb_is_not_asked_for_it_would_have_said_alike() {
+fn values_marked_as_reported_equal_couchdbs_report() {
     let mut alike = [0; 3];
     for (name, expected) in expected() {
         let bytes = file(&name);
@@ -92,7 +92,7 @@ fn what_couchdb_is_not_asked_for_it_would_have_said_alike() {
 }
 
 #[test]
-fn couchdb_did_with_each_file_what_is_foretold() {
+fn couchdbs_action_on_each_file_matches_the_prediction() {
     for (name, expected) in expected() {
         let Some(appended) = expected.get("couch_appended").and_then(Value::as_i64) else {
             continue;

@@ -1,4 +1,4 @@
-//! Each recorded file against what was recorded of it.
+//! Each recorded file compared with its recorded values.
 
 use super::super::*;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ pub(crate) fn data() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
 }
 
-/// What `expected.json` says, by file.
+/// The content of `expected.json`, by file.
 pub(crate) fn expected() -> BTreeMap<String, Value> {
     serde_json::from_slice(&fs::read(data().join("expected.json")).unwrap()).unwrap()
 }
@@ -17,7 +17,7 @@ pub(crate) fn file(name: &str) -> Vec<u8> {
     fs::read(data().join(name)).unwrap()
 }
 
-/// A header in the words of `expected.json`.
+/// A header in the format of `expected.json`.
 fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
     let headed = read(bytes);
     let place = |place: Place| {
@@ -44,7 +44,7 @@ fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
             let tree = |tree: Tree| tree.bytes();
             let epochs: Vec<Value> =
                 db.epochs.iter().map(|epoch| json!([epoch.node, epoch.since])).collect();
-            // The scratch file's tree belongs to the other file.
+            // The scratch file's trees belong to the other file.
             let own = !file.ends_with(".compact.meta");
             json!({
                 "disk_version": db.disk_version, "header_arity": db.fields,
@@ -88,12 +88,12 @@ fn parsed(file: &str, bytes: &dyn Bytes) -> Value {
     all
 }
 
-/// Recorded, and not in a header, or only in other words.
+/// Recorded values that are not part of a header, or only in a different form.
 const NOT_COMPARED: [&str; 7] =
     ["kind", "db_file_name", "comp_header", "props", "security", "header_format", "empty_views"];
 
 #[test]
-fn each_recorded_file_gives_the_numbers_recorded_of_it() {
+fn each_recorded_file_has_its_recorded_values() {
     let expected = expected();
     assert_eq!(expected.len(), 40);
     for (name, expected) in expected {
@@ -102,7 +102,7 @@ fn each_recorded_file_gives_the_numbers_recorded_of_it() {
         let mut wanted = expected["parsed"].clone();
         let fields = wanted.as_object_mut().unwrap();
         fields.retain(|field, _| !NOT_COMPARED.contains(&field.as_str()));
-        // Sequences of groups are not kept.
+        // Sequences of groups are not decoded.
         for group in fields.get_mut("views").and_then(Value::as_array_mut).into_iter().flatten() {
             group.as_object_mut().unwrap().retain(|field, _| !field.ends_with("_seq"));
         }

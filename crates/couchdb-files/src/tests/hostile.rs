@@ -1,4 +1,4 @@
-//! Files that are odd in one way each.
+//! Files with one anomaly each.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn db_header(version: u8, more: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn files_without_a_header_say_so() {
+fn files_without_a_header_have_no_valid_header() {
     for file in [vec![], vec![1], vec![1; 5], vec![0; 4096], vec![1; 4096], vec![1; 40_000]] {
         assert_eq!(reason(&file), "no_valid_header", "{} bytes", file.len());
     }
@@ -36,7 +36,7 @@ fn a_header_is_found_wherever_it_begins() {
     }
 }
 
-/// Zeros without end, and how many of them were read.
+/// An endless source of zeros that counts the bytes read.
 struct Zeros(std::cell::Cell<u64>);
 
 impl Bytes for Zeros {
@@ -52,7 +52,7 @@ impl Bytes for Zeros {
 }
 
 #[test]
-fn a_search_ends_where_it_is_told_to() {
+fn a_search_ends_at_its_limit() {
     let zeros = Zeros(std::cell::Cell::default());
     let why = read_within(&zeros, 5 << 20).unwrap_err();
     assert_eq!(why.label(), "no_header_within");
@@ -65,7 +65,7 @@ fn a_search_ends_where_it_is_told_to() {
 
 proptest::proptest! {
     #[test]
-    fn a_header_is_found_as_far_back_as_is_looked(
+    fn a_header_is_found_within_the_search_limit(
         before in 0_usize..5, blocks in 0_usize..400, more in 0_usize..4096,
         furthest in 0_u64..1_700_000,
     ) {
@@ -98,7 +98,7 @@ fn headers_of_every_length_are_read_across_blocks() {
 }
 
 #[test]
-fn false_headers_that_overlap_are_given_up() {
+fn overlapping_false_headers_end_the_search() {
     let mut file = vec![0; 16 << 20];
     for block in file.chunks_mut(4096) {
         block[..5].copy_from_slice(&[1, 0, 0x80, 0, 0]);
@@ -107,7 +107,7 @@ fn false_headers_that_overlap_are_given_up() {
 }
 
 #[test]
-fn versions_that_are_unknown_are_named() {
+fn unknown_versions_are_named() {
     for (version, known) in [(0, false), (3, false), (4, true), (6, true), (8, true), (9, false)] {
         let read = read(&with_header(&db_header(version, &[])).as_slice());
         match read {
@@ -122,7 +122,7 @@ fn versions_that_are_unknown_are_named() {
 }
 
 #[test]
-fn a_valid_header_that_cannot_be_decoded_hides_those_before_it() {
+fn an_undecodable_valid_header_hides_earlier_headers() {
     let mut file = with_header(&db_header(8, &[]));
     for (record, why) in [
         (&b"no term"[..], Undecodable::NoTerm),
@@ -143,7 +143,7 @@ fn a_valid_header_that_cannot_be_decoded_hides_those_before_it() {
 }
 
 #[test]
-fn a_header_with_more_fields_than_are_known_is_of_a_newer_couchdb() {
+fn a_header_with_unknown_fields_belongs_to_a_newer_couchdb() {
     let zero: &[u8] = &[97, 0];
     let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
     let mut more = vec![nil, nil, nil, &[98, 0, 0, 3, 232], nil, nil, zero, zero, zero, zero];
@@ -158,7 +158,7 @@ fn a_header_with_more_fields_than_are_known_is_of_a_newer_couchdb() {
     assert_eq!(Opening::of(Role::Db, &newer), Opening::Refuses);
 }
 
-/// A file that fails or shrinks while it is read.
+/// A file that fails or shrinks during a read.
 struct Failing(io::ErrorKind, u64);
 
 impl Bytes for Failing {
@@ -172,7 +172,7 @@ impl Bytes for Failing {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_with_where() {
+fn a_read_error_contains_its_offset() {
     for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::PermissionDenied] {
         for size in [100, 8192, u64::MAX] {
             match read(&Failing(kind, size)) {
@@ -187,7 +187,7 @@ fn what_cannot_be_read_is_said_with_where() {
 }
 
 #[test]
-fn roles_are_told_by_names() {
+fn roles_follow_from_names() {
     let sig = "0f045e3b41d71d93aaa32f23021ba536";
     let named = sig.parse().ok();
     for (name, role) in [

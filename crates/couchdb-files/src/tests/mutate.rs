@@ -1,5 +1,5 @@
-//! Real files, damaged at random: nothing panics, reads beyond bounds, or is believed without its
-//! checksum.
+//! Real files with random damage: nothing panics, reads beyond bounds, or is accepted without a
+//! valid checksum.
 
 use super::{
     files::{expected, file},
@@ -12,7 +12,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-/// Chance that can be had again, from a seed.
+/// Reproducible random numbers, from a seed.
 fn luck(seed: u64) -> impl FnMut() -> u64 {
     let mut turn = 0_u64;
     move || {
@@ -23,7 +23,7 @@ fn luck(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the reads from it.
 struct Counted<'a> {
     bytes: &'a [u8],
     reads: Cell<u64>,
@@ -51,7 +51,7 @@ impl Bytes for Counted<'_> {
     }
 }
 
-/// Reads a file and holds what comes of it against the slow search.
+/// Reads a file and compares the result with the slow search.
 fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
     let counted = Counted::new(bytes);
     let read = read(&counted);
@@ -81,7 +81,7 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
                 (place.at, place.bytes, place.checksum, place.tail),
                 (*at as u64, u32::try_from(*bytes).unwrap(), *checksum, *tail as u64)
             );
-            // What it says is what the term it found says, and nothing else.
+            // The header's values are those of the term that was found.
             match (&read, decode(term, place)) {
                 (Ok(headed), decoded) => assert_eq!(headed.header, decoded.unwrap()),
                 (Err(why), decoded) => {
@@ -92,7 +92,7 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
         (None, None) => {}
         (ours, theirs) => panic!("found {ours:?}, and slowly {theirs:?}"),
     }
-    // One look at each block, and one at each record that blocks claim to hold.
+    // One read of each block, and one of each record that a block claims.
     assert!(counted.read.get() <= size + naive.claimed * 2, "{} read", counted.read.get());
     let blocks = size / 4096 + 1;
     let batches = 5 + blocks / 256;
@@ -107,7 +107,7 @@ fn judge(bytes: &[u8]) -> Result<Headed, Unreadable> {
     read
 }
 
-/// The recorded files; the small ones more often than the large.
+/// The recorded files, with small ones more often than large ones.
 fn originals() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = expected().keys().map(|name| file(name)).collect();
     all.sort_by_key(Vec::len);
@@ -150,7 +150,7 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
             let at = below(blocks) * 4096 + 1 + below(4);
             flip(file, at, below(8));
         }
-        // Markers where none are, with a length.
+        // Markers without headers, with a length.
         4 => {
             let at = below(blocks) * 4096;
             let length = u32::try_from(below(1 << 20)).unwrap().to_be_bytes();
@@ -159,14 +159,14 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
                 *byte = new;
             }
         }
-        // The end cut off, anywhere and near the header.
+        // The end is truncated, anywhere or near the header.
         5 => file.truncate(below(file.len())),
         6 => {
             if let Some(found) = header {
                 file.truncate(found.at + below(found.bytes + 8));
             }
         }
-        // Garbage behind it.
+        // Garbage after it.
         7 => {
             let more = below(20_000);
             let step = below(256);
@@ -187,7 +187,7 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
             let at = (below(blocks) * 4096).min(file.len());
             file.splice(at.., part.iter().copied());
         }
-        // A header whose term is damaged and whose checksum holds.
+        // A header with a damaged term and a valid checksum.
         9 | 10 => {
             if let Some(Found { mut term, .. }) = header {
                 for _ in 0..=below(4) {
@@ -196,7 +196,7 @@ fn damage(file: &mut Vec<u8>, originals: &[Vec<u8>], next: &mut impl FnMut() -> 
                 append_header(file, &term);
             }
         }
-        // Terms within terms.
+        // Nested terms.
         _ => {
             let depth = below(30_000);
             let mut term = vec![131, 104, 3, 100, 0, 9];
@@ -234,7 +234,7 @@ fn damage_term(term: &mut Vec<u8>, below: &mut impl FnMut(usize) -> usize) {
         }
         2 => term.iter_mut().skip(at).take(4).for_each(|byte| *byte = 255),
         3 => term.truncate(at),
-        // A part twice, or gone.
+        // A part repeated or removed.
         4 => {
             let part: Vec<u8> = term.iter().skip(at).take(below(40)).copied().collect();
             let to = below(term.len());
@@ -270,13 +270,13 @@ proptest! {
 }
 
 #[test]
-fn the_recorded_files_are_found_as_the_slow_search_finds_them() {
+fn the_search_and_the_slow_search_agree_on_recorded_files() {
     for name in expected().keys() {
         let _read = judge(&file(name));
     }
 }
 
-/// As many as the number in `RECLINER_MUTATIONS` says, from the seed in `RECLINER_SEED`.
+/// The number of files is in `RECLINER_MUTATIONS`, the seed in `RECLINER_SEED`.
 #[test]
 #[ignore = "takes a minute: RECLINER_MUTATIONS=1000000 cargo test --release --lib -- --ignored --nocapture many_damaged"]
 fn many_damaged_files_are_read_in_bounds_or_refused() {

@@ -1,9 +1,9 @@
-//! The search once more, slowly: each block from the last, each byte by itself.
+//! A second, slow implementation of the search: each block from the last one, byte by byte.
 
 use super::Checksum;
 use md5::{Digest, Md5};
 
-/// What the newest header is.
+/// The newest header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) at: usize,
@@ -13,16 +13,16 @@ pub(super) struct Found {
     pub(super) term: Vec<u8>,
 }
 
-/// What was found, and what was passed over.
+/// The found header, and the rejected candidates.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
     pub(super) found: Option<Found>,
     pub(super) rejected: u32,
-    /// Bytes that the headers tried say they have, as far as the file has them.
+    /// The bytes that the tried headers claim, as far as the file has them.
     pub(super) claimed: u64,
 }
 
-/// Looks for the newest header of a file.
+/// Finds the newest header of a file.
 pub(super) fn search(file: &[u8]) -> Search {
     let mut search = Search::default();
     for block in (0..=file.len() / 4096).rev() {

@@ -1,13 +1,13 @@
-//! The last purge, however its tree is stored.
+//! The last purge, for every way of storing its tree.
 
 use super::*;
 use flate2::{Compression, write::ZlibEncoder};
 use std::io::Write as _;
 
-/// How a term is compressed.
+/// A compression of terms.
 type Pack = fn(&[u8]) -> Vec<u8>;
 
-/// A node of one element, as a term: `{Kind, [{Key, Value}]}`.
+/// A node with one element, as a term: `{Kind, [{Key, Value}]}`.
 fn node(kind: &[u8; 7], key: u8, value: &[u8]) -> Vec<u8> {
     let head = [131, 104, 2, 100, 0, 7];
     let pair = [108, 0, 0, 0, 1, 104, 2, 97, key];
@@ -20,7 +20,7 @@ fn state(position: u64) -> Vec<u8> {
     [&[104, 3, 98][..], &position, &[97, 1, 97, 10]].concat()
 }
 
-/// Appends a chunk, with the markers of the blocks it crosses into, and says where it is.
+/// Appends a chunk with the block markers in it, and returns its offset.
 fn append(file: &mut Vec<u8>, data: &[u8], summed: bool) -> u64 {
     let at = file.len() as u64;
     let length = u32::try_from(data.len()).unwrap() | u32::from(summed) << 31;
@@ -44,7 +44,7 @@ fn snappy(term: &[u8]) -> Vec<u8> {
     [vec![1], snap::raw::Encoder::new().compress_vec(term).unwrap()].concat()
 }
 
-/// The last purge of a file whose tree of purges begins at `root`.
+/// The last purge of a file whose tree of purges has its root at `root`.
 fn last(mut file: Vec<u8>, root: u64) -> Option<u64> {
     let nil: &[u8] = &[100, 0, 3, b'n', b'i', b'l'];
     let fields = [&[97, 8][..], &[97, 9], &[97, 0], nil, nil, nil, nil, &state(root)].concat();
@@ -56,7 +56,7 @@ fn last(mut file: Vec<u8>, root: u64) -> Option<u64> {
 }
 
 #[test]
-fn the_last_purge_is_read_from_any_place_in_any_compression() {
+fn the_last_purge_is_read_at_any_offset_with_any_compression() {
     for pack in [<[u8]>::to_vec as Pack, deflated, snappy] {
         for (begin, summed) in
             [(100, false), (4096, true), (4090, true), (4095, false), (8175, true)]
@@ -71,10 +71,10 @@ fn the_last_purge_is_read_from_any_place_in_any_compression() {
 }
 
 #[test]
-fn a_tree_that_cannot_be_read_tells_nothing() {
+fn an_unreadable_tree_has_no_last_purge() {
     let mut file = vec![0; 100];
     let own = file.len() as u64;
-    // A node that names itself, one beyond the file, and one whose checksum does not hold.
+    // A node that refers to itself, one beyond the file, and one with an invalid checksum.
     append(&mut file, &node(b"kp_node", 1, &state(own)), false);
     assert_eq!(last(file.clone(), own), None);
     assert_eq!(last(file.clone(), 1 << 30), None);

@@ -1,4 +1,4 @@
-//! Terms by table: what each tag holds, and where each is refused.
+//! Tables of terms: the content of each tag, and invalid terms.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn term(bytes: &[u8]) -> Term<'_> {
     }
 }
 
-/// A term behind its version.
+/// A term after its version byte.
 fn bare(bytes: &[u8]) -> Vec<u8> {
     [&[VERSION], bytes].concat()
 }
@@ -37,14 +37,14 @@ fn numbers_of_every_size() {
 }
 
 #[test]
-fn lists_are_proper_or_none() {
+fn only_proper_lists_are_lists() {
     for (bytes, numbers) in [
         (&[106][..], Some(vec![])),
         (&[107, 0, 3, 1, 2, 3], Some(vec![1, 2, 3])),
         (&[107, 0, 0], Some(vec![])),
         (&[108, 0, 0, 0, 2, 97, 9, 97, 106, 106], Some(vec![9, 106])),
         (&[108, 0, 0, 0, 0, 106], Some(vec![])),
-        // `[9 | 106]`, which ends as a proper one does.
+        // `[9 | 106]`, which ends with the same byte as a proper list.
         (&[108, 0, 0, 0, 1, 97, 9, 97, 106], None),
         (&[104, 1, 97, 9], None),
     ] {
@@ -81,7 +81,7 @@ fn tuples_maps_binaries_and_atoms() {
 }
 
 #[test]
-fn what_is_no_whole_term_is_refused() {
+fn incomplete_terms_are_refused() {
     for (bytes, why) in [
         (&[][..], Undecodable::NoTerm),
         (&[130, 106], Undecodable::NoTerm),
@@ -94,7 +94,7 @@ fn what_is_no_whole_term_is_refused() {
         (&[131, 108, 255, 255, 255, 255, 106, 106], Undecodable::CutShort),
         (&[131, 116, 255, 255, 255, 255], Undecodable::CutShort),
         (&[131, 108, 0, 0, 0, 1, 97, 1], Undecodable::CutShort),
-        // Compressed, a process, and no tag at all.
+        // Compressed, a process, and a byte that is not a tag.
         (&[131, 80, 0, 0, 0, 1, 120, 156], Undecodable::UnknownTag(80)),
         (&[131, 88, 0], Undecodable::UnknownTag(88)),
         (&[131, 0], Undecodable::UnknownTag(0)),
@@ -104,7 +104,7 @@ fn what_is_no_whole_term_is_refused() {
 }
 
 #[test]
-fn other_terms_are_passed_over() {
+fn other_terms_are_skipped() {
     for bytes in [
         &[70, 0, 0, 0, 0, 0, 0, 0, 0][..],
         &[99; 32],
@@ -123,7 +123,7 @@ fn other_terms_are_passed_over() {
 }
 
 #[test]
-fn depth_costs_nothing() {
+fn deep_terms_are_decoded() {
     let mut bytes = vec![VERSION];
     bytes.extend([104, 1].repeat(1 << 20));
     assert_eq!(Term::decode(&bytes).err(), Some(Undecodable::CutShort));

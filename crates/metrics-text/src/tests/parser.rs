@@ -1,4 +1,4 @@
-//! A strict reader of both formats, as far as recliner writes them.
+//! A strict parser of both formats, as far as recliner writes them.
 
 use super::super::Format;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ pub(super) struct ParsedFamily {
     pub(super) samples: Vec<ParsedSample>,
 }
 
-/// A sample; its value is compared by its bits, so that NaN equals itself.
+/// A sample; its value is compared bit by bit, so that NaN equals itself.
 #[derive(Debug, PartialEq)]
 pub(super) struct ParsedSample {
     name: String,
@@ -28,8 +28,8 @@ impl ParsedSample {
     }
 }
 
-/// Reads a whole text: families in order, none twice, each with HELP, TYPE, perhaps UNIT,
-/// and then samples with names that belong to its type.
+/// Parses a whole text: families in order, each once, with HELP, TYPE, an optional UNIT, and then
+/// samples with names that match its type.
 pub(super) fn parse(format: Format, text: &str) -> Result<Vec<ParsedFamily>, String> {
     let body = match format {
         Format::Text => text,
@@ -42,7 +42,7 @@ pub(super) fn parse(format: Format, text: &str) -> Result<Vec<ParsedFamily>, Str
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').ok_or_else(|| format!("no help: {line}"))?;
             if !names.insert(name.to_owned()) {
-                return Err(format!("{name} stands twice"));
+                return Err(format!("{name} occurs twice"));
             }
             let quotes = format == Format::OpenMetrics;
             let help = unescape(help, quotes)?;
@@ -66,7 +66,7 @@ pub(super) fn parse(format: Format, text: &str) -> Result<Vec<ParsedFamily>, Str
         }
     }
     match families.iter().find(|family| family.samples.is_empty() || family.kind.is_empty()) {
-        Some(family) => Err(format!("{} is not whole", family.name)),
+        Some(family) => Err(format!("{} is incomplete", family.name)),
         None => Ok(families),
     }
 }
@@ -74,7 +74,7 @@ pub(super) fn parse(format: Format, text: &str) -> Result<Vec<ParsedFamily>, Str
 fn of_family<'a>(family: &ParsedFamily, rest: &'a str) -> Result<&'a str, String> {
     match rest.split_once(' ') {
         Some((name, word)) if name == family.name && family.samples.is_empty() => Ok(word),
-        _ => Err(format!("{rest} stands in the wrong place")),
+        _ => Err(format!("{rest} is in the wrong place")),
     }
 }
 
@@ -120,7 +120,7 @@ fn sample(line: &str) -> Result<ParsedSample, String> {
     Ok(ParsedSample::new(name, &labels, number))
 }
 
-/// What stands before the quote that ends a value, still escaped, and what follows it.
+/// The text before the quote that ends a value, still escaped, and the text after that quote.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     let end = text.char_indices().find_map(|(at, c)| {

@@ -1,4 +1,4 @@
-//! What Prometheus's own checker says, where it is installed.
+//! Checks with Prometheus's own tool, if it is installed.
 
 use super::super::{Description, Format, MetricType, Value, writer::Header};
 use super::*;
@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// One sample of every family in the table, through the writer's own header.
+/// One sample of every declared family, with the writer's own header.
 fn every_family(format: Format) -> String {
     let mut writer = Writer::new(format, Coding::Identity);
     for Description { name, metric_type, help, labels, .. } in f::ALL {
@@ -32,12 +32,12 @@ fn every_family(format: Format) -> String {
 }
 
 #[test]
-fn promtool_finds_nothing_to_say() {
+fn promtool_reports_no_problem() {
     if Command::new("promtool").arg("--version").output().is_err() {
         println!("skipped: promtool is not installed (Debian has it in the package prometheus)");
         return;
     }
-    // The specimen's registry part breaks naming rules on purpose.
+    // The registry part of the specimen breaks naming rules on purpose.
     let mut writer = Writer::new(Format::Text, Coding::Identity);
     let mut files = writer.family(&f::TARGET_FILE_BYTES);
     for (place, name) in ODD.iter().enumerate() {
@@ -61,7 +61,7 @@ fn promtool_finds_nothing_to_say() {
 }
 
 #[test]
-fn every_family_of_the_table_reads_back_in_both_formats() {
+fn every_declared_family_parses_in_both_formats() {
     for format in Format::ALL {
         assert_eq!(parse(format, &every_family(format)).unwrap().len(), f::ALL.len());
     }

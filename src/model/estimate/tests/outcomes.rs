@@ -1,14 +1,14 @@
-//! Holds the rule against real compactions: refits it with each shape of documents left out,
-//! and keeps the table that the module's page shows.
+//! Checks the rule against real compactions: refits it with each shape of documents left out, and
+//! verifies the table in the module's documentation.
 
 use super::super::*;
 use crate::model::facts::Known;
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// The table of the module's page.
+/// The table in the module's documentation.
 const HELD_OUT: &str = include_str!("../held_out.md");
 
-/// Where less than this part of the file was freed, an error is told as a part of the file.
+/// If less than this share of the file was freed, an error is given as a share of the file.
 const LITTLE: f64 = 0.05;
 
 /// One real compaction.
@@ -39,7 +39,7 @@ impl Outcome {
         self.file() - self.after as f64
     }
 
-    /// What errors of this outcome are a part of, in bytes.
+    /// The reference in bytes for this outcome's relative errors.
     fn scale(&self) -> f64 {
         if self.freed() < LITTLE * self.file() { self.file() } else { self.freed() }
     }
@@ -76,7 +76,7 @@ fn read(csv: &str, outcomes: &mut Vec<Outcome>) {
                 update_seq: Known::new(number("update_seq")),
                 docs: of_db("docs"),
                 deleted_docs: of_db("deldocs"),
-                // None was compacted before.
+                // None of these files was compacted before.
                 compacted_seq: if kind == Kind::Db { Known::new(0) } else { Known::UNKNOWN },
                 ..Facts::default()
             },
@@ -107,7 +107,7 @@ fn shapes(outcomes: &[Outcome]) -> BTreeMap<String, Vec<Outcome>> {
     shapes
 }
 
-/// What one coefficient is multiplied with, in bytes, for one outcome.
+/// The factor of one coefficient, in bytes, for one outcome.
 type Term = fn(&Outcome) -> f64;
 
 fn share_of_active(outcome: &Outcome) -> f64 {
@@ -123,8 +123,8 @@ fn rewrites(outcome: &Outcome) -> f64 {
     weighed_rewrites(&outcome.facts).unwrap()
 }
 
-/// The coefficient with the least absolute error of the bytes freed, over `outcomes` of one
-/// kind, every shape weighing the same: with one term, that is a weighted median.
+/// The coefficient with the least absolute error of the bytes freed, over `outcomes` of one kind,
+/// with equal weight for every shape: with a single term, that is a weighted median.
 fn fitted(outcomes: &[Outcome], headers: u64, term: Term) -> f64 {
     let mut candidates = Vec::new();
     for group in shapes(outcomes).values() {
@@ -155,7 +155,7 @@ fn fit(dbs: &[Outcome], views: &[Outcome]) -> Fit {
     }
 }
 
-/// Median and largest of some errors.
+/// Median and largest of a set of errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Spread {
     median: f64,
@@ -169,13 +169,13 @@ fn spread(errors: impl IntoIterator<Item = f64>) -> Spread {
     Spread { median, worst: errors[errors.len() - 1] }
 }
 
-/// The errors of one group of outcomes, by a fit that has not seen their shape.
+/// The errors of one group of outcomes, with a fit that excludes their shape.
 #[derive(Clone, Debug)]
 struct HeldOut {
     shape: String,
     naive: Vec<f64>,
     ours: Vec<f64>,
-    /// Ours without document counts and external bytes.
+    /// Our errors without document counts and external bytes.
     bare: Vec<f64>,
 }
 
@@ -204,7 +204,7 @@ fn held_out(kind: Kind) -> Vec<HeldOut> {
         .collect()
 }
 
-/// All groups of a kind as one.
+/// All groups of a kind combined.
 fn together(groups: &[HeldOut]) -> HeldOut {
     let all = |errors: fn(&HeldOut) -> &Vec<f64>| groups.iter().flat_map(errors).copied().collect();
     HeldOut {
@@ -217,8 +217,8 @@ fn together(groups: &[HeldOut]) -> HeldOut {
 
 fn table() -> String {
     let mut table = String::from(
-        "Error of the bytes freed, as a part of what was really freed (of the file, where that \
-         was\nless than 5 % of it), median and worst:\n\n\
+        "Error of the predicted bytes freed, relative to the bytes really freed (to the file's size \
+         if less\nthan 5 % of it was freed), median and worst:\n\n\
          | kind | shape left out | outcomes | naive: median | worst | ours: median | worst | \
          sizes only: median | worst |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|\n",
@@ -237,22 +237,22 @@ fn table() -> String {
         }
     }
     table.push_str(
-        "\n\"naive\" is file less active; \"sizes only\" is ours where nothing but file and active \
-         is\nknown. `mixed` is one generator's 234 shards, the others one shape of documents \
-         each. The two\nworst dbs are files below 1 MiB of which 6 % was freed.\n",
+        "\n\"naive\" is file minus active bytes; \"sizes only\" is our prediction without document counts \
+         and\nexternal bytes. `mixed` is one generator's 234 shards, every other row is one shape of \
+         documents.\nThe two worst dbs are files below 1 MiB of which 6 % was freed.\n",
     );
     table
 }
 
 #[test]
-fn the_table_is_what_shapes_left_out_of_the_fit_show() {
+fn the_documented_table_matches_the_held_out_errors() {
     let table = table();
     println!("{table}");
     assert_eq!(table, HELD_OUT);
 }
 
 #[test]
-fn the_fitted_numbers_are_the_fit_on_all_outcomes() {
+fn the_fitted_numbers_match_the_fit_on_all_outcomes() {
     let exact = fit(&of_kind(Kind::Db), &of_kind(Kind::View));
     for (name, fitted, exact) in [
         ("bytes_per_rewrite", FITTED.bytes_per_rewrite, exact.bytes_per_rewrite),
@@ -274,8 +274,8 @@ fn no_db_outcome_shrank_active_by_more_than_the_largest_part() {
 }
 
 #[test]
-fn shapes_left_out_are_predicted_better_than_by_slack() {
-    // (kind, median, worst): ours at most this part of the naive error.
+fn held_out_shapes_are_predicted_better_than_by_slack() {
+    // (kind, median, worst): our error is at most this share of the naive error.
     for (kind, median, worst) in [(Kind::Db, 0.45, 0.2), (Kind::View, 0.3, 0.7)] {
         let groups = held_out(kind);
         for group in &groups {
@@ -295,7 +295,7 @@ fn shapes_left_out_are_predicted_better_than_by_slack() {
 }
 
 #[test]
-fn nothing_is_reclaimable_in_a_file_just_compacted() {
+fn nothing_is_reclaimable_in_a_freshly_compacted_file() {
     for outcome in outcomes() {
         let compacted = Facts {
             file: Known::new(outcome.after),
@@ -305,7 +305,7 @@ fn nothing_is_reclaimable_in_a_file_just_compacted() {
             ..outcome.facts
         };
         let reclaimable = reclaimable(outcome.kind, &compacted).unwrap() as f64;
-        // A block or two of headers, of which the largest files have one every few megabytes.
+        // A header block or two; the largest files have one every few megabytes.
         let allowed = 8192.0 + outcome.after as f64 / 1024.0;
         assert!(reclaimable <= allowed, "{}: {reclaimable} of {}", outcome.shape, outcome.after);
     }

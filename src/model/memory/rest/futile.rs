@@ -1,78 +1,78 @@
-//! Whether another compaction would free anything, by what the last one left.
+//! Decides whether another compaction would free anything, from the state after the last one.
 //!
-//! Sequences do not tell: a compaction that had to catch up with writes leaves a file several
-//! times what is active in it, and the sequence of the compaction is the last one written all
-//! the same. Sizes do, held against those that the last compaction left.
+//! Sequences are not enough: a compaction that had to catch up with writes leaves a file several
+//! times the size of its active data, although its compaction sequence is the last one written.
+//! Sizes are: they are compared with those that the last compaction left.
 
 use super::super::Outcome;
 use crate::model::{estimate, facts::Facts, target::Kind};
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Freed less than this part of what was promised, a compaction was futile; and so is another
-/// one that is expected to.
+/// A compaction that freed less than this share of the prediction was futile, and so would be
+/// another one with such an expectation.
 const FUTILE_BELOW: f64 = 0.2;
 
-/// A futile target whose sizes are not all known is tried again when its file or its sequence
-/// grew by this part.
+/// A futile target with unknown sizes is tried again once its file or its sequence grew by this
+/// share.
 const CHANGED: f64 = 0.25;
 
-/// A promise of fewer bytes than this, and of a smaller part of the file than [`SMALL_PART`],
-/// says nothing when it is not kept: headers and fragments weigh as much.
+/// A prediction of fewer bytes than this, and of a smaller share of the file than [`SMALL_PART`],
+/// is not held against a compaction: headers and fragments have the same size.
 const SMALL: u64 = 1 << 20;
 
 /// See [`SMALL`].
 const SMALL_PART: f64 = 0.05;
 
-/// What had to be caught up with is over once so many times fewer changes come than came then.
+/// Catching up no longer counts once the rate of changes is this many times lower than during the
+/// compaction.
 const CALMER: u64 = 4;
 
-/// The last compaction left what another one would leave too; it stays so until enough changed.
+/// The state after a compaction that another one would not improve, until enough changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Futile {
     /// When it ended.
     pub at: Moment,
-    /// Bytes on disk it left.
+    /// Bytes on disk after it.
     pub file_bytes: u64,
-    /// Active bytes in them, where known.
+    /// Active bytes among them, where known.
     pub active_bytes: Option<u64>,
-    /// The last sequence written then, where known.
+    /// The last sequence at that time, where known.
     pub update_seq: Option<u64>,
-    /// What it had to catch up with, where it had to. Without that, another one frees more.
+    /// The writes it had to catch up with, if any. Without these, another compaction frees more.
     pub caught_up: Option<CaughtUp>,
 }
 
-/// What was written while a compaction ran.
+/// The writes during a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaughtUp {
-    /// Changes.
+    /// Number of changes.
     pub changes: u64,
-    /// For how long it ran.
+    /// Duration of the compaction.
     pub seconds: u64,
 }
 
-/// What a compaction left behind, as it was measured afterwards. Bytes are those of one file.
+/// The state of a file measured after a compaction. Bytes are those of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Bytes of the file.
     pub file_bytes: Option<u64>,
     /// Active bytes in it.
     pub active_bytes: Option<u64>,
-    /// What another compaction would leave, as predicted.
+    /// Bytes that another compaction would leave, as predicted.
     pub predicted_bytes: Option<u64>,
     /// The last sequence written.
     pub update_seq: Option<u64>,
-    /// Changes while it ran, where that is known; zero where nothing was written.
+    /// Changes while it ran, where known; zero if nothing was written.
     pub changes: Option<u64>,
-    /// Whether it asked for an upgrade before and still does: the upgrade did not take.
+    /// Whether the target needed an upgrade before and still does: the upgrade had no effect.
     pub not_upgraded: bool,
 }
 
 impl Futile {
-    /// What an outcome says of another compaction: it would be of no use where this one freed
-    /// far less than promised, and where sizes promise something though nothing was written
-    /// while it ran.
+    /// Derives from an outcome whether another compaction would be useless: this one freed far
+    /// less than predicted, or sizes predict a gain although nothing was written while it ran.
     pub(super) fn of(outcome: &Outcome, left: Left) -> Option<Self> {
         let file_bytes = left.file_bytes?;
         let promises = promised(Some(file_bytes), left.predicted_bytes).is_some();
@@ -91,8 +91,8 @@ impl Futile {
         })
     }
 
-    /// Bytes that another compaction would leave of one file, by what the last one left of as
-    /// much; unknown where active bytes are not known then or now.
+    /// Bytes that another compaction would leave of one file, in proportion to the last one;
+    /// unknown if active bytes are unknown then or now.
     #[must_use]
     pub fn would_leave(&self, facts: &Facts) -> Option<u64> {
         let then = self.active_bytes.filter(|bytes| *bytes > 0)?;
@@ -100,7 +100,7 @@ impl Futile {
         Some(u64::try_from(left).unwrap_or(u64::MAX))
     }
 
-    /// Whether enough changed since, by what was measured now.
+    /// Whether enough has changed since, according to current facts.
     #[must_use]
     pub fn is_over(&self, kind: Kind, facts: &Facts) -> bool {
         if self.is_calmer(facts) {
@@ -118,7 +118,7 @@ impl Futile {
             || seq.zip(self.update_seq).is_some_and(|(now, then)| grew(now, then))
     }
 
-    /// Whether far less was written since than while it ran, over at least as long.
+    /// Whether far fewer changes came since than while it ran, over at least the same time.
     fn is_calmer(&self, facts: &Facts) -> bool {
         let Some(CaughtUp { changes, seconds }) = self.caught_up else { return false };
         let measured = facts.measured_at.map(|measured| measured.at);
@@ -131,7 +131,7 @@ impl Futile {
     }
 }
 
-/// Whether a compaction freed far less than it promised.
+/// Whether a compaction freed far less than predicted.
 fn disappoints(outcome: &Outcome) -> bool {
     let promised = promised(outcome.before_bytes, outcome.predicted_bytes);
     let freed = outcome.freed_bytes();
@@ -140,7 +140,7 @@ fn disappoints(outcome: &Outcome) -> bool {
         .is_some_and(|(promised, freed)| (freed as f64) < promised as f64 * FUTILE_BELOW)
 }
 
-/// Bytes that a file is predicted to shrink by, where that is worth speaking of.
+/// The predicted reduction of a file in bytes, if it is worth mentioning.
 fn promised(file: Option<u64>, predicted: Option<u64>) -> Option<u64> {
     let promised = file?.saturating_sub(predicted?);
     let small = promised < SMALL && (promised as f64) < file? as f64 * SMALL_PART;

@@ -38,7 +38,7 @@ fn outcome(ending: Ending, ended: u64, sizes: [Option<u64>; 3]) -> Outcome {
     }
 }
 
-/// Why a target rests of which the file and the last sequence alone are known.
+/// The back-off of a target with only its file size and last sequence known.
 fn rest_of(remembered: &Remembered, file: Option<u64>, seq: Option<u64>, now: u64) -> Option<Rest> {
     let facts = Facts { file: file.into(), update_seq: seq.into(), ..Facts::default() };
     remembered.rest(Kind::Db, &facts, at(now))
@@ -53,7 +53,7 @@ fn failed(ended: u64) -> Outcome {
 }
 
 #[test]
-fn each_failure_rests_twice_as_long_until_the_fifth_waits_for_an_operator() {
+fn each_failure_doubles_the_cool_down_until_the_fifth_quarantines() {
     let mut remembered = Remembered::default();
     let mut rests = Vec::new();
     for _ in 0..5 {
@@ -68,7 +68,7 @@ fn each_failure_rests_twice_as_long_until_the_fifth_waits_for_an_operator() {
 }
 
 #[test]
-fn a_rest_ends_by_itself_and_a_success_of_anyone_forgets_the_failures() {
+fn a_cool_down_ends_by_itself_and_any_success_clears_the_failures() {
     let mut remembered = Remembered::default();
     remembered.ended(&failed(1_000), Left::default(), &FAILURE);
     let rest = Some(Rest::CoolDown { since: at(1_000), until: at(1_600) });
@@ -76,10 +76,10 @@ fn a_rest_ends_by_itself_and_a_success_of_anyone_forgets_the_failures() {
     assert_eq!(rest_of(&remembered, None, None, 1_600), None);
     let lost = outcome(Ending::Lost, 1_700, [None; 3]);
     remembered.ended(&lost, Left::default(), &FAILURE);
-    assert_eq!(remembered.failures, 1, "what got lost says nothing");
+    assert_eq!(remembered.failures, 1, "a lost job changes nothing");
     let theirs = Outcome { owner: Owner::Other, ..failed(1_800) };
     remembered.ended(&theirs, Left::default(), &FAILURE);
-    assert_eq!(remembered.failures, 1, "their failures are theirs");
+    assert_eq!(remembered.failures, 1, "failures of others are ignored");
     let good = [Some(100 * MIB), Some(10 * MIB), Some(10 * MIB)];
     let theirs = Outcome { owner: Owner::Other, ..outcome(Ending::Freed, 1_900, good) };
     remembered.ended(&theirs, Left::default(), &FAILURE);
@@ -87,7 +87,7 @@ fn a_rest_ends_by_itself_and_a_success_of_anyone_forgets_the_failures() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_prolongs_no_rest_by_more_than_its_length() {
+fn a_clock_that_is_set_back_never_prolongs_a_cool_down_beyond_its_length() {
     let mut remembered = Remembered::default();
     remembered.ended(&failed(100_000), Left::default(), &FAILURE);
     let rests = |now| rest_of(&remembered, None, None, now).is_some();
@@ -95,9 +95,9 @@ fn a_clock_that_is_set_back_prolongs_no_rest_by_more_than_its_length() {
 }
 
 #[test]
-fn what_freed_far_less_than_promised_waits_until_enough_changed() {
+fn a_futile_compaction_is_not_repeated_until_enough_changed() {
     let left = |file| Left { file_bytes: Some(file), update_seq: Some(1_000), ..Left::default() };
-    // Before, after, predicted, and whether that was of no use.
+    // Before, after, predicted, and whether that was futile.
     for (before, after, predicted, futile) in [
         (100 * MIB, 95 * MIB, 50 * MIB, true),
         (100 * MIB, 89 * MIB, 50 * MIB, false),
@@ -121,11 +121,11 @@ fn what_freed_far_less_than_promised_waits_until_enough_changed() {
     assert!(rests(Some(120 * MIB), Some(1_249)));
     assert!(!rests(Some(124 * MIB), Some(1_000)));
     assert!(!rests(Some(99 * MIB), Some(1_250)));
-    assert!(rests(None, None), "unknown is no change");
+    assert!(rests(None, None), "unknown sizes are no change");
 }
 
-/// What is measured of a shard: its file and active bytes in tenths of a mebibyte, its last
-/// sequence, and when.
+/// The facts of a shard: its file and active bytes in tenths of a mebibyte, its last sequence, and
+/// the time.
 fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
     Facts {
         file: Known::new(file * MIB / 10),
@@ -138,9 +138,9 @@ fn measured([file, active, seq, when]: [u64; 4]) -> Facts {
 }
 
 #[test]
-fn what_a_compaction_left_says_whether_another_one_frees_anything() {
-    // A job of 10 s that ended at 1,000: bytes before, predicted, and what it left, in tenths of
-    // a mebibyte; the last sequence is 5,000. Then what is measured, and whether it rests.
+fn the_state_after_a_compaction_decides_whether_another_one_is_futile() {
+    // A job of 10 s that ended at 1,000: bytes before, predicted, and after it, in tenths of a
+    // mebibyte; the last sequence is 5,000. Then the current facts, and whether it is futile.
     let cases = [
         ("clean and small", [900, 101], [101, 100, 0], [101, 100, 5_000, 1_010], false),
         (
@@ -211,7 +211,7 @@ fn what_a_compaction_left_says_whether_another_one_frees_anything() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_no_reason_to_rest() {
+fn unknown_sizes_are_no_reason_for_back_off() {
     let left = Left { file_bytes: Some(30 * MIB), changes: Some(0), ..Left::default() };
     let mut remembered = Remembered::default();
     remembered.ended(
@@ -223,7 +223,7 @@ fn what_cannot_be_compared_is_no_reason_to_rest() {
 }
 
 #[test]
-fn an_upgrade_that_did_not_take_is_not_tried_again_at_once() {
+fn an_upgrade_without_effect_is_not_repeated_at_once() {
     let mut remembered = Remembered::default();
     let left = Left { file_bytes: Some(5), not_upgraded: true, ..Left::default() };
     remembered.ended(&outcome(Ending::Freed, 50, [Some(9), Some(5), Some(5)]), left, &FAILURE);
@@ -231,19 +231,19 @@ fn an_upgrade_that_did_not_take_is_not_tried_again_at_once() {
 }
 
 #[test]
-fn a_round_over_the_copies_of_a_view_ends_with_the_last() {
+fn a_round_over_the_copies_of_a_view_ends_with_the_last_copy() {
     let mut remembered = Remembered::default();
     remembered.copy_done("a", 3);
     remembered.copy_done("a", 3);
     remembered.copy_done("b", 3);
     remembered.ended(&outcome(Ending::Freed, 50, [None; 3]), Left::default(), &FAILURE);
-    assert_eq!(remembered.copies_done.len(), 2, "a success of one copy goes on with the round");
+    assert_eq!(remembered.copies_done.len(), 2, "a success of one copy continues the round");
     remembered.copy_done("c", 3);
     assert!(remembered.is_blank());
 }
 
 #[test]
-fn outcomes_teach_rates_errors_and_peaks() {
+fn rates_errors_and_peaks_are_learned_from_outcomes() {
     let mut learned = Calibration::default();
     assert!(!learned.learn(&failed(100), Some(10)));
     let sizes = |sizes: [u64; 3]| sizes.map(|size| Some(size * MIB));
@@ -263,7 +263,7 @@ fn outcomes_teach_rates_errors_and_peaks() {
 
 proptest! {
     #[test]
-    fn rests_never_shrink_with_failures_and_never_exceed_the_longest(
+    fn cool_downs_never_shrink_with_failures_and_never_exceed_the_maximum(
         failures in 1_u32..80, cool in 1_u64..100_000, max in 1_u64..1_000_000,
     ) {
         let failure = Failure {

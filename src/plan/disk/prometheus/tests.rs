@@ -1,4 +1,4 @@
-//! Queries against a small fake on loopback, and against the real one where it is installed.
+//! Queries against a small fake on loopback, and against a real Prometheus if it is installed.
 
 use super::*;
 use axum::{Router, extract::Query, http::StatusCode, routing::get};
@@ -10,12 +10,12 @@ const NOW: u64 = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn client() -> reqwest::Client {
-    // Another test may have chosen the same one before.
+    // Another test may have installed the same provider before.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
 }
 
-/// What a query is answered with.
+/// The answer to a query.
 type Rule = fn(&str) -> (u16, String);
 
 async fn fake(rule: Rule) -> (Address, JoinSet<()>) {
@@ -23,7 +23,7 @@ async fn fake(rule: Rule) -> (Address, JoinSet<()>) {
     let address = format!("http://{}/prom", listener.local_addr().unwrap()).parse().unwrap();
     let rule = Arc::new(rule);
     let answer = move |Query(query): Query<HashMap<String, String>>| async move {
-        // What is asked at the time of an answer belongs to that answer.
+        // A query at a given time is answered like the query itself.
         let (status, body) = rule(&query["query"]);
         (StatusCode::from_u16(status).unwrap(), body)
     };
@@ -46,27 +46,27 @@ fn refusal(kind: &str, why: &str) -> String {
     serde_json::json!({"status": "error", "errorType": kind, "error": why}).to_string()
 }
 
-/// Answers the query itself with this, and its timestamp with what was scraped at `NOW`.
+/// Answers the query itself with `answer`, and its timestamp with a scrape at `NOW`.
 fn at_now(query: &str, answer: (u16, String)) -> (u16, String) {
     if query.starts_with("timestamp(") { (200, vector(&["1000000"])) } else { answer }
 }
 
 #[tokio::test]
-async fn one_sample_is_free_space_and_all_else_says_what_is_wrong() {
+async fn one_sample_is_free_space_and_other_answers_are_explained_errors() {
     type Case = (Rule, Result<(u64, u64), &'static str>);
     let cases: &[Case] = &[
         (|query| at_now(query, (200, vector(&["1.5e9"]))), Ok((1_500_000_000, NOW))),
         (|query| at_now(query, (200, vector(&["0"]))), Ok((0, NOW))),
-        (|_| (200, vector(&[])), Err("it has no sample")),
-        (|_| (200, vector(&["1", "2"])), Err("it has 2 samples: add labels")),
+        (|_| (200, vector(&[])), Err("it returned no sample")),
+        (|_| (200, vector(&["1", "2"])), Err("it returned 2 samples; add labels")),
         (|query| at_now(query, (200, vector(&["NaN"]))), Err("its sample is NaN")),
         (|query| at_now(query, (200, vector(&["+Inf"]))), Err("its sample is +Inf")),
-        (|query| at_now(query, (200, vector(&["-5"]))), Err("less than nothing")),
-        (|_| (200, vector(&["many"])), Err("\"many\" is no number")),
+        (|query| at_now(query, (200, vector(&["-5"]))), Err("which is negative")),
+        (|_| (200, vector(&["many"])), Err("\"many\" is not a number")),
         (|_| (503, String::new()), Err("HTTP 503")),
         (|_| (422, refusal("execution", "query timed out")), Err("HTTP 422, query timed out")),
         (|_| (400, refusal("bad_data", "parse error")), Err("HTTP 400, parse error")),
-        (|_| (200, "<html>".to_owned()), Err("is this Prometheus?")),
+        (|_| (200, "<html>".to_owned()), Err("check that this is a Prometheus server")),
         (|_| (200, "{}".to_owned()), Err("has no data")),
         (|_| (302, String::new()), Err("HTTP 302")),
         (|_| (200, "x".repeat(LONGEST + 1)), Err("is larger than")),
@@ -76,9 +76,9 @@ async fn one_sample_is_free_space_and_all_else_says_what_is_wrong() {
                 let stamped = query.starts_with("timestamp(");
                 (200, vector(&[if stamped { "999600" } else { "7" }]))
             },
-            Err("is 6m 40s old, more than max_age, 5m"),
+            Err("is 6m 40s old, older than max_age (5m)"),
         ),
-        // A scalar has no time of its own.
+        // A scalar has no timestamp of its own.
         (
             |query| match query {
                 "scalar(free)" | "free" => {
@@ -96,7 +96,7 @@ async fn one_sample_is_free_space_and_all_else_says_what_is_wrong() {
                     r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#.to_owned(),
                 )
             },
-            Err("leave out the range"),
+            Err("remove the range"),
         ),
     ];
     let http = client();
@@ -118,7 +118,7 @@ async fn one_sample_is_free_space_and_all_else_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_with_the_address() {
+async fn a_refused_connection_names_the_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: Address = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
@@ -128,12 +128,12 @@ async fn nobody_there_is_said_with_the_address() {
 }
 
 #[test]
-fn a_sample_is_as_old_as_either_clock_says() {
+fn the_older_of_two_clocks_decides_a_samples_age() {
     for (stamp, age, now, at) in [
         (1_000_000.0, 10, 1_000_010, 1_000_000),
         // Their clock is behind ours: it looks older than it is.
         (999_900.0, 10, 1_000_010, 999_900),
-        // Their clock is ahead of ours: the age by theirs counts.
+        // Their clock is ahead of ours: the age by their clock counts.
         (2_000_000.0, 10, 1_000_010, 1_000_000),
         (-5.0, 0, 1_000_010, 0),
     ] {
@@ -172,7 +172,7 @@ async fn real() -> Option<(Address, tokio::process::Child, tempfile::TempDir)> {
 }
 
 #[tokio::test]
-async fn a_real_prometheus_answers_as_the_fake_does() {
+async fn a_real_prometheus_answers_like_the_fake() {
     const FREE: &str = "process_virtual_memory_bytes{job=\"self\"} # bytes";
     let Some((url, mut child, _dir)) = real().await else { return };
     let http = client();
@@ -190,10 +190,10 @@ async fn a_real_prometheus_answers_as_the_fake_does() {
     let first = first.await.expect("it scrapes itself within the minute");
     assert!(first.available > 0 && first.at.age(clock.now()) < max_age, "{first:?}");
     for (query, says) in [
-        ("up{job=\"nobody\"}", "it has no sample"),
-        ("{job=\"self\"}", "samples: add labels"),
+        ("up{job=\"nobody\"}", "it returned no sample"),
+        ("{job=\"self\"}", "samples; add labels"),
         ("up{", "HTTP 400"),
-        ("up[5m]", "leave out the range"),
+        ("up[5m]", "remove the range"),
         ("0/0", "its sample is NaN"),
     ] {
         let error = ask(query).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The task on paused time, over meters that answer by a script.
+//! The task on paused time, with scripted meters.
 
 use super::*;
 use crate::{
@@ -87,7 +87,7 @@ impl Running {
         Self { meter, handle, settings, snapshots, jobs, _tasks: tasks }
     }
 
-    /// What is published `seconds` after the start.
+    /// The published volumes `seconds` later.
     async fn at(&self, seconds: u64) -> Arc<Disks> {
         let clock = self.handle.disks.clone();
         let until = Instant::now() + Duration::from_secs(seconds);
@@ -101,7 +101,7 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_value_outlives_failures_until_it_is_too_old() {
+async fn a_value_survives_failures_until_it_is_too_old() {
     let failing_from = Moment::from_unix(START + 20);
     let running =
         Running::start(settings(vec![queried(&["couchdb@a", "couchdb@b"])]), move |_, now| {
@@ -143,7 +143,7 @@ async fn a_volume_that_does_not_answer_is_not_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn directories_of_one_file_system_are_one_volume() {
+async fn directories_on_one_file_system_are_one_volume() {
     let local = |paths: &[&str]| Local {
         node: "couchdb@a".to_owned(),
         directories: paths.iter().map(Into::into).collect(),
@@ -162,7 +162,7 @@ async fn directories_of_one_file_system_are_one_volume() {
                 Measured { device: Some(device), ..free(5, now) }
             }
             Source::Fixed(bytes) => free(*bytes, now),
-            Source::Prometheus { .. } => panic!("nobody named one"),
+            Source::Prometheus { .. } => panic!("none is configured"),
         }))
     });
     let disks = running.at(11).await;
@@ -173,11 +173,11 @@ async fn directories_of_one_file_system_are_one_volume() {
         .collect();
     assert_eq!(shown, [("/data", Some(5)), ("/other", Some(5)), ("couchdb@b", Some(9))]);
     let stated = disks.volumes[2].space.map(|space| space.at.unix());
-    assert_eq!(stated, Some(START + 10), "a fixed number is stated again at each look");
+    assert_eq!(stated, Some(START + 10), "a fixed number is refreshed at each measurement");
 }
 
 #[tokio::test(start_paused = true)]
-async fn space_that_falls_without_jobs_is_held_against_the_volume() {
+async fn space_that_falls_without_jobs_marks_the_volume() {
     let mut draft = Draft::new(5);
     let node = draft.node("couchdb@a");
     let gib = 1_u64 << 30;
@@ -200,7 +200,7 @@ async fn space_that_falls_without_jobs_is_held_against_the_volume() {
         file_bytes: None,
         predicted_bytes: None,
     };
-    // A job writes all that is lost for five minutes, and is seen no more after.
+    // A job explains the loss for five minutes and then disappears.
     for at in 0..10 {
         let list = vec![job(300 - 30 * at)];
         running.jobs.send_replace(Arc::new(Jobs { list, ..Jobs::default() }));
@@ -210,7 +210,7 @@ async fn space_that_falls_without_jobs_is_held_against_the_volume() {
     running.jobs.send_replace(Arc::default());
     let disks = running.at(180).await;
     assert!(disks.volumes[0].falling_since.is_some());
-    // From ten minutes on nothing falls any more.
+    // After ten minutes nothing falls any more.
     let disks = running.at(400).await;
     assert_eq!(disks.volumes[0].falling_since, None);
 }

@@ -11,14 +11,14 @@ fn pressure() -> Pressure {
     Pressure { hold_at_most: Duration::from_secs(100), ..Pressure::default() }
 }
 
-/// What the run queue reads every ten seconds → since when it holds, if it does.
+/// The run queue's reading every ten seconds → since when it holds the gate, if it does.
 #[test]
-fn a_gate_shuts_above_the_high_mark_and_opens_at_the_low_one() {
+fn a_gate_closes_above_the_high_mark_and_opens_at_the_low_one() {
     type Line = (Option<f64>, Option<u64>);
     let tables: &[(&str, &[Line])] = &[
-        ("one reading is none", &[(Some(99.0), None), (Some(0.0), None), (Some(0.0), None)]),
+        ("one reading is not enough", &[(Some(99.0), None), (Some(0.0), None), (Some(0.0), None)]),
         (
-            "a spike among quiet ones is none",
+            "a single spike is ignored",
             &[(Some(0.0), None), (Some(0.0), None), (Some(999.0), None), (Some(1.0), None)],
         ),
         (
@@ -37,7 +37,7 @@ fn a_gate_shuts_above_the_high_mark_and_opens_at_the_low_one() {
             ],
         ),
         (
-            "what is unknown neither shuts nor lets go",
+            "an unknown reading neither closes nor opens",
             &[
                 (None, None),
                 (Some(90.0), None),
@@ -52,7 +52,7 @@ fn a_gate_shuts_above_the_high_mark_and_opens_at_the_low_one() {
             ],
         ),
         (
-            "after the longest hold it opens, once, until it has fallen",
+            "after the maximum hold it opens, once, until it has fallen",
             &[
                 (Some(90.0), None),
                 (Some(90.0), Some(10)),
@@ -89,7 +89,7 @@ fn a_gate_shuts_above_the_high_mark_and_opens_at_the_low_one() {
 }
 
 #[test]
-fn the_longest_hold_is_that_of_the_gate_and_says_what_it_passes_over() {
+fn the_maximum_hold_applies_to_the_gate_and_reports_every_signal_it_ignores() {
     let mut gate = Gate::default();
     let mut told = Vec::new();
     for seconds in (0..=120).step_by(10) {
@@ -111,7 +111,7 @@ fn the_longest_hold_is_that_of_the_gate_and_says_what_it_passes_over() {
 }
 
 #[test]
-fn the_signal_that_shut_first_is_named() {
+fn the_signal_that_closed_first_is_named() {
     let mut gate = Gate::default();
     for (seconds, queue) in [(0, 90.0), (10, 90.0), (20, 90.0), (30, 1.0), (40, 1.0)] {
         gate.see(RunQueue, Some(queue));
@@ -128,10 +128,9 @@ fn the_signal_that_shut_first_is_named() {
 }
 
 proptest! {
-    /// Whatever is read, the gate is never shut for longer than it may be, and what holds
-    /// was above its high mark.
+    /// Whatever the readings, the gate is never closed for longer than allowed.
     #[test]
-    fn no_hold_is_longer_than_allowed(
+    fn no_hold_exceeds_the_maximum(
         readings in prop::collection::vec(prop::option::of(0.0..200.0_f64), 1..200),
     ) {
         let mut gate = Gate::default();

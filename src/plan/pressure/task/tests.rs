@@ -1,4 +1,4 @@
-//! The task on paused time, over nodes that answer by a script.
+//! The task on paused time, with scripted nodes.
 
 use super::*;
 use crate::{
@@ -12,7 +12,7 @@ use tokio::{task::JoinSet, time::Instant};
 const START: u64 = 1_000_000;
 const NODES: [&str; 2] = ["couchdb@a", "couchdb@b"];
 
-/// What each node shows; a node without a look never answers.
+/// Each node's probe result; a node without one never answers.
 #[derive(Debug, Default)]
 struct Nodes {
     looks: watch::Sender<BTreeMap<&'static str, Look>>,
@@ -71,7 +71,7 @@ impl Running {
         });
     }
 
-    /// What is published of a node `seconds` later.
+    /// The published state of a node `seconds` later.
     async fn after(&self, seconds: u64, node: u8) -> Option<NodePressure> {
         time::sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
         let ix = NodeIx::from_usize(usize::from(node) + 1).unwrap();
@@ -89,7 +89,7 @@ fn quiet() -> Look {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pressure_holds_one_node_and_not_the_other() {
+async fn pressure_holds_back_one_node_and_not_the_other() {
     let running = Running::start();
     running.show(NODES[0], quiet());
     running.show(NODES[1], Look { run_queue: Some(100), ..quiet() });
@@ -97,7 +97,7 @@ async fn pressure_holds_one_node_and_not_the_other() {
     assert_eq!((a.held, a.maintenance_since), (None, None));
     let signals =
         [(Signal::ProbeLatency, 0.004), (Signal::RunQueue, 1.0), (Signal::ReplicationBacklog, 0.0)];
-    assert_eq!(a.signals, BTreeMap::from(signals), "nobody knows the indexers yet");
+    assert_eq!(a.signals, BTreeMap::from(signals), "the indexers are not known yet");
     let b = running.after(0, 1).await.unwrap();
     let held = b.held.unwrap();
     assert_eq!((held.signal, held.since.unix()), (Signal::RunQueue, START + 10));
@@ -109,7 +109,7 @@ async fn pressure_holds_one_node_and_not_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_ends_after_the_longest_one() {
+async fn a_hold_ends_after_the_maximum() {
     let running = Running::start();
     running.show(NODES[0], Look { latency: Some(Duration::from_secs(10)), ..Look::default() });
     let signal = |node: Option<NodePressure>| node.and_then(|it| it.held).map(|held| held.signal);
@@ -119,19 +119,19 @@ async fn a_hold_ends_after_the_longest_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn maintenance_lasts_until_the_node_says_otherwise() {
+async fn maintenance_lasts_until_the_node_reports_otherwise() {
     let running = Running::start();
     running.show(NODES[0], Look { maintenance: Some(true), ..quiet() });
     let since = |node: Option<NodePressure>| node.unwrap().maintenance_since.map(Moment::unix);
     assert_eq!(since(running.after(35, 0).await), Some(START));
     running.show(NODES[0], Look::default());
-    assert_eq!(since(running.after(20, 0).await), Some(START), "no answer is no news");
+    assert_eq!(since(running.after(20, 0).await), Some(START), "a missing answer changes nothing");
     running.show(NODES[0], quiet());
     assert_eq!(since(running.after(20, 0).await), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_hangs_is_asked_once_and_one_that_is_down_not_at_all() {
+async fn a_hanging_node_is_probed_once_and_a_down_node_never() {
     let mut running = Running::start();
     assert_eq!(running.after(300, 0).await, None);
     assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
@@ -143,11 +143,11 @@ async fn a_node_that_hangs_is_asked_once_and_one_that_is_down_not_at_all() {
     assert_eq!(running.nodes.asked.load(Ordering::SeqCst), 2);
     running.draft.change_node(ix, |node| node.up = Some(true));
     running.snapshots.send_replace(running.draft.publish(Moment::from_unix(START)));
-    assert!(running.after(10, 0).await.is_some(), "it begins anew");
+    assert!(running.after(10, 0).await.is_some(), "its state starts from empty");
 }
 
 #[tokio::test(start_paused = true)]
-async fn indexers_are_those_of_the_jobs() {
+async fn indexers_are_counted_from_the_jobs() {
     let running = Running::start();
     running.show(NODES[0], quiet());
     let node = NodeIx::from_usize(1).unwrap();
