@@ -204,7 +204,7 @@ async fn what_is_ordered_is_compacted_or_refused_with_a_reason() {
     let id = lean_target(&base).await;
     let ran = recliner(&["compact", &id, "--force", "--recliner.url", &base], &[]).await;
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.err.contains("(mode): recliner only advises"), "{ran:?}");
+    assert!(ran.err.contains("(mode): recliner runs in advise mode"), "{ran:?}");
     let request = ran.out.trim_end().to_owned();
     assert!(request.starts_with("POST /_node/") && request.ends_with("/_compact"), "{ran:?}");
     advises.stop().await;
@@ -248,7 +248,7 @@ async fn what_was_measured_shows_after_a_restart_before_anything_is_read() {
     let kept = async {
         let mut lines = (&mut first.stderr).lines();
         while let Some(line) = lines.next_line().await.expect("it can be read") {
-            if line.contains("what was measured is kept") {
+            if line.contains("measurements saved") {
                 return;
             }
         }
