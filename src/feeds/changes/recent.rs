@@ -1,12 +1,12 @@
-//! The rows of a feed that came last: one that comes again is no news, and no rewind.
+//! The most recent rows of a feed. A repeated row is neither news nor a rewind.
 
 use hashbrown::{DefaultHashBuilder, HashSet};
 use std::{collections::VecDeque, hash::BuildHasher as _};
 
-/// How many are known again: more than CouchDB sends at once.
+/// Number of remembered rows; more than CouchDB sends at once.
 const MOST: usize = 4_096;
 
-/// The rows that came last, by the hashes of their sequences.
+/// Hashes of the sequences of the most recent rows.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     order: VecDeque<u64>,
@@ -15,12 +15,12 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Whether a row with this sequence came.
+    /// Whether a row with this sequence was received.
     pub(super) fn has(&self, seq: &str) -> bool {
         self.all.contains(&self.hasher.hash_one(seq))
     }
 
-    /// A row with this sequence came.
+    /// Adds a received row's sequence.
     pub(super) fn add(&mut self, seq: &str) {
         let hash = self.hasher.hash_one(seq);
         if self.all.insert(hash) {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_are_known_again_and_older_ones_forgotten() {
+    fn recent_rows_are_recognised_and_old_ones_forgotten() {
         let mut recent = Recent::default();
         for at in 0..=MOST {
             recent.add(&at.to_string());
