@@ -108,8 +108,8 @@ impl Task {
     /// Runs until `stop`, or until the planner ends.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            // Every arm is cancel-safe, and no arm's body awaits. A newer plan is adopted only after
-            // all pending decisions, because it may assign the same capacity again.
+            // Every arm is cancel-safe, and no arm's body awaits. A newer plan is adopted only
+            // after all pending decisions, because it may assign the same capacity again.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,

@@ -1,9 +1,9 @@
 //! The follower: the task that knows all jobs and the remembered state of targets.
 //!
-//! Owns jobs, outcomes, rests, suspensions and learned values. It reads what the scanner
-//! publishes, accepts starts from the enforcer and orders from operators, and passes everything that
-//! must survive a restart to a [`Keeper`]. Never queries CouchDB and never starts anything. The
-//! planner reads [`Jobs`] and [`History`]; metrics also read the [`Counts`].
+//! Owns jobs, outcomes, rests, suspensions and learned values. It reads what the scanner publishes,
+//! accepts starts from the enforcer and orders from operators, and passes everything that must
+//! survive a restart to a [`Keeper`]. Never queries CouchDB and never starts anything. The planner
+//! reads [`Jobs`] and [`History`]; metrics also read the [`Counts`].
 
 mod counts;
 mod outbox;
@@ -147,8 +147,8 @@ impl Handle {
     }
 
     /// Suspends starts of a scope until [`Self::resume`]. Running jobs continue, because CouchDB
-    /// cannot stop a compaction over HTTP. Repeating a suspension keeps its start time, and its reason
-    /// unless a new one is given. `by` names the operator and the address.
+    /// cannot stop a compaction over HTTP. Repeating a suspension keeps its start time, and its
+    /// reason unless a new one is given. `by` names the operator and the address.
     ///
     /// # Errors
     /// If it is not stored; it is in force anyway.

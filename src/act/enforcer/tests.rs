@@ -65,7 +65,7 @@ fn changed_facts_cancel_a_start() {
     };
     let cases = [
         (Some(bloated()), ""),
-        (None, "no more"),
+        (None, "no longer exists"),
         (Some(Facts { flags: flags(true, false), ..bloated() }), "already"),
         (Some(Facts { flags: flags(false, true), ..bloated() }), "being built"),
         (

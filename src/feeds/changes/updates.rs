@@ -1,7 +1,7 @@
 //! `_db_updates`: the next step and the received events.
 //!
-//! The state machine is pure except for the clock of its pauses: answers and lines in, the next step
-//! and events out. [`follow`] executes its steps.
+//! The state machine is pure except for the clock of its pauses: answers and lines in, the next
+//! step and events out. [`follow`] executes its steps.
 
 use super::{
     feeds::{Failed, Feeds, Lines},

@@ -278,7 +278,7 @@ fn deleting_a_database_ends_its_job() {
     line.draft.remove(line.dbs[0]);
     let step = line.tracker.measured(line.draft.now(), at(12));
     assert_eq!(ends(&step)[0].0, Ending::Lost);
-    assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no more"));
+    assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no longer exists"));
 }
 
 #[test]

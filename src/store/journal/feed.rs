@@ -280,7 +280,7 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
     let range = if query.newest_first {
         feed.range(..until)?
     } else {
-        // An empty range may panic if its start is after its end.
+        // A range whose start is after its end is empty; it need not be queried.
         if begun.after >= until {
             return Ok(page);
         }

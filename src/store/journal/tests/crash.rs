@@ -137,7 +137,7 @@ async fn acknowledged_changes_survive_a_kill() {
         let wanted = (round >= 4).then(|| usize::try_from(luck() % 2000).unwrap());
         let pause = Duration::from_micros(luck() % 30_000);
         let told = format!("{},{first}", dir.path().display());
-        let test = "store::journal::tests::crash::prints_what_was_kept";
+        let test = "store::journal::tests::crash::prints_acknowledged_changes";
         let lines = child::killed(test, &told, wanted, pause).await;
         let before = printed.len();
         let kept = lines.iter().filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());

@@ -139,7 +139,7 @@ async fn sent_events_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut told: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..4 {
-        let test = "store::journal::tests::published::prints_what_was_told";
+        let test = "store::journal::tests::published::prints_sent_events";
         let (place, bytes) = (dir.path().to_str().unwrap(), Some(500 + 300 * round));
         let lines = child::killed(test, place, bytes, Duration::ZERO).await;
         let lines = lines.iter().filter_map(|line| line.strip_prefix("told ")?.split_once(' '));
