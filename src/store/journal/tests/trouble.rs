@@ -62,8 +62,8 @@ async fn a_full_disk_is_reported_and_writing_continues_when_space_is_free() {
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_fails_and_recovers_loses_nothing_acknowledged() {
     for (how, advice) in [
-        (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
-        (io::ErrorKind::Other, "look into the system's log"),
+        (io::ErrorKind::ReadOnlyFilesystem, "remount the file system writable"),
+        (io::ErrorKind::Other, "check the system log"),
     ] {
         let disk = Disk::formatted();
         let running = Running::claimed(disk.clone()).await;
