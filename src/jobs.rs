@@ -1,7 +1,7 @@
 //! Jobs: running compactions and index builds, whoever started them.
 //!
 //! Holds the known jobs at one moment. Never queries CouchDB and never starts anything. The
-//! follower updates it from the scanner's polls; `plan` counts limits and disk space by it;
+//! job state task updates it from the scanner's polls; `plan` counts limits and disk space by it;
 //! metrics and the API display it.
 
 mod history;

@@ -2,8 +2,8 @@
 //!
 //! Owns the steps from a planned start to CouchDB's answer: it reads again everything the start
 //! depends on, stores the intent durably, sends the request once, and reports the result to the
-//! follower. Never decides what is worth starting (`plan`) or how a job ended (`follower`). Sends
-//! nothing in advise mode.
+//! job state task. Never decides what is worth starting (`plan`) or how a job ended. Sends nothing
+//! in advise mode.
 
 mod attempt;
 mod check;
@@ -74,7 +74,7 @@ pub struct Task {
     sending: JoinSet<(Place, Gone)>,
     busy: BTreeSet<NodeIx>,
     paused: BTreeMap<Place, Instant>,
-    /// Number of starts the follower has accepted.
+    /// Number of starts the job state task has accepted.
     taken: u64,
 }
 

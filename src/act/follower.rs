@@ -1,4 +1,4 @@
-//! The follower: the task that knows all jobs and the remembered state of targets.
+//! The job state task: it knows all jobs and the remembered state of targets.
 //!
 //! Owns jobs, outcomes, rests, suspensions and learned values. It reads what the scanner publishes,
 //! accepts starts from the enforcer and orders from operators, and passes everything that must
@@ -40,7 +40,7 @@ const COMMANDS: usize = 64;
 /// How often conditions that depend on time alone are checked: the end of rests, silent nodes.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Settings of the follower.
+/// Settings of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Consequences of failures.
@@ -106,7 +106,7 @@ enum Command {
     Order(TargetId, Ordered, oneshot::Sender<Answer>),
 }
 
-/// Handle to the follower.
+/// Handle to the task.
 #[derive(Clone, Debug)]
 pub struct Handle {
     /// All jobs.

@@ -12,8 +12,8 @@
 //! any machine can restore it. The [`Ledger`] contains it too, and records which takeovers belong
 //! to this program.
 //!
-//! The order of writes makes every crash harmless. Taking over: ledger, mark, value. Restoring:
-//! value, mark, ledger. A crash in between leaves an extra record, but never a stopped channel
+//! The order of writes makes every crash harmless. Taking over: record, mark, value. Restoring:
+//! value, mark, record. A crash in between leaves an extra record, but never a stopped channel
 //! without one.
 
 mod hands;

@@ -287,7 +287,7 @@ mod tests {
             drop(seen);
             fail("last");
             fail("last");
-            // Old lines make room.
+            // Expired lines make room for new ones.
             pass(60);
             fail("new");
             fail("new");

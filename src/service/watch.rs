@@ -1,4 +1,4 @@
-//! Observes a cluster: client, scanner, follower and planner.
+//! Observes a cluster: client, scanner, job state and planner.
 //!
 //! A service additionally measures free space and pressure.
 
@@ -33,11 +33,11 @@ use tokio_util::{
 };
 use wall_clock::Clock;
 
-/// External dependencies of a watch.
+/// External dependencies of the monitor.
 pub struct Surroundings {
     /// Stores everything that must survive a restart.
     pub keeper: Arc<dyn Keeper>,
-    /// State of the previous process; `None` if it cannot be used, which ends the watch.
+    /// State of the previous process; `None` if it cannot be used, which ends the monitor.
     pub recovering: BoxFuture<'static, Option<Recovered>>,
     /// Facts measured by the previous process.
     pub measured_before: BoxFuture<'static, scan::Before>,
@@ -67,7 +67,7 @@ impl Surroundings {
     }
 }
 
-/// Client, scanner, follower and planner of one cluster.
+/// Client, scanner, job state and planner of one cluster.
 #[derive(Debug)]
 pub struct Watch {
     /// The scanner's published state.
@@ -81,7 +81,7 @@ pub struct Watch {
     clock: Clock,
     metrics: Metrics,
     stop: CancellationToken,
-    /// Dropping the watch ends its tasks.
+    /// Dropping the monitor ends its tasks.
     _ends: DropGuard,
     /// Stops the task of the current client.
     client_stop: CancellationToken,
@@ -143,7 +143,7 @@ impl Watch {
         let ended = stop.clone();
         tasks.spawn(async move {
             task.run(recovering, ended).await;
-            "follower"
+            "job state task"
         });
 
         let mut inputs = planner::Inputs {
@@ -158,7 +158,7 @@ impl Watch {
             let ended = stop.clone();
             tasks.spawn(async move {
                 task.run(ended).await;
-                "measuring of disks"
+                "free space monitor"
             });
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
             let (task, pressures) = pressure::Task::new(
@@ -172,7 +172,7 @@ impl Watch {
             let ended = stop.clone();
             tasks.spawn(async move {
                 task.run(ended).await;
-                "measuring of pressure"
+                "pressure monitor"
             });
         }
 
@@ -246,7 +246,7 @@ impl Watch {
         let task = archive::Task::new(status, snapshots, settled, journal);
         tasks.spawn_alone(async move {
             task.run(ended).await;
-            "archive"
+            "measurement archive"
         });
     }
 
@@ -256,7 +256,7 @@ impl Watch {
         let ended = self.stop.clone();
         tasks.spawn_alone(async move {
             task.run(ended).await;
-            "recorder"
+            "queue recorder"
         });
     }
 
@@ -288,7 +288,7 @@ impl Watch {
         let ended = self.stop.clone();
         tasks.spawn(async move {
             task.run(ended).await;
-            "listener"
+            "feed client"
         });
         handle
     }
@@ -305,7 +305,7 @@ impl Watch {
         let ended = self.stop.clone();
         tasks.spawn(self.carried.track_future(async move {
             task.run(ended).await;
-            "takeover of smoosh"
+            "smoosh takeover"
         }));
         handle
     }

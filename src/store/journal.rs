@@ -3,8 +3,8 @@
 //! Owns the file under `--storage.path`. It contains outcomes and events (numbered, oldest
 //! removed first), measured facts, open starts, remembered state of targets, suspensions,
 //! overridden smoosh settings, and learned values. One task on its own thread holds the database;
-//! other tasks use a [`Journal`] handle. Makes no decisions about compaction: the follower
-//! submits changes ([`crate::model::memory::Keeper`]), the service claims the file for its
+//! other tasks use a [`Journal`] handle. Makes no decisions about compaction: the job
+//! state task submits changes ([`crate::model::memory::Keeper`]), the service claims the file for its
 //! cluster, and HTTP reads.
 //!
 //! Acknowledged data is on the disk. While the file cannot be written, [`Health`] shows since when

@@ -1,5 +1,5 @@
-//! The follower's state and its transitions. No I/O: changes to store and targets to reread are
-//! returned.
+//! State of jobs and targets, and its transitions. No I/O: changes to store and targets to reread
+//! are returned.
 
 use super::{Counts, NotStarted, Settings, places::Places, rereads::PendingRereads};
 use crate::{
@@ -29,7 +29,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// set or the machine slept.
 const LATE: Duration = Duration::from_secs(120);
 
-/// The state the follower owns.
+/// The state that the task owns.
 #[derive(Debug)]
 pub(super) struct State {
     tracker: Tracker,

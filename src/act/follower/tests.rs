@@ -32,7 +32,7 @@ impl Source for Silent {
     }
 }
 
-/// A node with one database, and a follower that receives everything from the test.
+/// A node with one database, and a job state task that receives everything from the test.
 struct Site {
     draft: Draft,
     node: NodeIx,

@@ -133,7 +133,7 @@ fn one_cause_is_one_line() {
     seen.status.problem = Some("nobody answers".to_owned());
     seen.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
     assert_eq!(seen.pass(50), []);
-    // And comes again: the next sweep is yet to find the nodes.
+    // Everything answers again; the next sweep has yet to find the nodes up.
     seen.up(A, true);
     seen.up(B, true);
     assert_eq!(seen.pass(3), [(70, couchdb(urls, "no answer so far", News::Up(lasts(60)), true))]);

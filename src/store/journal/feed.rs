@@ -106,7 +106,7 @@ pub enum Anew {
 /// Which part of the feed to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedQuery {
-    /// From where.
+    /// Where to start.
     pub since: Since,
     /// Highest number to return; with `newest_first`, numbers must be below it.
     pub until: Option<u64>,

@@ -157,7 +157,7 @@ impl Store {
         value(&self.read()?.open_table(META)?, META_CLUSTER)
     }
 
-    /// Everything the follower needs to continue.
+    /// Everything the job state task needs to continue.
     pub(super) fn recovered(&self, now: Moment) -> Result<Recovered, Error> {
         let tx = self.read()?;
         let mut found = Recovered::default();

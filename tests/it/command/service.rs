@@ -304,7 +304,7 @@ async fn a_limit_on_file_sizes_is_like_a_full_disk() {
 
     limit_files(pid, Some(1024));
     let refused = recliner(&suspend, &[]).await;
-    refused.refuses(1, &["journal.redb", "limit on file sizes"]);
+    refused.refuses(1, &["journal.redb", "file size limit"]);
     assert_eq!(running.process.try_wait().expect("it can be asked"), None, "it runs on");
 
     limit_files(pid, None);
