@@ -94,8 +94,7 @@ impl Log {
     fn of_builds(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().expect("nobody panicked").clone());
         let text = text.expect("it is text");
-        let lines =
-            text.lines().filter_map(|line| line.find("an index build").map(|at| &line[at..]));
+        let lines = text.lines().filter_map(|line| line.find("index build").map(|at| &line[at..]));
         lines.map(str::to_owned).collect()
     }
 }

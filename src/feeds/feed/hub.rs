@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The maximum number of readers is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the limit of {0} waiting readers is reached: try again later")]
+#[error("{0} readers wait for events, which is the limit: try again later")]
 pub struct Full(pub usize);
 
 /// Handle for reading the feed; cheap to clone.
