@@ -1,6 +1,7 @@
-//! What changes something: starts compactions, has indexes built, takes settings over, and sees each through to its end.
+//! Everything that changes CouchDB: starting compactions, building indexes, overriding smoosh
+//! settings. Also tracks started jobs to their end.
 //!
-//! Owns every request that is not a read. Does only what `plan` says, and nothing in advise mode.
+//! Owns every request that is not a read. Follows `plan`, and sends nothing in advise mode.
 
 pub mod enforcer;
 pub mod follower;

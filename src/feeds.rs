@@ -1,6 +1,6 @@
-//! CouchDB's feeds in, recliner's feed out.
+//! Reads CouchDB's change feeds, and serves recliner's own feed.
 //!
-//! Owns what was heard and how far. Never scores and never starts anything.
+//! Owns the received events and the positions in the feeds. Never scores and never starts anything.
 
 pub mod changes;
 pub mod feed;

@@ -1,8 +1,8 @@
-//! Jobs: compactions and index builds that run, whoever started them.
+//! Jobs: running compactions and index builds, whoever started them.
 //!
-//! Owns what is known of them at one moment. Never asks CouchDB and never starts anything:
-//! the follower keeps it up with what the scanner polls, `plan` counts limits and space by
-//! it, metrics and API show it.
+//! Holds the known jobs at one moment. Never queries CouchDB and never starts anything. The
+//! job state task updates it from the scanner's polls; `plan` counts limits and disk space by it;
+//! metrics and the API display it.
 
 mod history;
 mod judge;
@@ -24,43 +24,43 @@ use wall_clock::Moment;
 /// What a job does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Work {
-    /// Compacts a shard.
+    /// Compacts a database shard.
     Db,
-    /// Compacts the index of a design document, by its id.
+    /// Compacts the view index of a design document, given by id.
     View(Arc<str>),
-    /// Builds the index of a design document, by its id.
+    /// Builds the view index of a design document, given by id.
     Build(Arc<str>),
-    /// Builds a search index, by its design document's id and its name.
+    /// Builds a search index, given by design document id and index name.
     BuildSearch(Arc<str>, Arc<str>),
 }
 
-/// What tells one job from another. Processes, phases and starting times change while one
-/// goes on; this does not.
+/// Identifies a job. Unlike the process id, the phase and the start time, it stays the same for the
+/// whole job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey {
-    /// The node it runs on.
+    /// The node on which the job runs.
     pub node: NodeIx,
-    /// The shard file's name.
+    /// Name of the shard file.
     pub shard: Arc<str>,
-    /// What it does.
+    /// What the job does.
     pub work: Work,
 }
 
-/// How far a job is on its way.
+/// The stage a job has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The request is out, or about to be, and CouchDB has not shown it yet.
+    /// The request was sent, or is about to be sent, and CouchDB does not show the task yet.
     Starting,
-    /// CouchDB shows it.
+    /// CouchDB shows the task as running.
     Running,
-    /// CouchDB shows that it is suspended (smoosh outside its window).
+    /// CouchDB shows the task as suspended (smoosh outside its window).
     Suspended,
-    /// CouchDB shows it no more, and its file is being read to learn how it ended.
+    /// CouchDB no longer shows the task; its file is being read to determine the outcome.
     Ending,
 }
 
 impl Phase {
-    /// The word in JSON.
+    /// The value in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -75,65 +75,66 @@ impl Phase {
 /// One job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its identity.
+    /// Identity of the job.
     pub key: JobKey,
-    /// What it works on, where the tables have it.
+    /// The target, if the tables contain it.
     pub target: Option<Ix>,
-    /// The kind of that target.
+    /// Kind of the target.
     pub kind: Kind,
-    /// Who started it.
+    /// Who started the job.
     pub owner: Owner,
-    /// The channel it was started for, or that takes its target.
+    /// The channel that started the job, or the channel that takes its target.
     pub channel: Option<Arc<str>>,
-    /// When it was started, or first seen.
+    /// When the job was started, or first seen if the start is unknown.
     pub since: Moment,
-    /// How far on its way it is.
+    /// The stage the job has reached.
     pub phase: Phase,
-    /// What is done of it, phases weighted, from 0 to 1; absent while CouchDB says nothing.
+    /// Completed share from 0 to 1, with phases weighted; `None` while CouchDB reports no progress.
     pub progress: Option<f64>,
-    /// When CouchDB last said that something was done.
+    /// When CouchDB last reported progress.
     pub last_progress: Moment,
-    /// Bytes it may still take on its volume beside what it has written.
+    /// Bytes the job may still write to its volume.
     pub reserved: u64,
-    /// Bytes of its target's file before.
+    /// Size of the target's file before the job.
     pub file_bytes: Option<u64>,
-    /// Bytes it is predicted to leave.
+    /// Predicted size of the file after the job.
     pub predicted_bytes: Option<u64>,
 }
 
 impl Job {
-    /// Whether it compacts, rather than builds.
+    /// Whether the job is a compaction rather than an index build.
     #[must_use]
     pub const fn compacts(&self) -> bool {
         matches!(self.key.work, Work::Db | Work::View(_))
     }
 }
 
-/// Every job of the cluster, as far as its nodes were asked.
+/// All jobs of the cluster, as far as its nodes answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    /// The jobs, by their keys.
+    /// The jobs.
     pub list: Vec<Job>,
-    /// Nodes whose tasks are known, with when they were last asked; of the others nothing is.
+    /// Nodes whose tasks are known, with the time of their last poll. Nothing is known about other
+    /// nodes.
     pub polled: Vec<(NodeIx, Moment)>,
-    /// Starts of this process that these jobs count in: a plan made from older ones may give
-    /// their room away once more.
+    /// Number of this process's starts that these jobs include. A plan based on older jobs may
+    /// assign the same capacity twice.
     pub taken: u64,
 }
 
 impl Jobs {
-    /// Compactions that run or start on a node.
+    /// Number of compactions running or starting on a node.
     #[must_use]
     pub fn on_node(&self, node: NodeIx) -> usize {
         self.compactions().filter(|job| job.key.node == node).count()
     }
 
-    /// Compactions that run or start anywhere.
+    /// All compactions that are running or starting.
     pub fn compactions(&self) -> impl Iterator<Item = &Job> {
         self.list.iter().filter(|job| job.compacts())
     }
 
-    /// Index builds that run on a node.
+    /// Number of index builds running on a node.
     #[must_use]
     pub fn builds_on(&self, node: NodeIx) -> usize {
         self.list.iter().filter(|job| !job.compacts() && job.key.node == node).count()

@@ -1,15 +1,14 @@
-//! The program's own log: what goes to standard error, and in which form.
+//! The program's own log on standard error: level, format and the subscriber.
 //!
-//! Owns the choice of level and format and the one subscriber. Never formats a message;
-//! everyone else uses `tracing`. Called once, by `main`'s command, before anything runs.
+//! Never formats a message; all other modules use `tracing`. Called once, by the command that
+//! `main` runs, before anything else starts.
 //!
-//! A line says what happened and not in which module: that is added from `debug` on, where
-//! whoever changes the program reads. Hidden letters of names are escaped on the way out.
+//! A line names its module only from level `debug` on, because operators do not need it. Hidden
+//! characters in names are escaped when a line is written.
 //!
-//! Secrets stay out by design rather than by care: other crates' events are shown at
-//! `warn` at most and no environment variable changes that, because HTTP and TLS
-//! libraries write headers and bodies at their finer levels; and passwords are held in
-//! types that do not print.
+//! Secrets stay out of the log by design. Events of other crates are shown at `warn` and above
+//! only, and no environment variable can change that, because HTTP and TLS libraries log headers
+//! and bodies at finer levels. Passwords are held in types that do not print their value.
 
 mod repeats;
 
@@ -25,27 +24,27 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// How important a line of the log is.
+/// Severity of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something failed and someone should look.
+    /// Something failed and needs attention.
     Error,
-    /// Something is not as it should be.
+    /// Something is not as it should be, but work continues.
     Warn,
-    /// What happened.
+    /// Normal events.
     #[default]
     Info,
-    /// Why it happened.
+    /// Reasons behind the events.
     Debug,
-    /// Everything.
+    /// Every detail.
     Trace,
 }
 
 impl Level {
-    /// Every level, the most important first.
+    /// Every level, most severe first.
     pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 
-    /// The word in flags.
+    /// The name used in flags.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -68,13 +67,13 @@ impl Level {
     }
 }
 
-/// The form of a line of the log.
+/// Output format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `key=value` pairs.
+    /// One line of `key=value` pairs per event.
     #[default]
     Logfmt,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -82,7 +81,7 @@ impl Format {
     /// Every format.
     pub const ALL: [Self; 2] = [Self::Logfmt, Self::Json];
 
-    /// The word in flags.
+    /// The name used in flags.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -95,15 +94,15 @@ impl Format {
 /// Why the log could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// A subscriber is installed already.
-    #[error("the log is set up already: it can be set up once in a process")]
+    /// A subscriber is already installed.
+    #[error("the log is already set up; it can be set up only once per process")]
     Twice(#[source] tracing::subscriber::SetGlobalDefaultError),
 }
 
-/// Sends the process's events to standard error from here on.
+/// Sends the process's log events to standard error from now on.
 ///
 /// # Errors
-/// When the process has a subscriber already.
+/// If the process already has a subscriber.
 pub fn init(level: Level, format: Format) -> Result<(), LogError> {
     let repeats = Repeats::default();
     let shown = subscriber(level, format, io::stderr).with(repeats.clone());
@@ -112,26 +111,26 @@ pub fn init(level: Level, format: Format) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The crates of this workspace that log: their lines are the program's own.
+/// Crates of this workspace that log; their lines count as the program's own.
 const OWN_CRATES: [&str; 2] = ["recliner", "couchdb_client"];
 
-/// The subscriber, writing anywhere.
+/// Builds the subscriber for any writer.
 fn subscriber<W>(level: Level, format: Format, writer: W) -> impl Subscriber + Send + Sync
 where
     W: for<'w> MakeWriter<'w> + Clone + Send + Sync + 'static,
 {
-    // Whose a line of another crate is says its module alone.
+    // A line of another crate is meaningful only with its module.
     let own = layer(format, level >= Level::Debug, Escaping { inner: writer.clone(), format });
     let others = layer(format, true, Escaping { inner: writer, format });
     let of_own = Targets::new().with_targets(OWN_CRATES.map(|own| (own, level.filter())));
-    // The lesser of two filters is the one that shows less.
+    // Never shows more of other crates than the chosen level.
     let of_others = Targets::new()
         .with_targets(OWN_CRATES.map(|own| (own, LevelFilter::OFF)))
         .with_default(level.filter().min(LevelFilter::WARN));
     tracing_subscriber::registry().with(own.with_filter(of_own)).with(others.with_filter(of_others))
 }
 
-/// One of the two forms, with or without the module that a line comes from.
+/// Builds the layer for one format, with or without the module of each line.
 fn layer<S, W>(format: Format, modules: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
@@ -150,7 +149,7 @@ where
     }
 }
 
-/// Makes writers that escape what a terminal would obey or not show.
+/// Creates writers that escape control and invisible characters.
 #[derive(Clone, Debug)]
 struct Escaping<M> {
     inner: M,
@@ -165,7 +164,7 @@ impl<'w, M: MakeWriter<'w>> MakeWriter<'w> for Escaping<M> {
     }
 }
 
-/// Escapes each line of the log, which is written at once.
+/// Escapes log lines. Each line arrives in a single write.
 #[derive(Debug)]
 struct EscapingWriter<W> {
     inner: W,
@@ -193,7 +192,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// A writer whose lines a test can read.
+    /// A writer that sends each line to the test.
     struct Lines(mpsc::Sender<Vec<u8>>);
 
     impl Write for Lines {
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn other_crates_are_never_shown_below_warn() {
+    fn other_crates_are_never_logged_below_warn() {
         for (level, expected) in [
             (Level::Debug, vec!["sent", "answered", "gave up", "odd handshake"]),
             (Level::Info, vec!["answered", "gave up", "odd handshake"]),
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_named_where_the_program_is_looked_into_and_for_other_crates() {
+    fn modules_are_shown_from_debug_on_and_for_other_crates() {
         for format in [Format::Logfmt, Format::Json] {
             let modules = |level| {
                 let text = logged(level, format, events);
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_or_hide_is_written_out() {
+    fn control_and_invisible_characters_are_escaped() {
         let name = "a\u{202e}b\u{200b}c\u{9b}d\u{1b}e\u{7f}";
         for format in [Format::Logfmt, Format::Json] {
             let text = logged(Level::Info, format, || {

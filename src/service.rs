@@ -1,8 +1,8 @@
-//! The service: everything wired together, in one place and in order.
+//! The service: creates and connects all tasks, in one place and in order.
 //!
-//! Owns the start, the reload and the end. [`Watch`] is what sees a cluster: client,
-//! scanner and planner; commands that look once use it alone. [`Service`] adds the web
-//! surface, signals and orders. A task that ends by itself ends the process.
+//! Owns startup, reload and shutdown. [`Watch`] contains the client, scanner and planner of a
+//! cluster; commands that look once use it on its own. [`Service`] adds the web server, signals and
+//! orders. If a task ends on its own, the process ends.
 
 mod descriptors;
 mod memory;
@@ -36,10 +36,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// How long tasks may take to end.
+/// Time limit for tasks to end.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Orders over HTTP that may wait.
+/// Maximum number of waiting HTTP orders.
 const ORDERS: usize = 8;
 
 /// Reads the configuration again.
@@ -48,30 +48,30 @@ pub type Reload = Box<dyn FnMut() -> Result<Loaded, String> + Send>;
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address is taken or not ours.
-    #[error("cannot listen on {address}: {why}; --web.listen-address names another")]
+    /// The address is in use or not local.
+    #[error("cannot listen on {address}: {why}; choose another one with --web.listen-address")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
-    /// The Unix socket cannot be had.
+    /// The Unix socket cannot be created.
     #[error(transparent)]
     Socket(#[from] http::SocketError),
-    /// The users, certificates or headers cannot be used, or there should be users.
+    /// The web configuration cannot be used, or users are required and missing.
     #[error(transparent)]
     Web(#[from] Problems),
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(io::Error),
-    /// The client cannot be set up.
+    /// The client cannot be created.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The journal cannot be had.
+    /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
-    /// Two metrics have one name.
+    /// Two metrics have the same name.
     #[error("cannot register metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -79,35 +79,35 @@ pub enum StartError {
 /// Why the service ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// It was asked to stop.
     Told,
-    /// A task ended that never should; this one.
+    /// The named task ended unexpectedly.
     Died(&'static str),
 }
 
-/// What is read of machines, beside what CouchDB answers.
+/// Access to machines other than through CouchDB.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Measures free space.
     pub meter: Arc<dyn Meter>,
-    /// Directories of nodes beside those that the settings name.
+    /// Directories of nodes in addition to those in the settings.
     pub directories: Option<Arc<dyn Directories>>,
 }
 
-/// A service that runs.
+/// A running service.
 #[derive(Debug)]
 pub struct Service {
     address: SocketAddr,
     watch: Watch,
     tasks: Tasks,
     stop: CancellationToken,
-    /// What others keep things with: it ends last.
+    /// Tasks that store data for the others; they end last.
     keepers: Tasks,
     keepers_stop: CancellationToken,
     keep: latest::Sender<journal::Settings>,
     web: http::Web,
     settings: Settings,
-    /// What it started with: keys that wait for a restart are still in force from here.
+    /// The settings at startup: changes that need a restart are not in force yet.
     started: Box<Settings>,
     config: latest::Sender<Arc<ConfigStatus>>,
     certificates: latest::Sender<CertificateEnds>,
@@ -118,10 +118,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts everything: listens first, so that a taken port costs CouchDB nothing.
+    /// Starts everything. The listener is opened first, so that a port in use causes no requests to
+    /// CouchDB.
     ///
-    /// # Errors
-    /// When the address cannot be had or the client cannot be set up.
+    /// # Errors If the address cannot be used, the client cannot be created, or the journal cannot
+    /// be opened.
     pub async fn start(
         settings: Settings,
         transport: Transport,
@@ -142,11 +143,11 @@ impl Service {
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new();
         orders::outlive_file_size_limit().map_err(StartError::Signals)?;
-        // Before it says that it serves: from then on it may be told to stop.
+        // Before the service reports that it serves, because it may be asked to stop from then on.
         let signals = Signals::new().map_err(StartError::Signals)?;
         let (keep, keep_rx) = latest::channel(settings.journal);
         let (journal_task, journal) = journal::Task::open(place, clock, keep_rx)?;
-        // Behind the journal, which has one process at a time in its directory.
+        // After the journal, which guarantees that no other process uses the directory.
         let socket = match &settings.web.admin_socket {
             Some(path) => Some(http::AdminSocket::open(path).await?),
             None => None,
@@ -178,7 +179,7 @@ impl Service {
         watch.record(journal.clone(), &mut tasks);
         let luck = u64::from(std::process::id()) ^ clock.now().unix();
         let warmer = watch.warm(Some(journal.clone()), luck, &mut tasks);
-        // The way to CouchDB stays free.
+        // Leave enough descriptors for connections to CouchDB.
         let room = http::Room::of(descriptors::raised());
         let (feed_task, feed) = feed::Task::new(journal.clone(), room.for_feeds(), stop.clone());
         tasks.spawn(async move {
@@ -250,49 +251,49 @@ impl Service {
         })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who may ask it, and how.
+    /// Authentication and TLS of the web server.
     #[must_use]
     pub const fn web(&self) -> &http::Web {
         &self.web
     }
 
-    /// What sees the cluster.
+    /// The client, scanner and planner.
     #[must_use]
     pub const fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// Stops it, as a signal would.
+    /// A token that stops the service as a signal would.
     #[must_use]
     pub fn stopper(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Serves until a signal, an order, or a task that ends by itself.
+    /// Serves until a signal, an order, or an unexpected end of a task.
     pub async fn run(mut self, mut reload: Reload) -> Ended {
         let ended = loop {
-            // Every arm is cancel-safe, and no arm's body awaits. Being told comes first: the
-            // tasks then end too, and that is no death.
+            // Every arm is cancel-safe, and no arm's body awaits. The stop token comes first: after
+            // it, tasks end too, which is not unexpected.
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break Ended::Told,
                 signal = self.signals.next() => match signal {
                     orders::Signal::Stop => break Ended::Told,
                     orders::Signal::Reload => {
-                        // It is logged, and nobody waits for it.
+                        // The result is logged; nobody waits for it.
                         let _logged = self.reload(&mut reload);
                     }
                 },
                 Some(order) = self.orders.recv() => match order {
                     Order::Quit => break Ended::Told,
                     Order::Reload(answer) => {
-                        // Whoever asked may have gone; the reload counts all the same.
+                        // The requester may be gone; the reload takes effect anyway.
                         let _gone = answer.send(self.reload(&mut reload));
                     }
                     order @ (Order::Suspend(..)
@@ -328,32 +329,29 @@ impl Service {
         ended
     }
 
-    /// Reads the configuration again, and logs what came of it.
+    /// Reads the configuration again and logs the result.
     fn reload(&mut self, read: &mut Reload) -> Result<(), String> {
         let reloaded = self.take_over(read);
         match &reloaded {
             Ok(changed) if changed.is_empty() => {
-                tracing::info!("the configuration was reloaded: nothing has changed");
+                tracing::info!("configuration reloaded: nothing has changed");
             }
             Ok(changed) => {
                 let changed = changed.join(" ");
-                tracing::info!(changed, "the configuration was reloaded");
+                tracing::info!(changed, "configuration reloaded");
             }
             Err(why) => {
                 self.config.send_modify(|config| {
                     Arc::make_mut(config).reload_successful = false;
                 });
-                tracing::error!(
-                    why,
-                    "the configuration was not reloaded: the old one stays in force"
-                );
+                tracing::error!(why, "configuration not reloaded: the old one stays in force");
             }
         }
         reloaded.map(drop)
     }
 
-    /// Reads the configuration again: a good one takes effect as a whole, a bad one not at
-    /// all. Answers which keys have changed.
+    /// Reads the configuration again. A valid one takes effect as a whole, an invalid one not at
+    /// all. Returns the changed keys.
     fn take_over(&mut self, read: &mut Reload) -> Result<Vec<&'static str>, String> {
         let still_closed = |loaded: Loaded| match config::open_to_strangers(
             &loaded.settings,
@@ -371,7 +369,10 @@ impl Service {
             .collect();
         if !needs_restart.is_empty() {
             let keys = needs_restart.join(" ");
-            tracing::warn!(keys, "changed settings that need a restart keep their old values");
+            tracing::warn!(
+                keys,
+                "some changed settings need a restart and keep their old values until then"
+            );
         }
         self.watch
             .reconfigure(&self.settings, &loaded.settings, &mut self.tasks)

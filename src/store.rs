@@ -1,6 +1,6 @@
-//! What outlives the process: the journal, who writes to it, and what was measured.
+//! Persistent state: the journal, the tasks that write to it, and the saved measurements.
 //!
-//! Owns the embedded database and its records. Decides nothing.
+//! Holds the embedded database and its records. Makes no decisions.
 
 pub mod archive;
 pub mod journal;

@@ -1,10 +1,10 @@
-//! What a task or a thread that was spawned came to. Owns one rule: a panic goes on in whoever
-//! waits, because half a state is no state.
+//! Waits for spawned tasks and threads. A panic in a task is resumed in the caller that joins it,
+//! because the caller cannot continue with half of its state.
 
 use std::panic::resume_unwind;
 use tokio::task::JoinError;
 
-/// What it came to; `None` where it was given up, as at the end of the runtime.
+/// The result of a task; `None` if it was cancelled, as at shutdown of the runtime.
 #[must_use]
 pub fn joined<T>(ended: Result<T, JoinError>) -> Option<T> {
     match ended.map_err(JoinError::try_into_panic) {
@@ -21,7 +21,7 @@ mod tests {
     use tokio::task::JoinSet;
 
     #[tokio::test]
-    async fn a_panic_goes_on_and_what_was_given_up_came_to_nothing() {
+    async fn a_panic_is_resumed_and_a_cancelled_task_has_no_result() {
         let mut tasks = JoinSet::new();
         tasks.spawn(async { 7 });
         assert_eq!(tasks.join_next().await.map(joined), Some(Some(7)));

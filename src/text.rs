@@ -1,6 +1,7 @@
-//! Small values as text: sizes, spans of time, patterns of names, and what a terminal must not see.
+//! Formatting and parsing of small values: sizes, durations, name patterns, and escaping of
+//! characters that a terminal would interpret.
 //!
-//! Owns notations alone. Knows no target and does no I/O.
+//! Knows nothing about targets and does no I/O.
 
 pub mod duration;
 pub mod escape;

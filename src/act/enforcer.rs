@@ -1,9 +1,9 @@
-//! The enforcer: does what the plan says, one careful start at a time on each node.
+//! The enforcer: starts the compactions of the plan, one at a time on each node.
 //!
-//! Owns the way from a start of the plan to CouchDB's answer: everything it depends on is
-//! read once more, the intent is kept durably, the request is sent once, and the follower
-//! hears what came of it. Never decides what is worth starting (`plan`) or what became of it
-//! (`follower`). Where the mode is advise it sends nothing at all.
+//! Owns the steps from a planned start to CouchDB's answer: it reads again everything the start
+//! depends on, stores the intent durably, sends the request once, and reports the result to the
+//! job state task. Never decides what is worth starting (`plan`) or how a job ended. Sends nothing
+//! in advise mode.
 
 mod attempt;
 mod check;
@@ -36,56 +36,56 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// How long a start that was off just before it went out is left alone: the plan may not
-/// know yet what changed.
+/// How long a start that was cancelled just before its request is not retried. The plan may not
+/// know the reason yet.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// How long requests that are out may take to be answered once the program stops.
+/// How long to wait for answers to sent requests when the program stops.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What the enforcer reads and uses.
+/// Inputs of the enforcer.
 #[derive(Clone, Debug)]
 pub struct Inputs {
-    /// What to start.
+    /// The plans whose starts are executed.
     pub plans: watch::Receiver<Arc<Plan>>,
-    /// Where facts are read once more.
+    /// Source for reading facts again.
     pub source: watch::Receiver<Arc<dyn Source>>,
-    /// Who sends.
+    /// Sends the requests.
     pub hands: watch::Receiver<Arc<dyn Hands>>,
-    /// Who follows, and keeps.
+    /// Tracks the started jobs and stores the intents.
     pub follower: follower::Handle,
-    /// Who reads again what turned out to have changed.
+    /// Rereads targets that turned out to have changed.
     pub scanner: scan::Handle,
-    /// How often it asks.
+    /// The poll interval.
     pub settings: watch::Receiver<Arc<scan::Settings>>,
 }
 
-/// Acts on the plan.
+/// The task that executes the plan.
 #[derive(Debug)]
 pub struct Task {
     tools: Tools,
     plans: watch::Receiver<Arc<Plan>>,
     settings: watch::Receiver<Arc<scan::Settings>>,
     splits: Splits,
-    /// The plan whose starts are worked on.
+    /// The plan whose starts are being executed.
     plan: Arc<Plan>,
     waiting: VecDeque<Start>,
     deciding: JoinSet<(Place, Decided)>,
     sending: JoinSet<(Place, Gone)>,
     busy: BTreeSet<NodeIx>,
     paused: BTreeMap<Place, Instant>,
-    /// Starts that the follower took up so far.
+    /// Number of starts the job state task has accepted.
     taken: u64,
 }
 
 /// A target on a node.
 type Place = (Ix, NodeIx);
 
-/// Whether a request went out.
+/// Whether a request was sent.
 type Gone = bool;
 
 impl Task {
-    /// Makes the task.
+    /// Creates the task.
     #[must_use]
     pub fn new(clock: Clock, inputs: Inputs) -> Self {
         let Inputs { plans, source, hands, follower, scanner, settings } = inputs;
@@ -105,11 +105,11 @@ impl Task {
         }
     }
 
-    /// Acts until `stop`, or until nobody plans any more.
+    /// Runs until `stop`, or until the planner ends.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
-            // Every arm is cancel-safe, and no arm's body awaits. A newer plan waits for what
-            // is being decided: it may have given the same room away.
+            // Every arm is cancel-safe, and no arm's body awaits. A newer plan is adopted only
+            // after all pending decisions, because it may assign the same capacity again.
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -125,12 +125,12 @@ impl Task {
             self.pump();
         }
         self.deciding.abort_all();
-        // What is not answered by then is found open by the next process, and judged.
+        // The next process finds unanswered intents open and judges them.
         let out = async { while self.sending.join_next().await.is_some() {} };
         let _late = time::timeout(GRACE, out).await;
     }
 
-    /// Takes over a plan that counts in every start so far.
+    /// Adopts the newest plan if it includes every start accepted so far.
     fn adopt(&mut self) {
         let plan = Arc::clone(&self.plans.borrow_and_update());
         self.waiting.clear();
@@ -144,7 +144,7 @@ impl Task {
         self.plan = plan;
     }
 
-    /// Sets going what waits, one start a node.
+    /// Begins waiting starts, one per node.
     fn pump(&mut self) {
         for start in std::mem::take(&mut self.waiting) {
             if !self.busy.insert(start.node) {
@@ -169,7 +169,7 @@ impl Task {
                 self.go(place, key, order, &target);
             }
             Decided::Off(why) => {
-                tracing::info!(target_id = target, why, "a start is cancelled");
+                tracing::info!(target_id = target, why, "start cancelled");
                 self.paused.insert(place, Instant::now() + PAUSE);
                 self.busy.remove(&place.1);
             }
@@ -177,7 +177,7 @@ impl Task {
     }
 
     fn go(&mut self, place: Place, key: IntentKey, order: Order, target: &str) {
-        tracing::info!(target_id = target, node = key.node, "a compaction is started");
+        tracing::info!(target_id = target, node = key.node, "compaction started");
         let sends = self.tools.clone().send(key, order);
         self.sending.spawn(async move { (place, sends.await) });
     }
@@ -186,7 +186,7 @@ impl Task {
         let Some((place, gone)) = joined(sent) else { return };
         self.busy.remove(&place.1);
         if !gone {
-            // What kept it from going out is rarely over in an instant.
+            // Whatever prevented the request rarely ends at once.
             self.paused.insert(place, Instant::now() + PAUSE);
         }
     }

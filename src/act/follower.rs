@@ -1,9 +1,9 @@
-//! The follower: one task that knows what runs and what is remembered.
+//! The job state task: it knows all jobs and the remembered state of targets.
 //!
-//! Owns jobs, outcomes, rests, suspensions and what was learned. It reads what the scanner
-//! publishes, takes the enforcer's word that a start is coming and an operator's orders, and
-//! hands what must survive to a [`Keeper`]. Never asks CouchDB itself and never starts
-//! anything. The planner reads [`Jobs`] and [`History`], metrics the [`Counts`] as well.
+//! Owns jobs, outcomes, rests, suspensions and learned values. It reads what the scanner publishes,
+//! accepts starts from the enforcer and orders from operators, and passes everything that must
+//! survive a restart to a [`Keeper`]. Never queries CouchDB and never starts anything. The planner
+//! reads [`Jobs`] and [`History`]; metrics also read the [`Counts`].
 
 mod counts;
 mod outbox;
@@ -34,41 +34,42 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Orders are rare, and two a start.
+/// Length of the command queue. Orders are rare, and each start sends two commands.
 const COMMANDS: usize = 64;
 
-/// How often what passes with time alone is looked at: rests that end, nodes that stay silent.
+/// How often conditions that depend on time alone are checked: the end of rests, silent nodes.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What the follower goes by.
+/// Settings of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// What follows from a failure.
+    /// Consequences of failures.
     pub failure: Failure,
-    /// Peak of a db's compaction, as a multiple of its active bytes, before anything is learned.
+    /// Peak size of a database compaction as a multiple of its active bytes, before a value was
+    /// learned.
     pub headroom_factor: f64,
-    /// The channels: which of them takes the target of a job that somebody else started.
+    /// The channels, to find the one that takes the target of another program's job.
     pub channels: Arc<Channels>,
     /// Whether this process starts compactions.
     pub acting: bool,
 }
 
-/// Whether something was kept.
+/// Whether a change was stored.
 type Answer = Result<(), Trouble>;
 
-/// Why a start is off.
+/// Why a start is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotStarted {
-    /// It is under way, or cannot be.
+    /// The tracker rejected it.
     #[error(transparent)]
     Refused(#[from] StartRefused),
-    /// What was ordered was taken back, or begun, since the plan was made.
-    #[error("nobody orders it any more")]
+    /// The order was withdrawn, or already started, since the plan was made.
+    #[error("it is no longer ordered")]
     NotOrdered,
-    /// What is remembered of it by now keeps it from starting.
-    #[error("what is remembered of it by now leaves it alone: it {0}")]
+    /// Its remembered state prevents a start.
+    #[error("it must not be started now: it {0}")]
     Rests(&'static str),
-    /// The journal cannot be written: after a crash nobody would know of it.
+    /// The journal cannot be written, so the start would be unknown after a crash.
     #[error("the journal cannot be written: {0}")]
     NotKept(Trouble),
     /// The program is stopping.
@@ -76,22 +77,22 @@ pub enum NotStarted {
     Stopping,
 }
 
-/// Why an order is not kept. It is in force all the same, until a restart.
+/// Why an order is not stored. It is in force anyway, until a restart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotKept {
     /// The journal cannot be written.
-    #[error("in force, but not kept over a restart: {0}")]
+    #[error("in force, but lost at a restart: {0}")]
     Trouble(Trouble),
     /// The program is stopping.
     #[error("recliner is stopping")]
     Stopping,
 }
 
-/// A start that is decided.
+/// A start that was decided.
 #[derive(Debug)]
 struct Starting {
     intent: Intent,
-    /// The order by which it starts, where one is why.
+    /// The order that caused it, if any.
     ordered: Option<Ordered>,
 }
 
@@ -105,27 +106,27 @@ enum Command {
     Order(TargetId, Ordered, oneshot::Sender<Answer>),
 }
 
-/// The way to talk to the follower.
+/// Handle to the task.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// What runs.
+    /// All jobs.
     pub jobs: watch::Receiver<Arc<Jobs>>,
-    /// What is remembered.
+    /// Remembered constraints.
     pub history: watch::Receiver<Arc<History>>,
-    /// What happened.
+    /// Counters of what happened.
     pub counts: watch::Receiver<Arc<Counts>>,
     commands: mpsc::Sender<Command>,
     clock: Clock,
 }
 
 impl Handle {
-    /// Says that a start is coming, by an order where there is one; answers once that would
-    /// survive a crash, with the number of starts that [`Jobs::taken`] then counts. Only then may
-    /// the request go out, and [`Self::sent`] MUST follow.
+    /// Announces a start, with the order that caused it, if any. Returns once the intent is stored
+    /// durably, with the number of starts that [`Jobs::taken`] then includes. Only then may the
+    /// request be sent, and [`Self::sent`] MUST follow.
     ///
     /// # Errors
-    /// When it is under way already, when the target, by its id, is left alone or its order is
-    /// gone by now, or when it cannot be kept; then nothing may be sent.
+    /// If the start is already in progress, the target must not be started now, its order is gone,
+    /// or the intent cannot be stored. No request may be sent then.
     pub async fn starting(
         &self,
         intent: Intent,
@@ -139,18 +140,18 @@ impl Handle {
         Ok(taken)
     }
 
-    /// Says what came of a request.
+    /// Reports the result of a request.
     pub async fn sent(&self, key: IntentKey, sent: Sent) {
-        // Where the task is gone, the next process finds the intent open.
+        // If the task is gone, the next process finds the intent open.
         let _gone = self.commands.send(Command::Sent(key, sent)).await;
     }
 
-    /// Holds a scope's starts back until [`Self::resume`]; what runs goes on, because CouchDB
-    /// cannot stop a compaction over HTTP. One that is in force keeps its beginning, and its
-    /// reason where no other is given. `by` says who ordered it, and from where.
+    /// Suspends starts of a scope until [`Self::resume`]. Running jobs continue, because CouchDB
+    /// cannot stop a compaction over HTTP. Repeating a suspension keeps its start time, and its
+    /// reason unless a new one is given. `by` names the operator and the address.
     ///
     /// # Errors
-    /// When it is not kept; it is in force all the same.
+    /// If it is not stored; it is in force anyway.
     pub async fn suspend(
         &self,
         scope: Scope,
@@ -164,7 +165,7 @@ impl Handle {
         Ok(suspension)
     }
 
-    /// Takes a suspension back; nothing happens where there is none. `by` says who ordered it.
+    /// Lifts a suspension, if there is one. `by` names the operator and the address.
     ///
     /// # Errors
     /// As [`Self::suspend`].
@@ -178,8 +179,8 @@ impl Handle {
         kept.await.map_err(|_| NotKept::Stopping)?.map_err(NotKept::Trouble)
     }
 
-    /// Has a target compacted before all others, until it starts or the order lapses. Another
-    /// one takes the place of the one before.
+    /// Orders the compaction of a target ahead of all others, until it starts or the order expires.
+    /// Replaces an earlier order.
     ///
     /// # Errors
     /// As [`Self::suspend`].
@@ -190,7 +191,7 @@ impl Handle {
         kept.await.map_err(|_| NotKept::Stopping)?.map_err(NotKept::Trouble)
     }
 
-    /// Forgets the failures and the futility of a target, or of all; answers of how many.
+    /// Clears failures and futility of one target, or of all; returns the number of targets.
     ///
     /// # Errors
     /// As [`Self::suspend`].
@@ -204,7 +205,7 @@ impl Handle {
     }
 }
 
-/// Owns what runs and what is remembered.
+/// The task that owns jobs and remembered state.
 #[derive(Debug)]
 pub struct Task {
     clock: Clock,
@@ -229,7 +230,7 @@ enum Event {
 }
 
 impl Task {
-    /// Makes the task and its handle.
+    /// Creates the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -238,7 +239,7 @@ impl Task {
         keeper: Arc<dyn Keeper>,
     ) -> (Self, Handle) {
         let state = State::new(Recovered::default(), clock.now());
-        let why = "what an earlier process left is not read yet".to_owned();
+        let why = "the state of the previous process is not loaded yet".to_owned();
         let history = History { journal_trouble: Some((clock.now(), why)), ..History::default() };
         let (jobs, jobs_rx) = watch::channel(Arc::default());
         let (history, history_rx) = watch::channel(Arc::new(history));
@@ -255,9 +256,8 @@ impl Task {
         (Self { clock, state, outbox, scanner, settings, jobs, history, counts, commands }, handle)
     }
 
-    /// Waits for what an earlier process left, then follows until `stop`, or until nobody polls
-    /// any more. Until it has that, every start is held back, and orders wait; without any it
-    /// ends.
+    /// Waits for the state of the previous process, then runs until `stop` or until the scanner
+    /// ends. Until then all starts are refused and orders wait. Ends if there is no usable state.
     pub async fn run(
         mut self,
         recovering: impl Future<Output = Option<Recovered>>,
@@ -298,7 +298,8 @@ impl Task {
     fn handle(&mut self, event: Event) {
         let now = self.clock.now();
         let settings = Arc::clone(&self.settings.borrow());
-        // What came since the event stays news: only `Measured` and `Running` judge by it.
+        // The watch stays marked as changed if a new snapshot arrived since the event, so that
+        // `Measured` is handled for it.
         let tables = Arc::clone(&self.scanner.snapshots.borrow());
         self.state.look_at_clock(now);
         self.state.acts(settings.acting, now);
@@ -320,7 +321,7 @@ impl Task {
                 self.outbox.push(self.state.lapse(now));
             }
             Event::Written(written) => {
-                let why = "it could not be kept, or nobody waited for it";
+                let why = "it could not be stored, or its sender is gone";
                 for key in written.off {
                     let sent = Sent::NotSent(why.to_owned());
                     let follows = self.state.sent(&key, sent, &tables, &settings, now);
@@ -352,7 +353,8 @@ impl Task {
                     self.outbox.wait(Some(key), kept);
                     (self.state.taken(), waits)
                 });
-                // Where whoever asked is gone, the outbox finds nobody waiting and takes it back.
+                // If the sender is gone, the pending write finds no receiver and withdraws the
+                // start.
                 let _gone = answer.send(taken);
             }
             Command::Sent(key, sent) => {
@@ -380,7 +382,7 @@ impl Task {
                 let count = changes.len();
                 self.outbox.push(changes);
                 self.outbox.wait(None, kept);
-                // It is released whether or not somebody waits for the number.
+                // The release takes effect even if nobody waits for the number.
                 let _gone = answer.send((count, waits));
             }
         }
@@ -389,7 +391,7 @@ impl Task {
     fn follow(&mut self, follows: Follows) {
         self.outbox.push(follows.changes);
         if !follows.reread.is_empty() {
-            // A scanner that is stuck is asked again with the next poll.
+            // If the scanner's queue is full, the request is repeated with the next poll.
             let _full =
                 self.scanner.send(scan::Command::Reread(follows.reread.into_iter().collect()));
         }
@@ -398,7 +400,7 @@ impl Task {
         }
     }
 
-    /// Publishes what changed.
+    /// Publishes changed values.
     fn publish(&mut self) {
         let tables = Arc::clone(&self.scanner.snapshots.borrow());
         let history = self.state.history(&tables, self.outbox.trouble(), self.clock.now());
@@ -408,7 +410,7 @@ impl Task {
     }
 }
 
-/// Wakes readers only where there is news.
+/// Wakes readers only if the value changed.
 fn replace<T: PartialEq>(published: &watch::Sender<Arc<T>>, now: T) {
     published.send_if_modified(|before| {
         let news = **before != now;

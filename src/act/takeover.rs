@@ -1,20 +1,20 @@
-//! Taking channels of CouchDB's own smoosh over, and giving them back.
+//! Takes channels of CouchDB's own smoosh over, and restores them.
 //!
-//! Owns what is changed of a node's configuration for that, and the record of it: the
-//! channel's `concurrency` is "0" as long as this program enforces in its place. Never
-//! compacts anything, and never touches a value that is not its own. The service runs the
-//! [`Task`], the command `restore-smoosh` calls [`restore()`].
+//! Owns the changes made to a node's configuration for this, and their records: the channel's
+//! `concurrency` is "0" while this program enforces in its place. Never compacts anything, and
+//! never changes a value that it did not set. The service runs the [`Task`]; the command
+//! `restore-smoosh` calls [`restore()`].
 //!
-//! Everything on a node is set until the node restarts and never written to its files
-//! (`X-Couch-Persist: false`), the "0" and the [`Mark`] beside it alike: a restart of
-//! CouchDB gives smoosh back by itself, and the task takes it again. So the two are always
-//! there together or gone together, and no ini file ever says that smoosh is stopped. The
-//! mark holds the value before, so that any machine can give it back; the [`Ledger`] holds
-//! it too, and says which takeovers are this program's own.
+//! All values on a node are set until the node restarts and never written to its files
+//! (`X-Couch-Persist: false`). This applies to the "0" and to the [`Mark`] that records it, so
+//! after a restart of CouchDB both are gone, smoosh works again, and the task takes it over
+//! again. No ini file ever contains a stopped smoosh. The mark contains the value before, so that
+//! any machine can restore it. The [`Ledger`] contains it too, and records which takeovers belong
+//! to this program.
 //!
-//! The order keeps every crash harmless. Taking: ledger, mark, value. Giving back: value,
-//! mark, ledger. What a crash leaves in between is a record too many, never a stopped
-//! channel without one.
+//! The order of writes makes every crash harmless. Taking over: record, mark, value. Restoring:
+//! value, mark, record. A crash in between leaves an extra record, but never a stopped channel
+//! without one.
 
 mod hands;
 mod ledger;
@@ -33,53 +33,52 @@ pub use task::{Handle, Settings, Task};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The key of a smoosh channel's section that says how many jobs it runs.
+/// Key in a smoosh channel's section that sets how many jobs it runs.
 const KEY: &str = "concurrency";
-/// Its value while the channel is taken over: nothing new starts, what runs goes on
+/// Its value while the channel is taken over: nothing new starts, and running jobs continue
 /// (`smoosh_channel:maybe_start_compaction/1`).
 const STOPPED: &str = "0";
 
-/// The section of a smoosh channel.
+/// Configuration section of a smoosh channel.
 fn section(channel: &str) -> String {
     format!("smoosh.{channel}")
 }
 
-/// How one node's smoosh stands.
+/// State of smoosh on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// Channels that are stopped for this program to act in their place.
+    /// Channels stopped because this program compacts in their place.
     pub taken: BTreeSet<String>,
-    /// Channels that should be and are not, each with the reason.
+    /// Channels that should be taken over and are not, with the reason.
     pub not_taken: BTreeMap<String, String>,
-    /// Channels that are stopped by a takeover that this process does not keep up.
+    /// Channels stopped by a takeover that this process does not maintain.
     pub stranded: BTreeSet<String>,
-    /// Channels in which both smoosh and this program act.
+    /// Channels in which both smoosh and this program start compactions.
     pub contested: BTreeSet<String>,
-    /// What an operator should know, in sentences.
+    /// Findings for an operator, in sentences.
     pub findings: Vec<String>,
-    /// Why the node could not be looked at, or changed.
+    /// Why the node could not be read or changed.
     pub problem: Option<String>,
 }
 
 impl NodeState {
-    /// Channels that are stopped by a takeover, whoever keeps it up; unknown where the node
-    /// could not be looked at.
+    /// Number of channels stopped by any takeover; `None` if the node could not be read.
     #[must_use]
     pub fn stopped(&self) -> Option<usize> {
         let stopped = self.taken.union(&self.stranded).count();
         (stopped > 0 || self.problem.is_none()).then_some(stopped)
     }
 
-    /// Whether every channel that is to be taken over is.
+    /// Whether every channel that should be taken over is.
     #[must_use]
     pub fn is_taken_over(&self) -> bool {
         !self.taken.is_empty() && self.not_taken.is_empty()
     }
 }
 
-/// How smoosh stands, over the cluster.
+/// State of smoosh on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Takeovers {
-    /// By CouchDB's names for the nodes; one that is absent was not looked at yet.
+    /// By node name; a node that was not read yet is absent.
     pub nodes: BTreeMap<String, NodeState>,
 }

@@ -1,14 +1,14 @@
-//! The warmer: keeps indexes of views and of search built, as CouchDB's ken does, from outside.
+//! The warmer: keeps view and search indexes built, as CouchDB's ken does, but from outside.
 //!
-//! Owns what is remembered of indexes that lag, decides by ken's rules which of them are
-//! built, and, where the mode is enforce and the warmer is enabled, has CouchDB build them
-//! by a query that it does not wait for. Else it says what it would do. Never measures: the
-//! scanner does, and is asked to before a build and after; never compacts.
+//! Owns the history of lagging indexes and decides by ken's rules which of them to build. In
+//! enforce mode with the warmer enabled, it makes CouchDB build them by a query whose result it
+//! does not wait for; otherwise it only reports what it would do. Never measures: the scanner does
+//! that, and is asked to before and after a build. Never compacts.
 //!
-//! ken runs on every node and cannot be seen. So only lag that outlives a grace without an
-//! indexer is acted on; and as a query builds all copies of an index, each counts against
-//! the indexers that run on its node. Follows the plan that the planner published last:
-//! facts, jobs, gates and disks of one moment.
+//! ken runs on every node and cannot be observed. The warmer therefore acts only on lag that
+//! outlasts a grace period without an indexer. A query builds all copies of an index, so each copy
+//! counts against the indexers running on its node. All inputs come from the most recently
+//! published plan: facts, jobs, gates and disks of one moment.
 
 mod choose;
 mod class;
@@ -42,23 +42,23 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// From one look at the tables to the next.
+/// Interval between checks of the tables.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// How long a node's threshold is believed.
+/// How long a node's disk threshold is cached.
 const THRESHOLD_HOLDS: Duration = Duration::from_secs(600);
 
-/// Lines that are published by name; the counts are of all.
+/// Maximum number of indexes listed; the counts include all.
 const LINES: usize = 1_000;
 
-/// What the warmer goes by.
+/// Settings of the warmer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Its own settings.
+    /// The `warmer` section of the configuration.
     pub warmer: settings::work::Warmer,
-    /// Whether the process may start anything.
+    /// The mode of the process.
     pub mode: Mode,
-    /// How many indexes are exported by name.
+    /// Number of indexes exported by name.
     pub top: usize,
 }
 
@@ -68,60 +68,60 @@ impl From<&settings::Settings> for Settings {
     }
 }
 
-/// What the warmer reads and uses.
+/// Inputs of the warmer.
 #[derive(Debug)]
 pub struct Inputs {
-    /// Facts, jobs, gates and disks.
+    /// Plans with facts, jobs, gates and disks.
     pub plans: watch::Receiver<Arc<Plan>>,
-    /// What it goes by.
+    /// Settings of the warmer.
     pub settings: watch::Receiver<Arc<Settings>>,
-    /// Who asks CouchDB.
+    /// Sends requests to CouchDB.
     pub hands: watch::Receiver<Arc<dyn Hands>>,
-    /// Who measures.
+    /// Rereads targets.
     pub scanner: scan::Handle,
-    /// Where builds are written down.
+    /// Records builds.
     pub journal: Option<Journal>,
-    /// Decides the order of builds.
+    /// Seed for the order of builds.
     pub luck: u64,
 }
 
-/// Which indexes lag, and what is done about it.
+/// Lagging indexes and their builds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Builds {
-    /// When that was looked at; none before the first look.
+    /// Time of the last check; `None` before the first.
     pub at: Option<Moment>,
-    /// Whether builds are started, rather than named.
+    /// Whether builds are started rather than only listed.
     pub acting: bool,
-    /// How many lines are exported by name.
+    /// Number of indexes exported by name.
     pub top: usize,
-    /// Indexes that lag or are built, those that lag most first: a thousand at most.
+    /// Indexes that lag or are being built, largest lag first; at most a thousand.
     pub lines: Vec<Line>,
-    /// Builds of this process that go on.
+    /// Running builds of this process.
     pub running: BTreeMap<Class, u64>,
-    /// Indexes that lag behind documents and wait to be built.
+    /// Indexes that miss documents and wait to be built.
     pub waiting: BTreeMap<Class, u64>,
-    /// Indexes that lag though something was tried, or whose indexers do nothing.
+    /// Indexes that still lag after builds, or whose indexers make no progress.
     pub stalled: u64,
-    /// Builds that were asked for since the process began.
+    /// Builds requested since the process started.
     pub started: BTreeMap<Class, u64>,
-    /// And how they ended.
+    /// Ended builds since the process started.
     pub finished: BTreeMap<(Class, Ending), u64>,
 }
 
-/// The way to read what the warmer does.
+/// Handle for reading the state of the warmer.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// What was published last.
+    /// The last published state.
     pub builds: watch::Receiver<Arc<Builds>>,
 }
 
-/// Keeps indexes built.
+/// The task that keeps indexes built.
 #[derive(Debug)]
 pub struct Task {
     clock: Clock,
     inputs: Inputs,
     memory: Memory,
-    /// Builds that were asked for and have not ended. A target may be gone by then.
+    /// Requested builds that have not ended. Their targets may no longer exist.
     under_way: BTreeMap<Ix, (TargetId, Moment)>,
     looked: Looked,
     thresholds: BTreeMap<NodeIx, (Moment, Option<f64>)>,
@@ -133,7 +133,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Makes the task and its handle.
+    /// Creates the task and its handle.
     #[must_use]
     pub fn new(clock: Clock, inputs: Inputs) -> (Self, Handle) {
         let (builds, reader) = watch::channel(Arc::default());
@@ -153,7 +153,7 @@ impl Task {
         (task, Handle { builds: reader })
     }
 
-    /// Works until `stop`.
+    /// Runs until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut tick = time::interval(PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -210,7 +210,7 @@ impl Task {
             reread.extend(chosen.reread);
         }
         if !reread.is_empty() {
-            // Where the queue is full they are asked for again at a later look.
+            // If the queue is full, the request is repeated at a later check.
             let _full = self.inputs.scanner.send(scan::Command::Reread(reread));
         }
         self.totals.top = settings.top;
@@ -227,7 +227,7 @@ impl Task {
         self.under_way.insert(ix, (target.id(), now));
         *self.totals.started.entry(class).or_default() += 1;
         self.note(What::IndexBuildStarted { target: target.id(), class: class.label().to_owned() });
-        tracing::info!(target_id = %target.id(), class = class.label(), "an index build is started");
+        tracing::info!(target_id = %target.id(), class = class.label(), "index build started");
         let hands = Arc::clone(&self.inputs.hands.borrow());
         self.sending.spawn(async move { (ix, hands.build(&db, &query, engine).await) });
     }
@@ -240,7 +240,7 @@ impl Task {
         }
     }
 
-    /// `why` is what CouchDB said when it refused.
+    /// `why` is CouchDB's error if it refused the build.
     fn ended(&mut self, ix: Ix, class: Class, ending: Ending, why: Option<&str>) {
         *self.totals.finished.entry((class, ending)).or_default() += 1;
         let Some((target, started_at)) = self.under_way.remove(&ix) else { return };
@@ -248,11 +248,12 @@ impl Task {
         let class = class.label();
         match ending {
             Ending::Built => {
-                tracing::info!(target_id = %target, class, took, "an index build ended");
+                tracing::info!(target_id = %target, class, took, "index build ended");
             }
             Ending::Failed => {
-                let why = why.unwrap_or("no indexer works on it and it still lags, or it is gone");
-                tracing::warn!(target_id = %target, class, took, why, "an index build failed");
+                let why = why
+                    .unwrap_or("no indexer works on it and it still lags, or it no longer exists");
+                tracing::warn!(target_id = %target, class, took, why, "index build failed");
             }
         }
         self.note(What::IndexBuildFinished { target, result: ending.label().to_owned() });
@@ -264,7 +265,7 @@ impl Task {
         }
     }
 
-    /// Asks nodes where an index may be built for the threshold of their disk monitor.
+    /// Reads the disk monitor's threshold from nodes where an index may be built.
     fn ask_thresholds(&mut self, plan: &Plan, now: Moment) {
         if !self.asking.is_empty() {
             return;

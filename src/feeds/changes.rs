@@ -1,14 +1,14 @@
-//! The listener: one task that hears what happens to databases.
+//! The feed client: one task that follows CouchDB's feeds.
 //!
-//! Owns the feeds of CouchDB: `_db_updates`, where the cluster has it, for what is written,
-//! and one node's `_dbs/_changes` for what is made, deleted or moved. Tells the scanner which
-//! databases were named, and since when nothing was missed. The journal gets the events; where
-//! there is no `_db_updates`, those that the scanner notices by itself. Never reads a target
+//! Owns two feeds: `_db_updates`, if the cluster has it, for writes; and `_dbs/_changes` of one
+//! node for databases that are created, deleted or moved. It tells the scanner which databases
+//! changed, and since when no change was missed. The journal receives the events; without
+//! `_db_updates`, it receives the changes that the scanner detects on its own. Never reads a target
 //! and never decides what a change means for it.
 //!
-//! A feed may break, go back in time, repeat itself, stall or vanish: it rests longer each
-//! time, is resumed where it was, or is begun anew from now, and as long as something may have
-//! been missed the scanner reads everything in each sweep, as it would without feeds.
+//! A feed may break, go back in time, repeat itself, stall or disappear. It is then reopened after
+//! increasing pauses, at its last position or from now. While changes may have been missed, the
+//! scanner reads everything in each sweep, as it would without feeds.
 
 mod batch;
 mod feeds;
@@ -39,20 +39,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// Steps of feeds that wait to be taken in; a feed that is further ahead waits itself.
+/// Capacity of the queue of feed steps; a feed that is further ahead waits.
 const STEPS: usize = 64;
 
-/// What the listener goes by.
+/// Settings of the feed client.
 pub type Settings = Follow;
 
-/// The way to read what the listener says of itself.
+/// Handle for reading the client's status.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// What it said last.
+    /// The last published status.
     pub status: watch::Receiver<Arc<Status>>,
 }
 
-/// Owns the feeds.
+/// The task that follows the feeds.
 #[derive(Debug)]
 pub struct Task {
     clock: Clock,
@@ -73,7 +73,7 @@ enum Event {
 }
 
 impl Task {
-    /// Makes the task and its handle. Without a journal events are not written down.
+    /// Creates the task and its handle. Without a journal, events are not recorded.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -89,9 +89,9 @@ impl Task {
         (task, Handle { status: reader })
     }
 
-    /// Listens until `stop`, or until nobody sends settings any more.
+    /// Runs until `stop`, or until the sender of settings is gone.
     pub async fn run(mut self, stop: CancellationToken) {
-        // Without a sender of settings nobody wants it any more.
+        // The service is gone if nobody can send settings.
         while !stop.is_cancelled() && self.settings.has_changed().is_ok() {
             let follow = *self.settings.borrow_and_update();
             if follow.enabled {
@@ -99,7 +99,7 @@ impl Task {
                     () = stop.cancelled() => {}
                     () = self.listen() => {}
                 }
-                // What waits is written before its time.
+                // Pending events are written early, because nothing follows.
                 self.write(Instant::now() + follow.max_write_delay);
                 continue;
             }
@@ -109,13 +109,13 @@ impl Task {
             tokio::select! {
                 () = stop.cancelled() => {}
                 changed = self.settings.changed() => if changed.is_err() { return },
-                // It is not to be written down.
+                // With feeds disabled, detected changes are not recorded.
                 noticed = next_of(&mut self.noticed) => self.scanner.settle(noticed.number),
             }
         }
     }
 
-    /// Follows the feeds that are there now, until others are, or none are to be followed.
+    /// Follows the current feeds until they are replaced or disabled.
     async fn listen(&mut self) {
         self.listener.begin_anew();
         let feeds = Arc::clone(&self.feeds.borrow_and_update());
@@ -171,7 +171,7 @@ impl Task {
         }
     }
 
-    /// Tells the scanner what is due.
+    /// Sends due news to the scanner.
     fn tell(&mut self, now: Instant) {
         let Some(news) = self.listener.news(now) else { return };
         if let Some(Command::Heard(news)) = self.scanner.send(Command::Heard(news)) {
@@ -180,7 +180,7 @@ impl Task {
         }
     }
 
-    /// Writes down what is due.
+    /// Sends due events to the journal.
     fn write(&mut self, now: Instant) {
         let batch = self.listener.batch((now, self.clock.now()));
         if let Some((journal, (events, reached))) = self.journal.as_ref().zip(batch) {
@@ -192,13 +192,16 @@ impl Task {
     }
 }
 
-/// What the scanner noticed next; waits for ever where it is gone. Cancel-safe.
+/// The next changes detected by the scanner; waits forever if the scanner is gone. Cancel-safe.
 async fn next_of(noticed: &mut broadcast::Receiver<Noticed>) -> Noticed {
     loop {
         match noticed.recv().await {
             Ok(noticed) => return noticed,
             Err(broadcast::error::RecvError::Lagged(batches)) => {
-                tracing::warn!(batches, "what the scanner noticed of databases was missed");
+                tracing::warn!(
+                    batches,
+                    "some database changes detected by the scanner were missed"
+                );
             }
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }

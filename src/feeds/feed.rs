@@ -1,10 +1,11 @@
-//! The feed: `GET /_db_updates` as CouchDB has it, told from the journal.
+//! recliner's feed: `GET /_db_updates` in CouchDB's format, served from the journal.
 //!
-//! Owns who listens. One task reads what is new in the journal, once for all, and readers who
-//! keep up share what it rendered; each holds no more than its place. One that is behind reads
-//! on in the journal's own table, a page at a time and few at once, where of each database the
-//! latest event of each type is left: it is late, and no burden. Only what is on the disk is
-//! told. Knows nothing of HTTP but what its bodies are made of, and never writes.
+//! Owns the readers. One task reads new journal entries once, and readers that keep up share the
+//! rendered rows; each reader holds only its position. A reader that falls behind reads the
+//! journal's table itself, page by page and a few readers at a time. The table contains only the
+//! latest event of each type of each database, so such a reader is late but no burden. Only events
+//! that are on the disk are sent. Knows nothing about HTTP except the content of bodies, and never
+//! writes to the journal.
 
 mod ask;
 mod hub;

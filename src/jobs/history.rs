@@ -1,4 +1,5 @@
-//! What is remembered, as the planner reads it: by places in the tables.
+//! Remembered constraints on targets, in the form that the planner reads: indexed by table
+//! position.
 
 use crate::{
     model::memory::{Ordered, Rest, Suspensions},
@@ -7,32 +8,32 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// What is remembered, at one moment.
+/// All remembered constraints at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// Targets that are left alone, and why.
+    /// Targets that must not be started for now, and why.
     pub rests: BTreeMap<Ix, Rest>,
-    /// Views of which some copies were compacted and others were not yet: the nodes that are
-    /// done. They are worth going on with whatever their score says by now.
+    /// Views of which some copies were compacted and others not yet, with the nodes that are done.
+    /// The remaining copies are compacted whatever their score is now.
     pub rounds: BTreeMap<Ix, BTreeSet<NodeIx>>,
-    /// Targets that were started and not measured since, with when they were: what was measured
-    /// before has been acted on.
+    /// Targets started and not measured since, with the time of the start. Measurements from before
+    /// the start are outdated.
     pub started: BTreeMap<Ix, Moment>,
-    /// What an operator ordered and did not start yet: before all others, in the order of the
-    /// orders.
+    /// Targets ordered by an operator and not started yet. They come before all others, in the
+    /// order of the orders.
     pub orders: BTreeMap<Ix, Ordered>,
-    /// What an operator suspended.
+    /// Suspensions set by operators.
     pub suspensions: Suspensions,
-    /// Starts of this process within the last hour: when, and bytes of the file.
+    /// Starts of this process within the last hour: time and file size in bytes.
     pub spent: Vec<(Moment, u64)>,
-    /// When this process last started a job on a node.
+    /// When this process last started a job on each node.
     pub last_start: BTreeMap<NodeIx, Moment>,
-    /// When this process began to act: starts are spread out from then on.
+    /// When this process began to enforce; starts ramp up from then on.
     pub acting_since: Option<Moment>,
-    /// Predicted peak of a db job, times active: the largest that was seen, where that is
-    /// above the configured factor.
+    /// Largest observed peak of a database compaction as a multiple of its active bytes, if above
+    /// the configured factor.
     pub headroom_factor: Option<f64>,
-    /// Bytes a second that jobs of this process rewrote, where that was measured.
+    /// Measured rewrite rate of this process's jobs, in bytes per second.
     pub rate: Option<f64>,
     /// Since when the journal cannot be written, and why.
     pub journal_trouble: Option<(Moment, String)>,

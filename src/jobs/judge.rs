@@ -1,20 +1,20 @@
-//! How a job ended, from what its file says afterwards. Pure.
+//! Determines how a job ended from the facts of its file afterwards. Pure.
 //!
-//! CouchDB tells nobody: a task is gone, and the file says the rest. A database's header
-//! holds the sequence of its last compaction, which moves with the swap and stays where
-//! nothing was written since the one before; there the size of the file says the rest.
+//! CouchDB does not report the end of a compaction: the task disappears, and only the file shows
+//! the result. A database's header holds the sequence of its last compaction. It changes when the
+//! new file replaces the old one, except where nothing was written since the previous compaction;
+//! there the file size decides.
 
 use crate::{model::facts::Facts, table::TargetRef};
 use wall_clock::Moment;
 
-/// A file of which less than this part was slack has nothing to show for a compaction that
-/// worked.
+/// If less than this share of a file was slack, even a successful compaction shows no size change.
 const SLACK: f64 = 0.05;
 
-/// From here on a view's compaction that is gone is taken to have ended well.
+/// A view compaction that disappears at this progress or later counts as completed.
 const NEARLY: f64 = 0.9;
 
-/// What was known of a file before its job.
+/// Facts of a file before its job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Before {
     pub(super) file: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// What the tables say of one file of a target.
+    /// The facts the tables hold for one file of a target.
     pub(super) fn of(target: TargetRef<'_>) -> Self {
         let facts = target.facts();
         Self {
@@ -39,12 +39,13 @@ impl Before {
         }
     }
 
-    /// The same without sizes, which are of another moment: sequences tell a swap all the same.
+    /// The same facts without sizes, which were measured at another time. Sequences alone still
+    /// reveal a swap.
     pub(super) const fn without_sizes(self) -> Self {
         Self { file: None, active: None, predicted: None, ..self }
     }
 
-    /// Whether a compaction that worked would show in the size of the file.
+    /// Whether a successful compaction would visibly shrink the file.
     fn would_show(&self) -> bool {
         let left = self.predicted.or(self.active);
         self.file
@@ -53,42 +54,42 @@ impl Before {
     }
 }
 
-/// What is known of a job that is not shown any more.
+/// What is known about a job whose task disappeared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Gone {
-    /// When its node was asked and did not show it.
+    /// When its node was polled and did not show it.
     pub(super) at: Moment,
-    /// Whether it was ever shown.
+    /// Whether a poll ever showed it.
     pub(super) seen: bool,
-    /// Whether CouchDB accepted the request, as far as that is known.
+    /// Whether CouchDB is known to have accepted the request.
     pub(super) accepted: bool,
-    /// Its last progress.
+    /// Last reported progress.
     pub(super) progress: Option<f64>,
 }
 
-/// How it ended.
+/// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The new file took the old one's place.
+    /// The new file replaced the old one.
     Done,
-    /// It stopped and the old file is still there.
+    /// The job stopped and the old file is still in place.
     Failed(String),
-    /// What was read since shows that it never ran.
+    /// Facts read afterwards show that the job never ran.
     NeverRan,
-    /// Nothing can be known any more.
+    /// The end can no longer be determined.
     Lost(String),
 }
 
-/// Whether a database's file shows that a compaction ended since, and none runs.
+/// Whether a database's facts show that a compaction ended since `before` and none is running.
 pub(super) fn swapped(before: &Before, facts: &Facts) -> bool {
     let moved = before.compacted_seq.zip(facts.compacted_seq.get());
     !facts.flags.compact_running && moved.is_some_and(|(then, now)| then != now)
 }
 
-/// Judges a database's compaction; `None`: its file has to be read again.
+/// Judges a database compaction. `None` means that the file must be read again.
 ///
-/// A file read in the second in which the job was missed may have been read before: that
-/// proves a swap, and no failure.
+/// A file read in the same second in which the task was found missing may have been read before
+/// that. Such a reading can prove a swap, but not a failure.
 pub(super) fn db(before: &Before, gone: Gone, facts: &Facts) -> Option<Verdict> {
     let measured = facts.measured_at.map(|measured| measured.at).filter(|at| *at >= gone.at)?;
     if facts.flags.compact_running {
@@ -102,8 +103,8 @@ pub(super) fn db(before: &Before, gone: Gone, facts: &Facts) -> Option<Verdict> 
             return Some(Verdict::Done);
         }
         let shrunk = before.file.zip(facts.file.get()).is_some_and(|(then, now)| now < then);
-        // Nothing was written since the compaction before: the sequence is set to the same, and
-        // the size tells, where there was something to free.
+        // Nothing was written since the previous compaction, so the sequence does not change. The
+        // file size decides if there was something to free.
         let quiet = before.update_seq == Some(then) && !before.would_show();
         if shrunk || (begun && quiet) {
             return Some(Verdict::Done);
@@ -113,26 +114,25 @@ pub(super) fn db(before: &Before, gone: Gone, facts: &Facts) -> Option<Verdict> 
         }
         return Some(if begun {
             Verdict::Failed(
-                "it stopped and its file is the old one: see the log of the node, and its disk"
-                    .into(),
+                "the compaction stopped and the old file is still in place: check the node's log and its disk space".into(),
             )
         } else {
             Verdict::NeverRan
         });
     }
-    later.then(|| Verdict::Lost("its sequences before or after are not known".into()))
+    later.then(|| Verdict::Lost("its sequence numbers before or after are unknown".into()))
 }
 
-/// Judges the compaction of one copy of a view; `measured` says whether the facts are of
-/// this copy. `None`: it has to be read again.
+/// Judges the compaction of one copy of a view. `measured` tells whether the facts belong to this
+/// copy. `None` means that the file must be read again.
 pub(super) fn view(before: &Before, gone: Gone, measured: bool, facts: &Facts) -> Option<Verdict> {
     let begun = gone.seen || gone.accepted;
     if !measured {
-        // Over HTTP one copy shows its size; of the others only the task did.
+        // Over HTTP only one copy shows its size. For the others, the task is the only evidence.
         return Some(if begun {
             Verdict::Done
         } else {
-            Verdict::Lost("nothing shows whether it ever ran".into())
+            Verdict::Lost("there is no evidence that it ever ran".into())
         });
     }
     let at = facts.measured_at.map(|measured| measured.at).filter(|at| *at >= gone.at)?;
@@ -154,14 +154,13 @@ pub(super) fn view(before: &Before, gone: Gone, measured: bool, facts: &Facts) -
         }
         return Some(if begun {
             Verdict::Failed(
-                "it stopped and its file is the old one: see the log of the node, and its disk"
-                    .into(),
+                "the compaction stopped and the old file is still in place: check the node's log and its disk space".into(),
             )
         } else {
             Verdict::NeverRan
         });
     }
-    (at > gone.at).then(|| Verdict::Lost("its sizes before or after are not known".into()))
+    (at > gone.at).then(|| Verdict::Lost("its sizes before or after are unknown".into()))
 }
 
 #[cfg(test)]
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_judged_by_the_sequence_of_its_compaction() {
+    fn a_database_compaction_is_judged_by_its_compacted_sequence() {
         let unseen = Gone { seen: false, ..GONE };
         let unsure = Gone { seen: false, accepted: false, ..GONE };
         let bloated = before(900, 100, 50, 10);
@@ -213,14 +212,20 @@ mod tests {
         let cases = [
             (bloated, GONE, after(99, 100, 100, 50, 50), "again", "read before it ended"),
             (bloated, GONE, after(100, 100, 100, 50, 50), "done", "moved"),
-            (bloated, unseen, after(100, 100, 100, 50, 50), "done", "too fast to be seen"),
-            (bloated, unsure, after(100, 100, 100, 50, 50), "done", "whoever did it"),
+            (bloated, unseen, after(100, 100, 100, 50, 50), "done", "finished between two polls"),
+            (bloated, unsure, after(100, 100, 100, 50, 50), "done", "swapped, whoever did it"),
             (bloated, GONE, after(100, 900, 100, 50, 10), "again", "may be read too early"),
             (bloated, GONE, after(101, 900, 100, 60, 10), "failed", "nothing swapped"),
             (bloated, unsure, after(101, 900, 100, 60, 10), "never ran", "nothing swapped"),
             (lean, GONE, after(100, 102, 100, 50, 50), "done", "nothing written since"),
-            (lean, unseen, after(100, 102, 100, 50, 50), "done", "the same, too fast"),
-            (lean, unsure, after(101, 102, 100, 50, 50), "never ran", "the same, not sure"),
+            (lean, unseen, after(100, 102, 100, 50, 50), "done", "the same, between two polls"),
+            (
+                lean,
+                unsure,
+                after(101, 102, 100, 50, 50),
+                "never ran",
+                "the same, start unconfirmed",
+            ),
             (quiet, GONE, after(100, 900, 100, 50, 50), "again", "may be read too early"),
             (quiet, GONE, after(101, 900, 100, 50, 50), "failed", "it would have shrunk"),
             (quiet, unseen, after(100, 100, 100, 50, 50), "done", "and it did"),
@@ -234,11 +239,11 @@ mod tests {
             flags: Flags { compact_running: true, ..Flags::default() },
             ..after(105, 900, 100, 50, 10)
         };
-        assert_eq!(word(db(&bloated, GONE, &running)), "again", "between two passes");
+        assert_eq!(word(db(&bloated, GONE, &running)), "again", "the file is between two passes");
     }
 
     #[test]
-    fn a_view_is_judged_by_the_one_copy_that_shows_its_size() {
+    fn a_view_compaction_is_judged_by_the_copy_that_shows_its_size() {
         let bloated = before(900, 100, 50, 0);
         let lean = before(102, 100, 50, 0);
         let unsure = Gone { seen: false, accepted: false, ..GONE };

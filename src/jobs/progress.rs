@@ -1,26 +1,27 @@
-//! How far a job is, from what CouchDB says of a phase. Pure.
+//! Progress of a job, computed from what CouchDB reports for its phases. Pure.
 
 use crate::sources::inventory::{Doing, TaskSeen};
 use wall_clock::Moment;
 
-/// The phases of a database's compaction and the share of the time each takes. Measured on
-/// CouchDB 3.5.0 with 200,000 small documents: 22.0 s, 1.5 s and 10.1 s. CouchDB counts anew
-/// in each.
+/// Phases of a database compaction with their share of the total time. Measured on CouchDB 3.5.0
+/// with 200,000 small documents: 22.0 s, 1.5 s and 10.1 s. CouchDB restarts its counters in each
+/// phase.
 const PHASES: [(&str, f64); 3] =
     [("document_copy", 0.65), ("docid_sort", 0.05), ("docid_copy", 0.30)];
 
-/// How far a job is, over all its phases and passes.
+/// Progress over all phases and passes of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Progress {
-    /// From 0 to 1; never falls, whatever a new pass counts.
+    /// Completed share from 0 to 1. Never decreases, although CouchDB restarts its counters in each
+    /// pass.
     pub(super) share: Option<f64>,
-    /// When CouchDB last said something new.
+    /// When the reported values last changed.
     pub(super) moved_at: Moment,
     said: Said,
 }
 
-/// What moves as long as a job does. Its own clock counts too: CouchDB writes it when it
-/// writes the rest.
+/// Values that change while a job makes progress. `updated` is CouchDB's own timestamp, which it
+/// sets together with the other values.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Said {
     pid: Option<String>,
@@ -32,13 +33,13 @@ struct Said {
 }
 
 impl Progress {
-    /// Nothing was said yet.
+    /// The state before the first report.
     pub(super) fn unknown(now: Moment) -> Self {
         Self { share: None, moved_at: now, said: Said::default() }
     }
 
-    /// Takes in what a task says. `helper` is the indexer that works for a view's compaction
-    /// which builds anew: the compaction's own numbers stand still then.
+    /// Applies a task's report. `helper` is the indexer working for a view compaction that rebuilds
+    /// the index; the compaction's own counters do not move during that time.
     pub(super) fn seen(&mut self, task: &TaskSeen, helper: Option<&TaskSeen>, now: Moment) {
         let said = Said {
             pid: task.pid.clone(),
@@ -53,7 +54,7 @@ impl Progress {
             self.moved_at = now;
         }
         let share = share(task);
-        // A later pass begins anew with the few changes since: what was done stays done.
+        // A later pass starts again with the few changes since; the share never decreases.
         self.share = match (self.share, share) {
             (Some(before), Some(now)) => Some(before.max(now)),
             (before, now) => now.or(before),
@@ -61,7 +62,7 @@ impl Progress {
     }
 }
 
-/// What is done of a task, from 0 to 1; `None` while CouchDB says nothing that can be used.
+/// Completed share of a task, from 0 to 1; `None` if CouchDB reports nothing usable.
 fn share(task: &TaskSeen) -> Option<f64> {
     let counted = task.changes_done.zip(task.total_changes).filter(|(_, total)| *total > 0);
     let part = counted
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_weigh_what_they_take_and_a_later_pass_does_not_turn_back() {
+    fn phases_are_weighted_and_a_later_pass_does_not_reduce_progress() {
         let mut progress = Progress::unknown(Moment::from_unix(0));
         let mut shown = Vec::new();
         for (phase, done, total) in [
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_unknown() {
+    fn unusable_reports_give_unknown_progress() {
         let view = || Doing::CompactsView("_design/x".into());
         assert_eq!(share(&TaskSeen::bare(view(), "a".into())), None);
         assert_eq!(share(&task(Doing::Compacts, Some("new_phase"), 1, 2)), None);
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_is_known_since_when() {
+    fn the_time_of_the_last_change_is_known() {
         let mut progress = Progress::unknown(Moment::from_unix(0));
         let view = task(Doing::CompactsView("_design/x".into()), Some("view"), 5, 10);
         let at = Moment::from_unix;
@@ -144,6 +145,10 @@ mod tests {
         assert_eq!(progress.moved_at, at(30));
         let helper = task(Doing::Builds("_design/x".into()), None, 3, 10);
         progress.seen(&TaskSeen { updated_on: Some(7), ..view }, Some(&helper), at(40));
-        assert_eq!(progress.moved_at, at(40), "it builds anew, and its indexer moves");
+        assert_eq!(
+            progress.moved_at,
+            at(40),
+            "the index is rebuilt, and its indexer makes progress"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What the nodes' task lists show, at one moment.
+//! The task lists of all nodes at one moment.
 
 use super::{JobKey, Work};
 use crate::{
@@ -8,37 +8,38 @@ use crate::{
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
-/// What each node shows; one that was never asked is absent, and nothing is known of it.
+/// The task list of each node. Nodes that were never polled are absent; nothing is known about
+/// them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Running {
-    /// Counts the polls; zero before the first.
+    /// Number of polls so far; zero before the first.
     pub polls: u64,
-    /// The nodes.
+    /// The last poll of each node.
     pub nodes: BTreeMap<NodeIx, Polled>,
 }
 
-/// What one node shows.
+/// The result of polling one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Polled {
-    /// When it was asked; what began or ended since may not show.
+    /// When the node was polled. Tasks that began or ended since then may be missing or outdated.
     pub asked_at: Moment,
-    /// Its tasks; `None` where it did not answer, which is not the same as none.
+    /// The node's tasks; `None` if it did not answer, which differs from having none.
     pub tasks: Option<Vec<Task>>,
 }
 
 /// One task that works on a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// The job it belongs to.
+    /// The job the task belongs to.
     pub key: JobKey,
-    /// What it works on, where the tables have it.
+    /// The target, if the tables contain it.
     pub target: Option<Ix>,
-    /// What CouchDB says of it.
+    /// What CouchDB reports about the task.
     pub seen: TaskSeen,
 }
 
 impl Task {
-    /// A task as a node shows it.
+    /// Creates a task from a node's report.
     #[must_use]
     pub fn new(node: NodeIx, target: Option<Ix>, seen: TaskSeen) -> Self {
         let work = match &seen.doing {

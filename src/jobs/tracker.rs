@@ -1,9 +1,9 @@
-//! Follows jobs from what nodes show, what files say and what was asked for. Pure.
+//! Tracks jobs from three sources: task lists of nodes, facts of files, and requests sent. Pure.
 //!
-//! Owns every job from the decision to start it, or from when a node first shows it, until
-//! it is known how it ended. A job is known by node, shard and work: CouchDB changes the
-//! process and begins its counts anew in each pass and phase. A node that did not answer
-//! shows nothing, which ends nothing.
+//! Holds every job from the decision to start it, or from the first poll that shows it, until
+//! its outcome is known. A job is identified by node, shard and kind, because CouchDB changes the
+//! process id and restarts its counters in each pass and phase. A node that did not answer ends
+//! no jobs.
 
 mod intents;
 mod others;
@@ -32,24 +32,24 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// How long after an accepted request CouchDB shows the job at the latest: 20 to 70 ms were
-/// seen, 230 ms on a loaded machine.
+/// CouchDB shows a job at the latest this long after it accepted the request. 20 to 70 ms were
+/// measured, and 230 ms on a loaded machine.
 const SETTLES: Duration = Duration::from_secs(2);
 
-/// The same where nobody knows whether the request arrived.
+/// The same limit if it is unknown whether the request arrived.
 const SETTLES_UNSURE: Duration = Duration::from_secs(30);
 
-/// How long a file may stay unread after its job was missed.
+/// How long a file may stay unread after its task disappeared.
 const UNREAD: Duration = Duration::from_secs(900);
 
-/// How long a job is kept whose node does not answer.
+/// How long a job is kept if its node does not answer.
 const SILENT: Duration = Duration::from_secs(3600);
 
-/// What the tracker goes by, beside what it sees.
+/// Inputs of the tracker beside task lists and facts.
 pub struct Rules<'a> {
-    /// Peak of a db's compaction, as a multiple of its active bytes.
+    /// Peak size of a database compaction as a multiple of its active bytes.
     pub headroom_factor: f64,
-    /// The channel that takes a target.
+    /// Returns the channel that takes a target.
     pub channel_of: &'a dyn Fn(TargetRef<'_>) -> Option<Arc<str>>,
 }
 
@@ -61,37 +61,37 @@ impl std::fmt::Debug for Rules<'_> {
     }
 }
 
-/// What follows from an observation.
+/// Changes that follow from an observation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
     /// Jobs that ended.
     pub ended: Vec<Ended>,
-    /// Intents of which nothing came.
+    /// Intents whose request was never sent.
     pub withdrawn: Vec<IntentKey>,
-    /// Targets that have to be read again to learn how their jobs ended.
+    /// Targets that must be read again to determine how their jobs ended.
     pub reread: BTreeSet<Ix>,
 }
 
 /// A job that ended, or all jobs of one intent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
-    /// How.
+    /// How it ended.
     pub outcome: Outcome,
-    /// The intent that is open no more.
+    /// The intent that this closes, if any.
     pub closes: Option<IntentKey>,
-    /// Active bytes it had to copy: those before, and of a db those after, where writes that
-    /// came meanwhile made them more.
+    /// Active bytes the job had to copy: those before it, or for a database those after it if
+    /// writes in between made them more.
     pub active_bytes: Option<u64>,
-    /// What it left.
+    /// Measurements of the file afterwards.
     pub left: Left,
-    /// How many files the target has, in the whole cluster.
+    /// Number of files the target has in the whole cluster.
     pub copies: u32,
-    /// Whether it ended [`Ending::Lost`](crate::model::memory::Ending::Lost) because its request may or
-    /// may not have arrived, and nothing that was read since says that it did not.
+    /// Whether it ended [`Ending::Lost`](crate::model::memory::Ending::Lost) because it is unknown
+    /// whether its request arrived, and no later reading shows that it did not.
     pub may_have_run: bool,
 }
 
-/// Every job, and every intent that is open.
+/// All jobs and all open intents.
 #[derive(Debug, Default)]
 pub struct Tracker {
     jobs: BTreeMap<JobKey, Tracked>,
@@ -100,7 +100,7 @@ pub struct Tracker {
     taken: u64,
 }
 
-/// One job.
+/// One job with its state.
 #[derive(Debug)]
 struct Tracked {
     target: Option<Ix>,
@@ -108,34 +108,34 @@ struct Tracked {
     kind: Kind,
     intent: Option<IntentKey>,
     channel: Option<Arc<str>>,
-    /// When it was started, as far as that is known.
+    /// When the job started, as far as known.
     since: Moment,
-    /// When this process learned of it.
+    /// When this process first learned of the job.
     first_seen: Moment,
     last_seen: Moment,
     stage: Stage,
     progress: Progress,
     before: Before,
-    /// Whether the target's facts are of this very file.
+    /// Whether the target's facts describe the file this job works on.
     measured: bool,
     peak: u64,
 }
 
-/// How far it is on its way.
+/// How far a job has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// The request is not answered.
+    /// The request is still waiting for its answer.
     Starting,
-    /// It was answered, or may have arrived; nothing shows yet.
+    /// The request was answered, or may have arrived; no poll shows the task yet.
     Sent { at: Moment, sure: bool },
-    /// A node shows it.
+    /// A node shows the task.
     Shown { suspended: bool },
-    /// No node shows it any more.
+    /// No node shows the task any more.
     Gone(Gone),
 }
 
 impl Tracker {
-    /// Takes in what the nodes show.
+    /// Applies the task lists of the nodes.
     pub fn polled(
         &mut self,
         running: &Running,
@@ -160,10 +160,9 @@ impl Tracker {
         Step { reread: self.unread(tables), ..step }
     }
 
-    /// Targets whose files have to be read to learn how their jobs ended, or how large they were
-    /// before. Asked for with each
-    /// poll and not with each reading: what is read in the second in which a job was missed
-    /// may not be enough.
+    /// Targets whose files must be read to determine how their jobs ended or how large they were
+    /// before. Requested with each poll rather than each reading, because a file read in the second
+    /// in which a task disappeared may not be conclusive.
     #[must_use]
     pub fn unread(&self, tables: &Snapshot) -> BTreeSet<Ix> {
         let wanted = |job: &&Tracked| match job.stage {
@@ -175,7 +174,7 @@ impl Tracker {
         gone.filter_map(|job| Some(job.alive(tables)?.ix())).collect()
     }
 
-    /// The clock was set: what waits, waits from now on.
+    /// Restarts all waiting periods after the system clock was set.
     pub fn clock_set(&mut self, now: Moment) {
         for job in self.jobs.values_mut() {
             job.last_seen = now;
@@ -191,7 +190,7 @@ impl Tracker {
         }
     }
 
-    /// Takes in what was read since.
+    /// Applies facts read since the last call.
     pub fn measured(&mut self, tables: &Snapshot, now: Moment) -> Step {
         self.place(tables, now);
         self.jobs.values_mut().for_each(|job| job.find_again(tables));
@@ -201,7 +200,7 @@ impl Tracker {
             job.look_at_sizes(tables);
             let verdict = match job.stage {
                 Stage::Gone(gone) => job.judged(gone, tables, now),
-                // Over before anybody saw it, or while no process of this program was there.
+                // Ended between two polls, or while this program was not running.
                 Stage::Sent { .. } if job.swapped(tables, now) => Some(Some(Verdict::Done)),
                 Stage::Starting | Stage::Sent { .. } | Stage::Shown { .. } => {
                     let silent = job.last_seen.age(now) > SILENT;
@@ -219,19 +218,19 @@ impl Tracker {
         step
     }
 
-    /// Whether a start of a target has no outcome yet.
+    /// Whether a start of this target has no outcome yet.
     #[must_use]
     pub fn has_open(&self, id: &TargetId) -> bool {
         self.intents.keys().any(|key| key.target == *id)
     }
 
-    /// Starts that were taken up so far.
+    /// Number of starts accepted so far.
     #[must_use]
     pub const fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Every job as others may see it.
+    /// A snapshot of all jobs.
     #[must_use]
     pub fn jobs(&self) -> Jobs {
         let list = self.jobs.iter().map(|(key, job)| job.shown(key)).collect();
@@ -261,7 +260,7 @@ impl Tracker {
         job.progress.seen(&task.seen, helper.map(|helper| &helper.seen), now);
     }
 
-    /// Finds what a node that was asked does not show any more.
+    /// Marks jobs that a polled node no longer shows.
     fn missed(&mut self, node: NodeIx, asked_at: Moment, shown: &BTreeSet<JobKey>) {
         let missing = |key: &JobKey| key.node == node && !shown.contains(key);
         self.jobs.retain(|key, _| {
@@ -283,8 +282,8 @@ impl Tracker {
         }
     }
 
-    /// Ends a job: by itself where somebody else started it, else with the others of its
-    /// intent.
+    /// Ends a job: on its own if another program started it, otherwise together with the other jobs
+    /// of its intent.
     fn over(
         &mut self,
         key: &JobKey,
@@ -294,7 +293,7 @@ impl Tracker {
         step: &mut Step,
     ) {
         let Some(job) = self.jobs.remove(key) else { return };
-        let verdict = verdict.unwrap_or_else(|| Verdict::Lost("its target is not known".into()));
+        let verdict = verdict.unwrap_or_else(|| Verdict::Lost("its target is unknown".into()));
         let ended_at = match job.stage {
             Stage::Gone(gone) => gone.at,
             Stage::Starting | Stage::Sent { .. } | Stage::Shown { .. } => now,
@@ -314,12 +313,12 @@ impl Tracker {
     }
 }
 
-/// Whether a task is the indexer of some compaction that builds anew.
+/// Whether a task is the indexer of a compaction that rebuilds its index.
 fn helps(task: &Task, tasks: &[Task]) -> bool {
     tasks.iter().any(|other| helps_with(task, other))
 }
 
-/// Whether a task is the indexer of this compaction: it names its process.
+/// Whether a task is the indexer of the given compaction, according to the process id it reports.
 fn helps_with(task: &Task, compaction: &Task) -> bool {
     matches!((&task.key.work, &compaction.key.work), (Work::Build(one), Work::View(other)) if one == other)
         && task.key.shard == compaction.key.shard
@@ -328,14 +327,14 @@ fn helps_with(task: &Task, compaction: &Task) -> bool {
 }
 
 impl Tracked {
-    /// Its target, where that is still the one it was. One that was shown before the tables
-    /// knew its file has no id yet.
+    /// The target, if it is still the same one. A job that appeared before the tables knew its file
+    /// has no id yet.
     fn alive<'a>(&self, tables: &'a Snapshot) -> Option<TargetRef<'a>> {
         let target = tables.target(self.target?)?;
         self.id.as_ref().is_none_or(|id| target.id() == *id).then_some(target)
     }
 
-    /// Whether its file was read since and shows that a compaction ended.
+    /// Whether the file was read since and shows that a compaction ended.
     fn swapped(&self, tables: &Snapshot, now: Moment) -> bool {
         let Some(target) = self.alive(tables).filter(|_| self.kind == Kind::Db) else {
             return false;
@@ -346,22 +345,25 @@ impl Tracked {
         since && judge::swapped(&self.before, &facts)
     }
 
-    /// How it ended; `Some(None)` where its target was never known; `None` while its file
-    /// has to be read again.
-    #[expect(clippy::option_option, reason = "waits, ended with a verdict, ended without")]
+    /// How the job ended. `Some(None)` if its target was never known; `None` if its file must be
+    /// read again.
+    #[expect(
+        clippy::option_option,
+        reason = "still waiting, ended with a verdict, or ended without one"
+    )]
     fn judged(&self, gone: Gone, tables: &Snapshot, now: Moment) -> Option<Option<Verdict>> {
         let unread = gone.at.age(now) > UNREAD;
         let Some(target) = self.alive(tables) else {
             return match self.target {
                 Some(_) if self.id.is_some() => {
-                    Some(Some(Verdict::Lost("its database or view is there no more".into())))
+                    Some(Some(Verdict::Lost("its database or view no longer exists".into())))
                 }
-                // The tables may be filling still.
+                // The tables may still be filling after a start.
                 _ => unread.then_some(None),
             };
         };
         let facts = target.facts();
-        // What was read before a clock was set back seems to be of the future.
+        // A reading with a time in the future predates a backward change of the clock.
         let facts = if facts.measured_at.is_some_and(|measured| measured.at > now) {
             Facts::default()
         } else {
@@ -374,7 +376,7 @@ impl Tracked {
             }
         };
         if verdict.is_none() && unread {
-            let why = "its file could not be read for a quarter of an hour";
+            let why = "its file could not be read for 15 minutes";
             return Some(Some(Verdict::Lost(why.into())));
         }
         verdict.map(Some)
@@ -403,8 +405,7 @@ impl Tracked {
         }
     }
 
-    /// The outcome of a job that somebody else started; none where its target was never
-    /// known.
+    /// The outcome of a job that another program started; `None` if its target was never known.
     fn ended(
         &self,
         key: &JobKey,
@@ -445,7 +446,7 @@ impl Tracked {
     }
 }
 
-/// A share of some bytes.
+/// Multiplies a number of bytes by a factor.
 fn scaled(bytes: u64, factor: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,8 +1,8 @@
-//! Lines that repeat: the first is logged at once, the others within a minute are one more
-//! line with their count.
+//! Suppresses repeated log lines. The first occurrence is logged immediately; further ones
+//! within a minute are summarised in one line with their count.
 //!
-//! Owns what was logged within the last minute, as far as it fits: of more lines than that
-//! all are logged. Those for whoever looks into the program (`debug`, `trace`) always are.
+//! Remembers a bounded number of lines of the last minute; lines beyond that bound are all
+//! logged. Levels `debug` and `trace` are never suppressed.
 
 use std::{
     collections::HashMap,
@@ -19,19 +19,19 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context};
 
-/// Within this time a line is logged once.
+/// An identical line is logged once within this time.
 const WINDOW: Duration = Duration::from_secs(60);
-/// How often it is looked for lines whose time is over.
+/// How often expired lines are collected and their counts logged.
 const LOOK: Duration = Duration::from_secs(5);
-/// Different lines that are remembered at most.
+/// Maximum number of distinct lines remembered.
 const MAX_LINES: usize = 512;
-/// Bytes of a line that are remembered at most, to name it again.
+/// Maximum bytes remembered of a line, for use in its summary.
 const MAX_BYTES: usize = 2_048;
 
-/// Where the counts themselves are logged from.
+/// Target of the summary lines, which are not suppressed themselves.
 const OWN: &str = module_path!();
 
-/// Keeps repeats out of the log and counts them; all clones count together.
+/// Suppresses and counts repeated lines; clones share one state.
 #[derive(Clone, Debug)]
 pub(super) struct Repeats {
     seen: Arc<Mutex<Seen>>,
@@ -44,7 +44,7 @@ impl Default for Repeats {
     }
 }
 
-/// What was logged within the last minute.
+/// Lines logged within the last minute, by hash.
 #[derive(Debug, Default)]
 struct Seen(HashMap<u64, Line>);
 
@@ -56,7 +56,7 @@ struct Line {
     repeats: u64,
 }
 
-/// A line that was repeated, and how often within its minute.
+/// A line that was repeated, with the number of repeats within its window.
 #[derive(Debug, PartialEq, Eq)]
 struct Repeated {
     level: Level,
@@ -64,7 +64,7 @@ struct Repeated {
     repeats: u64,
 }
 
-/// The message of an event, and its fields as one text.
+/// The message and the fields of an event as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Text {
     message: String,
@@ -73,7 +73,7 @@ struct Text {
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // A String takes whatever is written.
+        // Writing to a String cannot fail.
         let _written = if field.name() == "message" {
             write!(self.message, "{value:?}")
         } else {
@@ -93,7 +93,7 @@ impl Text {
 }
 
 impl Seen {
-    /// Whether an event is to be logged: it is not a repeat.
+    /// Records an event and returns whether to log it, i.e. whether it is not a repeat.
     fn note(&mut self, event: &Event<'_>, now: Instant) -> bool {
         let (mut text, metadata) = (Text::default(), event.metadata());
         event.record(&mut text);
@@ -106,7 +106,7 @@ impl Seen {
             line.repeats += 1;
             return false;
         }
-        // One whose count is still to be logged keeps its place until then.
+        // A line whose count has not been logged yet keeps its entry until then.
         let counted = self.0.get(&key).is_some_and(|line| line.repeats > 0);
         if self.0.len() >= MAX_LINES {
             self.0.retain(|_, line| line.repeats > 0 || now.duration_since(line.since) < WINDOW);
@@ -118,7 +118,7 @@ impl Seen {
         true
     }
 
-    /// Takes out what is older than a minute; answers what of it was repeated.
+    /// Removes lines older than the window and returns those that were repeated.
     fn over(&mut self, now: Instant) -> Vec<Repeated> {
         let old = self.0.extract_if(|_, line| now.duration_since(line.since) >= WINDOW);
         let repeated = old.filter(|(_, line)| line.repeats > 0);
@@ -140,8 +140,8 @@ impl<S: Subscriber> Layer<S> for Repeats {
 }
 
 impl Repeats {
-    /// Logs what was repeated, from here on as long as the process lives. Where no thread can
-    /// be had for that, the counts are lost.
+    /// Logs the counts of repeated lines until the process ends. If the thread cannot be started,
+    /// the counts are lost.
     pub(super) fn report(self) {
         let report = move || {
             loop {
@@ -163,7 +163,7 @@ impl Repeated {
         let Self { level, text: Text { message, fields }, repeats } = self;
         let times = if *repeats == 1 { "once".to_owned() } else { format!("{repeats} times") };
         let seconds = WINDOW.as_secs();
-        // The level of an event is part of its place in the program.
+        // `tracing` needs the level at compile time.
         macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The lines that some work logs, without their times.
+    /// The lines logged by `work`, without their times.
     fn logged(level: Shown, work: impl FnOnce(&Repeats)) -> Vec<String> {
         NOW.with(|at| at.set(Some(Instant::now())));
         let repeats = Repeats { seen: Arc::default(), clock: now };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_logged_at_once_and_its_repeats_with_their_count_after_a_minute() {
+    fn a_line_is_logged_at_once_and_its_repeats_as_a_count_after_a_minute() {
         let lines = logged(Shown::Info, |repeats| {
             for _ in 0..8_258 {
                 fail("no answer");
@@ -241,14 +241,14 @@ mod tests {
             pass(1);
             repeats.over().iter().for_each(Repeated::log);
             assert_eq!(repeats.over(), []);
-            // Then it is new.
+            // After the window the line counts as new.
             fail("no answer");
             pass(60);
             assert_eq!(repeats.over(), [], "it was not repeated");
             fail("no answer");
             fail("no answer");
             pass(70);
-            // It comes before its count was logged.
+            // It repeats before its count is logged.
             fail("no answer");
             repeats.over().iter().for_each(Repeated::log);
         });
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_level_message_or_fields_is_no_repeat_and_debugging_sees_all() {
+    fn lines_with_other_level_message_or_fields_are_not_repeats_and_debug_is_never_suppressed() {
         let work = |_: &Repeats| {
             for _ in 0..3 {
                 fail("no answer");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_does_not_fit_is_logged() {
+    fn memory_is_bounded_and_lines_beyond_the_bound_are_logged() {
         let lines = logged(Shown::Info, |repeats| {
             for at in 0..2 * MAX_LINES {
                 fail(&format!("{at} {}", "x".repeat(3 * MAX_BYTES)));
@@ -287,7 +287,7 @@ mod tests {
             drop(seen);
             fail("last");
             fail("last");
-            // Old lines make room.
+            // Expired lines make room for new ones.
             pass(60);
             fail("new");
             fail("new");

@@ -1,16 +1,15 @@
-//! How many files and connections the process may hold open.
+//! The limit of open files and connections of the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit to as much as the system lets the process have, and answers with it: what
-/// is usual is for programs that look at descriptors one by one, and too little for readers
-/// that wait in their hundreds. `None` where there is no limit.
+/// Raises the limit to the maximum the system allows, and returns it. The usual default is too low
+/// for hundreds of waiting readers. `None` if there is no limit.
 pub(super) fn raised() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
         match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
             Ok(()) => return maximum,
-            Err(why) => tracing::debug!(%why, "the limit of open files stays as it was"),
+            Err(why) => tracing::debug!(%why, "the limit of open files could not be raised"),
         }
     }
     current

@@ -1,4 +1,4 @@
-//! What outlives the process: the journal, claimed for the cluster that is seen.
+//! Claims the journal for the observed cluster and loads the state of the previous process.
 
 use crate::{
     model::memory::{Recovered, Trouble},
@@ -10,15 +10,15 @@ use futures::future::join_all;
 use std::{collections::BTreeSet, time::Duration};
 use tokio::{sync::oneshot, time};
 
-/// From one question who the cluster is to the next, where nobody answered.
+/// Delay before asking for the cluster's identity again.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The longest that one node is waited for; the others tell enough.
+/// Time limit for one node; the answers of the others suffice.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Claims the journal for the cluster as soon as that says who it is, and reads back what
-/// was kept; what was measured goes to `before`. `None` where it is another cluster's: whoever
-/// waits has to end.
+/// Claims the journal as soon as the cluster's identity is known, and loads the stored state;
+/// measured facts are sent to `before`. `None` if the journal belongs to another cluster: the
+/// caller must end.
 pub(super) async fn recover(
     journal: Journal,
     whose: Whose,
@@ -28,16 +28,16 @@ pub(super) async fn recover(
     loop {
         let claimed = match whose.identity().await {
             Ok(identity) => journal.claim(identity).await.map_err(Some),
-            // The scanner says what is wrong with CouchDB.
+            // The scanner reports problems with CouchDB.
             Err(_) => Err(None),
         };
         match claimed {
             Ok(recovered) => {
                 let left = left(&journal).await.unwrap_or_else(|why| {
-                    tracing::warn!(%why, "what was measured before the start is not known");
+                    tracing::warn!(%why, "the measurements of the previous process cannot be read");
                     Before::default()
                 });
-                // The scanner may have begun without.
+                // The scanner may have started without them.
                 let _late = before.send(left);
                 return Some(recovered);
             }
@@ -59,12 +59,12 @@ async fn left(journal: &Journal) -> Result<Before, Trouble> {
     Ok(Before { blocks: journal.measured().await?, marks: journal.marks().await? })
 }
 
-/// Who says whose journal it is.
+/// How to determine the owner of the journal.
 #[derive(Debug)]
 pub(super) enum Whose {
-    /// The cluster itself.
+    /// The cluster, according to CouchDB.
     Cluster(Client),
-    /// Nobody but the settings: this node's, read from its files.
+    /// The node in the settings, read from its files.
     Node(String),
 }
 
@@ -79,8 +79,8 @@ impl Whose {
     }
 }
 
-/// The uuids of all nodes that answer: each node made its own up, unless somebody set it, and
-/// which of them answers first is chance.
+/// The uuids of all nodes that answer. Nodes usually have different uuids, and it is random which
+/// one answers first.
 async fn identity(client: &Client) -> Result<Identity, Error> {
     let (welcome, members) = (client.welcome().await?, client.membership().await?);
     let nodes: BTreeSet<String> = members.cluster_nodes.unwrap_or_default().into_iter().collect();

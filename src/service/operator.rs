@@ -1,6 +1,6 @@
-//! Carries an operator's orders to the task that each is for, and the answer back.
+//! Passes operators' orders to the responsible tasks, and their answers back.
 //!
-//! Owns orders that are under way. Decides nothing: HTTP checked who asks and for what.
+//! Owns orders in progress. Makes no decisions: HTTP has checked who asks and for what.
 
 use super::Watch;
 use crate::{
@@ -29,13 +29,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 use wall_clock::Clock;
 
-/// How long what was ordered waits for a limit: as long as the hourly budget looks back.
+/// How long an order waits for a limit: as long as the window of the hourly budget.
 const WAITS: Duration = Duration::from_secs(3_600);
 
-/// How many targets may be ordered and wait.
+/// Maximum number of ordered targets that wait.
 const ORDERS: usize = 64;
 
-/// The tasks that take orders.
+/// The tasks that accept orders.
 #[derive(Debug)]
 pub(super) struct Operator {
     clock: Clock,
@@ -56,12 +56,12 @@ impl Operator {
         }
     }
 
-    /// Carries an order out, and answers it when that is done.
+    /// Executes an order and sends the answer when done.
     pub(super) fn take(&mut self, order: Order) {
         while self.under_way.try_join_next().is_some() {}
         let (follower, planner) = (self.follower.clone(), self.planner.clone());
         let plan = Arc::clone(&planner.plan.borrow());
-        // Whoever asked may have gone; what was ordered counts all the same.
+        // The requester may be gone; the order takes effect anyway.
         match order {
             Order::Suspend(what, reply) => {
                 self.under_way.spawn(async move {
@@ -101,7 +101,7 @@ impl Operator {
                 let _gone = reply.send(answer);
             }
             order @ (Order::Reload(_) | Order::Quit) => {
-                order.deny(Denied::Unavailable("this recliner takes no such order".to_owned()));
+                order.deny(Denied::Unavailable("this order is not available here".to_owned()));
             }
         }
     }
@@ -164,7 +164,7 @@ async fn release(
     Ok(Released { targets })
 }
 
-/// Targets in quarantine: all, or those of these that are.
+/// Targets in quarantine, optionally only those that match `only`.
 fn quarantined(follower: &follower::Handle, plan: &Plan, only: Option<&Selector>) -> Vec<TargetId> {
     let history = follower.history.borrow();
     let rests = history.rests.iter();
@@ -174,8 +174,8 @@ fn quarantined(follower: &follower::Handle, plan: &Plan, only: Option<&Selector>
         .collect()
 }
 
-/// Has a target compacted, where the plan that counts that in says that it starts, or that
-/// only a limit is in its way.
+/// Orders the compaction of a target, if a plan that includes the order starts it, or only a limit
+/// delays it.
 async fn compact(
     (planner, follower, scanner): (&planner::Handle, &follower::Handle, &scan::Handle),
     (ix, target): (Ix, TargetId),
@@ -183,7 +183,7 @@ async fn compact(
 ) -> Result<Compacting, Denied> {
     let others = follower.history.borrow().orders.keys().filter(|other| **other != ix).count();
     if others >= ORDERS {
-        let says = format!("{others} targets that were ordered wait already; try again later");
+        let says = format!("{others} ordered targets are already waiting; try again later");
         return Err(Denied::Unavailable(says));
     }
     let plan = planner.what_if(ix, ordered.clone()).await.ok_or_else(stopping)?;
@@ -191,7 +191,7 @@ async fn compact(
     let found = plan.snapshot.target(ix).filter(|found| found.id() == target).ok_or_else(gone)?;
     let why = |refusal: &Refusal| {
         if refusal.reason == RefusalReason::Mode && plan.rules.mode == Mode::Advise {
-            return "recliner only advises, and sends nothing".to_owned();
+            return "recliner runs in advise mode and sends nothing".to_owned();
         }
         report::why(&plan, found, refusal)
     };
@@ -212,7 +212,7 @@ async fn compact(
     let until = ordered.until;
     follower.order(target, ordered).await.map_err(failed)?;
     if waits.as_ref().is_some_and(|(refusal, _)| refusal.reason == RefusalReason::Stale) {
-        // Where the scanner is stuck, the next sweep reads it.
+        // If the scanner's queue is full, the next sweep reads it.
         let _full = scanner.send(scan::Command::Reread(vec![ix]));
     }
     Ok(Compacting { requests: vec![request.to_string()], waits, until })

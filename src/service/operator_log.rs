@@ -1,9 +1,9 @@
-//! The lines that an operator looks for in the log: whether CouchDB answers and which of its
-//! nodes do not, when the first sweep ended, and which rights the login misses.
+//! Log lines for operators: whether CouchDB and its nodes answer, when the first sweep ended, and
+//! which rights the login lacks.
 //!
-//! Owns what it has said. Looks at what others published once a second, asks nothing and
-//! decides nothing. What lasts is said once and then ever more seldom, and one cause is one
-//! line: while no URL answers, nothing is said of single URLs and nodes.
+//! Owns what it has logged. Reads once a second what other tasks published; sends no requests and
+//! makes no decisions. A lasting problem is logged once and then at growing intervals, and one
+//! cause gives one line: while no URL answers, nothing is logged about single URLs and nodes.
 
 mod outage;
 
@@ -26,15 +26,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// From one look to the next.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long CouchDB as a whole may be silent before that is said.
+/// How long CouchDB as a whole may be silent before that is logged.
 const GRACE: Duration = Duration::from_secs(3);
-/// The same of one URL of several, or of one node: others answer meanwhile.
+/// The same for one of several URLs, or one node, while others answer.
 const GRACE_OF_ONE: Duration = Duration::from_secs(10);
 
-/// Reads what others published and logs.
+/// The task that reads published state and logs.
 #[derive(Debug)]
 pub(super) struct Task {
     client: latest::Receiver<Client>,
@@ -46,7 +46,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Makes the task, and the way to read how the URLs of the settings answer.
+    /// Creates the task, and a receiver for the state of the configured URLs.
     pub(super) fn new(
         client: latest::Receiver<Client>,
         status: latest::Receiver<Arc<Status>>,
@@ -58,7 +58,7 @@ impl Task {
         (Self { client, status, snapshots, pressures, entries, log }, reader)
     }
 
-    /// Looks once a second until `stop`.
+    /// Checks once a second until `stop`.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let (began, mut ticks) = (Instant::now(), time::interval(LOOK));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -87,25 +87,25 @@ impl Task {
     }
 }
 
-/// What is seen at one moment.
+/// The state at one moment.
 struct Look<'a> {
-    /// Since the start.
+    /// Time since the start.
     now: Duration,
     entries: &'a [Entry],
-    /// Whether nothing is sent because the login was refused, which the client logs itself.
+    /// Whether nothing is sent because the login was refused; the client logs that itself.
     login_refused: bool,
     status: &'a Status,
     snapshot: &'a Snapshot,
     pressures: &'a Pressures,
 }
 
-/// What has been said.
+/// What has been logged.
 #[derive(Debug, Default)]
 struct OperatorLog {
     couchdb: Outage,
     /// Whether CouchDB ever answered.
     answered: bool,
-    /// That it answers, and nothing can be read all the same.
+    /// CouchDB answers, but the cluster cannot be read.
     reading: Outage,
     urls: BTreeMap<String, Outage>,
     nodes: BTreeMap<String, Outage>,
@@ -113,7 +113,7 @@ struct OperatorLog {
     swept: bool,
 }
 
-/// One line of the log.
+/// One log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Line {
     CouchDb { urls: String, why: String, news: News, before: bool },
@@ -151,7 +151,7 @@ impl OperatorLog {
         lines
     }
 
-    /// Whether CouchDB answers at any of its URLs, or is not asked over HTTP at all.
+    /// Whether CouchDB answers at any of its URLs, or is not used over HTTP at all.
     fn couchdb(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) -> bool {
         if look.entries.is_empty() {
             return true;
@@ -160,21 +160,21 @@ impl OperatorLog {
         let asked = look.entries.iter().any(|entry| entry.up.is_some());
         let before = self.answered;
         self.answered |= up;
-        // After a reload nothing is known until the next request. At the start an answer is
-        // overdue after a while, though no request has failed yet.
+        // After a reload, nothing is known until the next request. At the start, an answer is
+        // overdue after a while even if no request has failed yet.
         if !up && !asked && (before || look.login_refused) {
             return false;
         }
         if let Some(news) = self.couchdb.look(!up, GRACE, look.now) {
             let urls: Vec<&str> = look.entries.iter().map(|entry| entry.url.as_str()).collect();
             let why = look.entries.iter().find_map(|entry| entry.why.clone());
-            let why = why.unwrap_or_else(|| "no answer has come yet".to_owned());
+            let why = why.unwrap_or_else(|| "no answer so far".to_owned());
             lines.push(Line::CouchDb { urls: urls.join(" "), why, news, before });
         }
         up
     }
 
-    /// Single URLs, where others answer.
+    /// Checks single URLs while others answer.
     fn urls(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) {
         self.urls.retain(|url, _| look.entries.iter().any(|entry| entry.url.as_str() == url));
         for entry in look.entries {
@@ -188,7 +188,7 @@ impl OperatorLog {
     }
 
     fn nodes(&mut self, look: &Look<'_>, lines: &mut Vec<Line>) {
-        // What looks for pressure knows of a silent node before the next sweep does.
+        // The pressure probe detects a silent node before the next sweep.
         let silent = |at: usize| {
             let pressure = NodeIx::from_usize(at).and_then(|ix| look.pressures.nodes.get(&ix));
             pressure.is_some_and(|pressure| pressure.silent)
@@ -259,7 +259,7 @@ impl Line {
             },
             Self::Url { url, why, news } => match news {
                 News::Down => {
-                    tracing::warn!(url, why, "this URL of CouchDB does not answer, others do");
+                    tracing::warn!(url, why, "this URL of CouchDB does not answer, but others do");
                 }
                 News::StillDown(lasts) => {
                     let down_for = duration::shown(*lasts);
@@ -276,7 +276,7 @@ impl Line {
             Self::Node { node, news } => match news {
                 News::Down => tracing::warn!(
                     node,
-                    "this CouchDB node does not answer: what is known of it gets old, and nothing is started there"
+                    "this CouchDB node does not answer: its facts get stale, and nothing is started there"
                 ),
                 News::StillDown(lasts) => {
                     let down_for = duration::shown(*lasts);
@@ -291,7 +291,10 @@ impl Line {
                 }
             },
             Self::MissingRight(right) => {
-                tracing::warn!(right, "the login lacks a right, and recliner sees less without it");
+                tracing::warn!(
+                    right,
+                    "the login lacks a right, so recliner cannot read everything"
+                );
             }
             Self::FirstSweep { nodes, nodes_down, targets, failed_reads, took } => {
                 let positive = |count: u64| (count > 0).then_some(count);
@@ -301,7 +304,7 @@ impl Line {
                     targets,
                     failed_reads = positive(*failed_reads),
                     took = duration::shown(*took),
-                    "the first sweep has ended"
+                    "first sweep finished"
                 );
             }
         }

@@ -1,10 +1,9 @@
-//! Signals, and by what names orders may call this machine.
+//! Signals of the process, and the names of this machine.
 
 use std::io;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// The machine's host name, whole and without its domain; none where the system does not
-/// tell.
+/// The machine's host name, with and without its domain; empty if the system does not tell.
 pub(super) fn own_names() -> Vec<String> {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let whole = told.trim();
@@ -15,13 +14,13 @@ pub(super) fn own_names() -> Vec<String> {
     names
 }
 
-/// Has a write beyond the limit on file sizes fail, as on a full disk, where SIGXFSZ would
-/// end the process. A signal that was listened to once never has its default effect again.
+/// Makes a write beyond the file size limit fail like on a full disk, instead of ending the process
+/// by SIGXFSZ. A signal that once had a listener never has its default effect again.
 pub(super) fn outlive_file_size_limit() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// What a signal asks for.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// SIGTERM or SIGINT.
@@ -30,7 +29,7 @@ pub(super) enum Signal {
     Reload,
 }
 
-/// The signals this program listens to.
+/// The signals this program handles.
 #[derive(Debug)]
 pub(super) struct Signals {
     term: Stream,
@@ -47,7 +46,7 @@ impl Signals {
         })
     }
 
-    /// The next one; cancel-safe.
+    /// The next signal; cancel-safe.
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             Some(()) = self.term.recv() => Signal::Stop,

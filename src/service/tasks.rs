@@ -1,4 +1,4 @@
-//! The tasks of a process, and how one hears that one of them ended.
+//! The tasks of a process, and how the end of one is noticed.
 
 use crate::tasks::joined;
 use std::future::Future;
@@ -7,12 +7,12 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The tasks of a process; each answers with its name when it ends.
+/// The tasks of a process; each returns its name when it ends.
 #[derive(Debug, Default)]
 pub struct Tasks(JoinSet<&'static str>);
 
 impl Tasks {
-    /// None yet.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -23,15 +23,14 @@ impl Tasks {
         self.0.spawn(task);
     }
 
-    /// Runs a task on a thread of its own.
+    /// Runs a task on its own thread.
     ///
-    /// For those that own tables of a million rows: what they do to them holds up no other
-    /// task, and all that memory is had and given back by one thread. An allocator keeps
-    /// apart what each thread had, so that tables rewritten by whichever thread is free
-    /// would come to lie in several places, each as large as the whole.
+    /// For tasks that own tables of a million rows: their work delays no other task, and one thread
+    /// allocates and frees all their memory. Allocators keep memory separate per thread, so tables
+    /// rewritten by changing threads would occupy several regions, each as large as the whole.
     ///
-    /// A runtime of one thread keeps its tasks: a command that looks once waits for them anyway,
-    /// and the paused clock of tests stands still while another thread works.
+    /// A single-threaded runtime keeps such tasks itself: a command that looks once waits for them
+    /// anyway, and the paused clock of tests does not advance while another thread works.
     pub fn spawn_alone(&mut self, task: impl Future<Output = &'static str> + Send + 'static) {
         let runtime = Handle::current();
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
@@ -41,8 +40,8 @@ impl Tasks {
         }
     }
 
-    /// The name of the next task that ends; `None` when none is left. A panic goes on in
-    /// whoever waits.
+    /// The name of the next task that ends; `None` if none is left. A panic is resumed in the
+    /// caller.
     pub async fn next_ended(&mut self) -> Option<&'static str> {
         let ended = self.0.join_next().await?;
         Some(joined(ended).unwrap_or("a cancelled task"))

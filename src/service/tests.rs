@@ -1,4 +1,4 @@
-//! The service from start to end, over the simulated cluster.
+//! The service from start to shutdown, over the simulated cluster.
 
 mod sidecar;
 mod views;
@@ -12,7 +12,7 @@ use couchdb_sim::{Cluster, demo_config};
 use std::{collections::VecDeque, path::Path};
 use tokio::task::JoinSet;
 
-/// Long enough for a loaded machine; nothing here waits for a clock on purpose.
+/// Long enough for a loaded machine; no test waits for a clock on purpose.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const FILE: &str = "scan: {interval: 1h}\npoll: 1h\ncouchdb: {cold_reads_per_second: off}\n";
@@ -46,7 +46,7 @@ async fn start(settings: Settings) -> Result<Service, StartError> {
     Service::start(settings, transport, about, Clock::System, journal::InMemory, machine).await
 }
 
-/// A service that runs, and what a test asks it with.
+/// A running service, and a client for it.
 struct Running {
     url: String,
     client: reqwest::Client,
@@ -56,9 +56,9 @@ struct Running {
 }
 
 impl Running {
-    /// Starts one whose reloads read these, one after the other.
+    /// Starts a service whose reloads read the given configurations one after the other.
     async fn start(reloads: impl IntoIterator<Item = (Flags, String)>) -> Self {
-        // Another test may have chosen the same one before.
+        // Another test may have chosen the same port before.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let service = start(loaded(&flags(), FILE).unwrap().settings).await.unwrap();
         let url = format!("http://{}", service.address());
@@ -103,7 +103,7 @@ fn config_status(text: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
+async fn a_valid_reload_takes_effect_as_a_whole_and_an_invalid_one_not_at_all() {
     const SUCCESSFUL: &str = "recliner_config_last_reload_successful";
     let good = "scan: {interval: 2h}\npoll: 1h\ncouchdb: {cold_reads_per_second: off}\n\
         channels: [{name: big_dbs, kind: db, priority: slack, min_priority: 1MiB}]\n";
@@ -141,7 +141,7 @@ async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
     let nothing = serde_json::json!({"last_reload_successful": true, "needs_restart": [], "web_problem": null});
     assert_eq!(config_status(&running.get("/api/v1/status").await), nothing);
 
-    // What waits for a restart is named until the restart, and no longer when it is undone.
+    // A change that needs a restart is listed until it is undone.
     for _ in 0..2 {
         assert_eq!(running.post("/-/reload").await.0, 200);
         assert_eq!(
@@ -155,16 +155,16 @@ async fn a_good_reload_takes_effect_as_a_whole_and_a_bad_one_not_at_all() {
     assert_eq!(running.post("/-/reload").await.0, 200);
     assert_eq!(config_status(&running.get("/api/v1/status").await), nothing);
 
-    // Neither is an error, and no task ended by itself meanwhile.
+    // Neither causes an error, and no task has ended on its own.
     assert_eq!(running.post("/-/reload").await.0, 500);
     assert_eq!(running.post("/-/quit").await, (200, "recliner is stopping\n".to_owned()));
     assert_eq!(running.ended().await, Ended::Told);
 }
 
 #[tokio::test]
-async fn it_stops_when_told_though_a_client_stays_connected() {
+async fn it_stops_on_request_although_a_client_stays_connected() {
     let running = Running::start([]).await;
-    // One that never asks, and one that has asked and may ask again.
+    // One client never sends a request; another sent one and may send more.
     let silent = tokio::net::TcpStream::connect(running.url.trim_start_matches("http://")).await;
     assert_eq!(running.get("/-/healthy").await, "recliner is healthy\n");
     running.stop.cancel();
@@ -173,7 +173,7 @@ async fn it_stops_when_told_though_a_client_stays_connected() {
 }
 
 #[tokio::test]
-async fn a_taken_port_and_a_file_of_users_stop_the_start_with_a_sentence() {
+async fn a_port_in_use_and_a_missing_web_config_stop_the_start_with_an_explanation() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let listen = Flags { web_listen_address: Some(address.to_string()), ..flags() };
@@ -181,7 +181,7 @@ async fn a_taken_port_and_a_file_of_users_stop_the_start_with_a_sentence() {
     let said = refused.to_string();
     assert!(matches!(refused, StartError::Listen { .. }), "{said}");
     assert!(said.starts_with(&format!("cannot listen on {address}: ")), "{said}");
-    assert!(said.ends_with("; --web.listen-address names another"), "{said}");
+    assert!(said.ends_with("; choose another one with --web.listen-address"), "{said}");
 
     let users = Flags { web_config_file: Some("web.yml".into()), ..flags() };
     let refused = start(loaded(&users, FILE).unwrap().settings).await.unwrap_err();
@@ -190,7 +190,7 @@ async fn a_taken_port_and_a_file_of_users_stop_the_start_with_a_sentence() {
     assert!(said.starts_with("web.yml: the configuration cannot be read: "), "{said}");
     assert!(said.ends_with("; --web.config.file names it"), "{said}");
 
-    // A file that has no users lets in everybody.
+    // A file without users gives access to everybody.
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().join("web.yml");
     std::fs::write(&empty, "http_server_config: {http2: false}\n").unwrap();

@@ -1,6 +1,6 @@
-//! What sees a cluster: client, scanner, follower and planner.
+//! Observes a cluster: client, scanner, job state and planner.
 //!
-//! A service also has them measure the surroundings: free space and pressure.
+//! A service additionally measures free space and pressure.
 
 mod reach;
 
@@ -33,17 +33,17 @@ use tokio_util::{
 };
 use wall_clock::Clock;
 
-/// What a watch remembers by, and whether it looks around.
+/// External dependencies of the monitor.
 pub struct Surroundings {
-    /// Where what must survive is kept.
+    /// Stores everything that must survive a restart.
     pub keeper: Arc<dyn Keeper>,
-    /// What an earlier process left; none where it cannot be used, which ends the watch.
+    /// State of the previous process; `None` if it cannot be used, which ends the monitor.
     pub recovering: BoxFuture<'static, Option<Recovered>>,
-    /// What an earlier process measured.
+    /// Facts measured by the previous process.
     pub measured_before: BoxFuture<'static, scan::Before>,
-    /// What measures free space; without it neither that nor pressure is measured.
+    /// Measures free space. Without it, neither free space nor pressure is measured.
     pub meter: Option<Arc<dyn disk::Meter>>,
-    /// Directories of nodes beside those that the settings name.
+    /// Directories of nodes in addition to those in the settings.
     pub directories: Option<Arc<dyn Directories>>,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Surroundings {
 }
 
 impl Surroundings {
-    /// For a command that looks once: nothing is remembered, nothing measured.
+    /// For a command that looks once: stores nothing and measures nothing.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -67,25 +67,25 @@ impl Surroundings {
     }
 }
 
-/// Client, scanner, follower and planner of one cluster.
+/// Client, scanner, job state and planner of one cluster.
 #[derive(Debug)]
 pub struct Watch {
-    /// What is seen.
+    /// The scanner's published state.
     pub scanner: scan::Handle,
-    /// What runs, and what is remembered.
+    /// Jobs and remembered state.
     pub follower: follower::Handle,
-    /// What follows from it.
+    /// The published plans.
     pub planner: planner::Handle,
-    /// How CouchDB is asked.
+    /// The CouchDB client.
     pub client: Client,
     clock: Clock,
     metrics: Metrics,
     stop: CancellationToken,
-    /// Whoever gives up the watch ends its tasks.
+    /// Dropping the monitor ends its tasks.
     _ends: DropGuard,
-    /// Ends the task of the client in use.
+    /// Stops the task of the current client.
     client_stop: CancellationToken,
-    /// Those for whom a client lives on when all others stop: they have something to end.
+    /// Tasks that still need the client after all others have stopped, to finish their work.
     carried: TaskTracker,
     reach: Reach,
     scan: latest::Sender<Arc<scan::Settings>>,
@@ -100,10 +100,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts them.
+    /// Starts the tasks.
     ///
     /// # Errors
-    /// When the client cannot be set up.
+    /// If the client cannot be created.
     pub fn start(
         settings: &Settings,
         transport: Transport,
@@ -125,7 +125,7 @@ impl Watch {
         let scan = sender(scan_settings(settings));
         let plan = sender(plan_settings(settings));
         let mut following = follow_settings(settings);
-        // What looks once starts nothing, so that nothing is spread out after its start.
+        // A command that looks once starts no jobs, so its plan must not ramp up.
         following.acting &= meter.is_some();
         let follow = sender(following);
         let disk = sender(disk::Settings::of(settings, datadir::owner));
@@ -143,7 +143,7 @@ impl Watch {
         let ended = stop.clone();
         tasks.spawn(async move {
             task.run(recovering, ended).await;
-            "follower"
+            "job state task"
         });
 
         let mut inputs = planner::Inputs {
@@ -158,7 +158,7 @@ impl Watch {
             let ended = stop.clone();
             tasks.spawn(async move {
                 task.run(ended).await;
-                "measuring of disks"
+                "free space monitor"
             });
             let (snapshots, jobs) = (scanner.snapshots.clone(), follower.jobs.clone());
             let (task, pressures) = pressure::Task::new(
@@ -172,7 +172,7 @@ impl Watch {
             let ended = stop.clone();
             tasks.spawn(async move {
                 task.run(ended).await;
-                "measuring of pressure"
+                "pressure monitor"
             });
         }
 
@@ -208,7 +208,7 @@ impl Watch {
         })
     }
 
-    /// What starts compactions where the settings say so; nothing else in the program does.
+    /// Starts the enforcer, which starts compactions if the settings allow it. Nothing else does.
     pub fn enforce(&self, tasks: &mut Tasks) {
         let inputs = enforcer::Inputs {
             plans: self.planner.plan.clone(),
@@ -225,8 +225,8 @@ impl Watch {
         }));
     }
 
-    /// What writes to the log what an operator looks for there; answers how the URLs of the
-    /// settings answer.
+    /// Starts the task that writes the operator's log lines; returns a receiver for the state of
+    /// the configured URLs.
     pub fn log(&self, tasks: &mut Tasks) -> latest::Receiver<Arc<[couchdb_client::Entry]>> {
         let scan::Handle { status, snapshots, .. } = self.scanner.clone();
         let (client, pressures) = (self.reach.client.subscribe(), self.pressures.clone());
@@ -239,29 +239,29 @@ impl Watch {
         entries
     }
 
-    /// What lets the facts outlive the process.
+    /// Starts the task that saves facts for the next process.
     pub fn archive(&self, journal: Journal, tasks: &mut Tasks) {
         let (settled, ended) = (self.scanner.settled(), self.stop.clone());
         let scan::Handle { status, snapshots, .. } = self.scanner.clone();
         let task = archive::Task::new(status, snapshots, settled, journal);
         tasks.spawn_alone(async move {
             task.run(ended).await;
-            "archive"
+            "measurement archive"
         });
     }
 
-    /// What writes down what happens to those that wait.
+    /// Starts the task that records queue events.
     pub fn record(&self, journal: Journal, tasks: &mut Tasks) {
         let task = recorder::Task::new(self.clock, self.planner.plan.clone(), journal);
         let ended = self.stop.clone();
         tasks.spawn_alone(async move {
             task.run(ended).await;
-            "recorder"
+            "queue recorder"
         });
     }
 
-    /// What keeps view indexes built where the settings say so, and says what it would build
-    /// elsewhere.
+    /// Starts the warmer, which keeps indexes built if the settings say so, and otherwise reports
+    /// what it would build.
     pub fn warm(&self, journal: Option<Journal>, luck: u64, tasks: &mut Tasks) -> warmer::Handle {
         let inputs = warmer::Inputs {
             plans: self.planner.plan.clone(),
@@ -280,7 +280,7 @@ impl Watch {
         handle
     }
 
-    /// What hears of changes, so that not everything has to be read all the time.
+    /// Starts the feed client, which tells the scanner which databases changed.
     pub fn listen(&self, journal: Option<Journal>, tasks: &mut Tasks) -> changes::Handle {
         let (feeds, settings) = (self.reach.feeds.subscribe(), self.listen.subscribe());
         let scanner = self.scanner.clone();
@@ -288,12 +288,12 @@ impl Watch {
         let ended = self.stop.clone();
         tasks.spawn(async move {
             task.run(ended).await;
-            "listener"
+            "feed client"
         });
         handle
     }
 
-    /// What stops smoosh's channels where the settings say so, and gives them back.
+    /// Starts the task that takes smoosh channels over if the settings say so, and restores them.
     pub fn take_over(
         &self,
         ledger: Arc<dyn takeover::Ledger>,
@@ -305,16 +305,16 @@ impl Watch {
         let ended = self.stop.clone();
         tasks.spawn(self.carried.track_future(async move {
             task.run(ended).await;
-            "takeover of smoosh"
+            "smoosh takeover"
         }));
         handle
     }
 
-    /// Takes over other settings. Where CouchDB is reached differently, a new client takes
-    /// the old one's place, and proves its login before it asks anything.
+    /// Applies new settings. If access to CouchDB changed, a new client replaces the old one, and
+    /// proves its login before any other request.
     ///
     /// # Errors
-    /// When the new client cannot be set up; then nothing changed.
+    /// If the new client cannot be created; then nothing is changed.
     pub fn reconfigure(
         &mut self,
         old: &Settings,
@@ -330,7 +330,7 @@ impl Watch {
             let (replaced, stop) = (self.client_stop.clone(), self.stop.clone());
             spawn_client(task, replaced, stop, self.carried.clone(), tasks);
             self.client = client;
-            // A feed that is open stays so where nothing else is to be reached.
+            // An open feed stays open unless the access to CouchDB changed.
             self.reach.feeds.send_replace(Arc::new(self.client.clone()));
         }
         self.reach.replace(&self.client, new, self.clock);
@@ -346,7 +346,7 @@ impl Watch {
     }
 }
 
-/// A client's task that ends because another client took its place is no death.
+/// Runs a client's task. Its end because of a replacement is not unexpected.
 fn spawn_client(
     task: couchdb_client::Task,
     replaced: CancellationToken,
@@ -370,7 +370,7 @@ fn spawn_client(
     });
 }
 
-/// What is asked: CouchDB where it is named, the node's own files where they are.
+/// Creates the source: CouchDB and the local node's files, as far as configured.
 fn source_of(
     client: &Client,
     settings: &Settings,
@@ -389,7 +389,7 @@ fn source_of(
         FilesSource::new(&node, Roots { data, views }, clock)
     });
     let peers = PeersSource::new(&settings.peers, peers_login(), clock).unwrap_or_else(|why| {
-        tracing::error!(%why, "sidecars cannot be asked");
+        tracing::error!(%why, "cannot create the client for sidecars");
         None
     });
     let peers = peers.map(|peers| Arc::new(peers) as Arc<dyn Directories>);
@@ -398,20 +398,20 @@ fn source_of(
     Arc::new(Sources { http: has_couchdb.then_some(http), files, elsewhere })
 }
 
-/// Who asks sidecars, where they have users: the same as commands ask a recliner as.
+/// The login for sidecars with users: the same one that commands use for a running recliner.
 fn peers_login() -> Option<(String, SecretString)> {
     let env = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     Some((env("RECLINER_USER")?, env("RECLINER_PASSWORD")?.into()))
 }
 
-/// The node whose directories are read: the one that is served, else the one that the files
-/// themselves name, else what CouchDB calls a node without a name.
+/// The node whose directories are read: the served node, else the one that the files name, else
+/// CouchDB's default for an unnamed node.
 fn node_of(settings: &Settings, data: &Path) -> String {
     let owner = datadir::owner(data);
     match (settings.nodes.only(), owner) {
         (Some(node), Some(owner)) if node != owner => {
-            // A directory that was restored elsewhere keeps the name of the node it came from.
-            tracing::warn!(node, owner, directory = %data.display(), "the files there name another node");
+            // A directory restored on another node still names the original one.
+            tracing::warn!(node, owner, directory = %data.display(), "the files in this directory belong to another node");
             node.to_owned()
         }
         (Some(node), _) => node.to_owned(),
@@ -419,13 +419,13 @@ fn node_of(settings: &Settings, data: &Path) -> String {
     }
 }
 
-/// The node whose files are all that is read; none where CouchDB is asked.
+/// The node whose files are the only source; `None` if CouchDB is used.
 pub(super) fn only_node(settings: &Settings) -> Option<String> {
     let data = settings.files.data_dir.as_ref().filter(|_| settings.couchdb.urls.is_empty())?;
     Some(node_of(settings, data))
 }
 
-/// Databases that some channel names in full.
+/// Databases that some channel names without wildcards.
 fn named(settings: &Settings) -> Vec<String> {
     let included = settings.channels.list.iter().flat_map(|channel| channel.databases.texts().0);
     let whole = included.filter(|text| !text.contains(['*', '?', '[', ']', '{', '}', '\\', '!']));

@@ -1,10 +1,10 @@
-//! The archive: one task that lets what was measured outlive the process.
+//! Saves measured facts so that they survive a restart.
 //!
-//! Owns what it knows of the blocks that are kept: how each looked and when it was measured.
-//! After each sweep it goes through the published tables block by block, away from everyone
-//! else's threads, and hands the journal those that changed; of the others only when they
-//! were measured. The scanner gives them back to its tables at the next start. It never
-//! reads what a fact means, and nothing waits for it.
+//! The task remembers a fingerprint and the measurement time of every saved block. After each
+//! sweep it walks the published tables block by block, off the other tasks' threads, and sends
+//! changed blocks to the journal; for unchanged blocks only a new measurement time. At the next
+//! start the scanner loads them into its tables. The task never interprets facts, and nothing
+//! waits for it.
 
 use crate::{
     scan::Status,
@@ -19,37 +19,37 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Moment;
 
-/// Blocks that are kept at most: four million targets.
+/// Maximum number of saved blocks, enough for four million targets.
 const BLOCKS: usize = 1 << 14;
 
-/// The largest block that is kept, in bytes; larger ones have names beyond all measure.
+/// Largest block saved, in bytes. A larger block can only result from absurdly long names.
 const LARGEST: usize = 1 << 20;
 
-/// Bytes and blocks that are handed over at once. Starts wait for the journal as well.
+/// Limits of one write, because starts wait for the journal as well.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_BLOCKS: usize = 1_024;
 
-/// How long the journal is given to get what was noticed of databases: what is held back for
-/// a feed that is away may take longer.
+/// How long to wait until the journal has the database events found by the sweep. Events held back
+/// for a disconnected feed may take longer.
 const SETTLES: Duration = Duration::from_secs(60);
 
-/// How long nothing is kept after that failed: whoever needs the journal more comes first.
+/// Pause after a failed write, so that more important writes go first.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// What is known of a block that is kept.
+/// A saved block, as last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     fingerprint: u64,
     at: Moment,
 }
 
-/// Keeps what was measured.
+/// The task that saves measured facts.
 #[derive(Debug)]
 pub struct Task {
     status: watch::Receiver<Arc<Status>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     journal: Journal,
-    /// Up to which number what was noticed of databases was handed to the journal.
+    /// Number of the last database change that was handed to the journal.
     settled: watch::Receiver<u64>,
     known: Vec<Option<Known>>,
     sweeps: u64,
@@ -57,7 +57,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Makes the task.
+    /// Creates the task.
     #[must_use]
     pub const fn new(
         status: watch::Receiver<Arc<Status>>,
@@ -68,7 +68,7 @@ impl Task {
         Self { status, snapshots, journal, settled, known: Vec::new(), sweeps: 0, paused: None }
     }
 
-    /// Keeps until `stop`, or until nobody scans any more.
+    /// Runs until `stop`, or until the scanner ends.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let news = tokio::select! {
@@ -83,30 +83,30 @@ impl Task {
                 (status.sweeps, status.ready, status.noticed)
             };
             let rests = self.paused.is_some_and(|until| until > Instant::now());
-            // Before anything was seen, tables that are empty would take the place of what an
-            // earlier process left.
+            // Before the first complete sweep, empty tables would overwrite the data saved by an
+            // earlier process.
             if sweeps == self.sweeps || !ready || rests {
                 continue;
             }
             self.sweeps = sweeps;
-            // What is half written is written whole after the next sweep.
+            // An interrupted save is completed after the next sweep.
             if stop.run_until_cancelled(self.keep_behind(noticed)).await.is_none() {
                 return;
             }
         }
     }
 
-    /// The same, once the journal has what was noticed up to this number: a process that knows
-    /// what was measured does not notice it again.
+    /// Saves after the journal has all database changes up to `noticed`: with the facts saved
+    /// first, the next process would not detect those changes again.
     async fn keep_behind(&mut self, noticed: u64) {
         let settled = self.settled.wait_for(|settled| *settled >= noticed);
         if time::timeout(SETTLES, settled).await.is_err() {
-            tracing::debug!("what was noticed of databases waits, and what was measured does not");
+            tracing::debug!("saving measurements before pending database events");
         }
         self.keep().await;
     }
 
-    /// Keeps what changed since it was kept last.
+    /// Saves everything that changed since the last save.
     async fn keep(&mut self) {
         let began = Instant::now();
         let (mut next, mut changed) = (0, 0);
@@ -118,7 +118,7 @@ impl Task {
             if !measured.changed.is_empty() || !measured.moments.is_empty() || is_last {
                 let kept = self.journal.keep_measured(std::mem::take(&mut measured)).await;
                 if let Err(why) = kept {
-                    tracing::warn!(%why, "what was measured is not kept over a restart");
+                    tracing::warn!(%why, "cannot save measurements for the next start");
                     self.paused = Some(Instant::now() + PAUSE);
                     return;
                 }
@@ -133,16 +133,16 @@ impl Task {
             }
         }
         self.known.truncate(next);
-        tracing::debug!(blocks = next, changed, took = ?began.elapsed(), "what was measured is kept");
+        tracing::debug!(blocks = next, changed, took = ?began.elapsed(), "measurements saved");
     }
 
-    /// The blocks from a place on, as many as are handed over at once: how each looks, and
-    /// what of that is new.
+    /// Returns the next blocks from index `from`, up to the batch limits: their current state and
+    /// what is new compared to the saved one.
     fn batch(&self, from: usize) -> (Vec<Known>, Measured) {
         let (mut known, mut measured, mut bytes) = (Vec::new(), Measured::default(), 0);
         while known.len() < BATCH_BLOCKS && bytes < BATCH_BYTES {
-            // Held for one block and no longer: every fact that is read meanwhile lies beside
-            // its old one in memory.
+            // Held for one block only: while a snapshot is held, every updated fact exists in
+            // memory twice.
             let snapshot = Arc::clone(&self.snapshots.borrow());
             let (at, blocks) = (from + known.len(), snapshot.blocks().min(BLOCKS));
             if at >= blocks {

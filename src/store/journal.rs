@@ -1,14 +1,15 @@
-//! The journal: what must outlive the process, in one embedded database.
+//! The journal: an embedded database with everything that must survive a restart.
 //!
-//! Owns the file under `--storage.path`: how jobs ended and what happened (numbered, oldest
-//! removed first), what was measured, open starts, what is remembered of targets, suspensions,
-//! what was taken from smoosh, and what was learned. One task holds the database, on a thread of
-//! its own; others hold a [`Journal`]. Decides nothing of compaction: the follower says what
-//! changed ([`crate::model::memory::Keeper`]), the service claims the file for its cluster, HTTP reads.
+//! Owns the file under `--storage.path`. It contains outcomes and events (numbered, oldest
+//! removed first), measured facts, open starts, remembered state of targets, suspensions,
+//! overridden smoosh settings, and learned values. One task on its own thread holds the database;
+//! other tasks use a [`Journal`] handle. Makes no decisions about compaction: the job
+//! state task submits changes ([`crate::model::memory::Keeper`]), the service claims the file for its
+//! cluster, and HTTP reads.
 //!
-//! What is acknowledged is on the disk. While it cannot be written, the [`Health`] says since
-//! when and why, everything that must be kept is refused, and what need not be is counted and
-//! dropped; it goes on by itself when the disk does.
+//! Acknowledged data is on the disk. While the file cannot be written, [`Health`] shows since when
+//! and why. Changes that must be stored are then refused, and optional events are counted and
+//! dropped. Writing resumes automatically as soon as the disk allows it.
 
 mod event;
 mod feed;

@@ -1,10 +1,9 @@
-//! The recorder: one task that follows the plan and writes down what happens to those that
-//! wait.
+//! Records in the journal what happens to queued targets, by comparing successive plans.
 //!
-//! Owns what it has seen and written of each. The journal gets an event where a target entered
-//! a queue, and where what keeps it there became another thing and lasts; what comes and goes
-//! is written once and then counted. Reads nothing but the plan, decides nothing, and nobody
-//! waits for it. What is written is bounded: of more than that, one event has the number.
+//! Holds what it has seen and recorded per target. An event is recorded when a target enters a
+//! queue, and when the reason for its refusal changes and persists. Events that recur are recorded
+//! once and then counted. Reads only the plan and makes no decisions; nothing waits for it. The
+//! number of events is bounded: beyond the limit, one event contains the number of omitted ones.
 
 mod difference;
 
@@ -22,42 +21,40 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// From one look at the plan to the next, and for how long each target that waits holds the
-/// next one back.
+/// Minimum interval between two comparisons, and the additional interval per queued target.
 const LOOK: Duration = Duration::from_secs(5);
 const PER_TARGET: Duration = Duration::from_micros(10);
 
-/// The same plan is looked at again after this time: what lasts is written though nothing
-/// else changes.
+/// An unchanged plan is compared again after this time, so that persisting reasons are recorded.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Events that may be written at once, and on average in each second.
+/// Maximum number of events recorded at once, and their average rate per second.
 const BURST: usize = 200;
 const PER_SECOND: f64 = 0.5;
 
-/// Follows the plan.
+/// The task that records queue events.
 #[derive(Debug)]
 pub struct Task {
     plans: watch::Receiver<Arc<Plan>>,
     journal: Journal,
     clock: Clock,
     memory: Memory,
-    /// How many events may be written now, as it was at a moment.
+    /// Number of events that could be recorded at the given time.
     allowed: (f64, Instant),
 }
 
 impl Task {
-    /// Makes the task.
+    /// Creates the task.
     #[must_use]
     pub fn new(clock: Clock, plans: watch::Receiver<Arc<Plan>>, journal: Journal) -> Self {
         let allowed = (BURST as f64, Instant::now());
         Self { plans, journal, clock, memory: Memory::default(), allowed }
     }
 
-    /// Writes until `stop`, or until nobody plans any more.
+    /// Runs until `stop`, or until the planner ends.
     pub async fn run(mut self, stop: CancellationToken) {
         let follows = async {
-            // Nothing is planned before the first change.
+            // The initial value is not a plan.
             let mut planned = self.plans.changed().await;
             while planned.is_ok() {
                 let plan = Arc::clone(&self.plans.borrow_and_update());
@@ -67,11 +64,11 @@ impl Task {
                 planned = time::timeout(LOOK_AGAIN, self.plans.changed()).await.unwrap_or(Ok(()));
             }
         };
-        // A look is whole: it awaits nothing.
+        // Cancellation cannot interrupt a comparison, because it does not await.
         let _stopped = stop.run_until_cancelled(follows).await;
     }
 
-    /// Writes down what is new in a plan; answers how much waits.
+    /// Records the changes in a plan. Returns the number of queued targets.
     fn look(&mut self, plan: &Plan) -> usize {
         let (left, then) = self.allowed;
         let now = Instant::now();
@@ -94,7 +91,7 @@ impl Task {
     }
 }
 
-/// What is new in a plan, in words.
+/// Converts plan changes to journal events.
 fn events(plan: &Plan, found: Difference) -> Vec<What> {
     let target = |it: &Waiting| plan.snapshot.target(it.ix).map(|target| target.id());
     let channel = |it: &Waiting| {

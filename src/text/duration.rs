@@ -1,11 +1,11 @@
-//! Spans of time: reading them, and showing them to a person.
+//! Durations: parsing them and formatting them for people.
 //!
-//! Owns nothing but the notation, which is `humantime`'s without months and years: those have
-//! no fixed length, and `1year 1month 4days 7h 26m 24s` is nothing that anybody wrote.
+//! The notation is `humantime`'s without months and years. Those have no fixed length, and
+//! nobody configures `1year 1month 4days 7h 26m 24s`.
 
 use std::{fmt::Write as _, time::Duration};
 
-/// Units from the largest on, each with its nanoseconds.
+/// Units from largest to smallest, each with its length in nanoseconds.
 const UNITS: [(&str, u128); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -16,7 +16,7 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// Below which span, in nanoseconds, a person wants it rounded to what.
+/// Rounding steps: durations below the first value (nanoseconds) are rounded to the second.
 const GRAINS: [(u128, u128); 6] = [
     (1_000_000_000, 1_000_000),
     (10_000_000_000, 100_000_000),
@@ -26,20 +26,20 @@ const GRAINS: [(u128, u128); 6] = [
     (u128::MAX, 86_400_000_000_000),
 ];
 
-/// Reads a span such as `30s`, `2h`, `7d` or `1h 30m`; none where the text is no span.
+/// Parses a duration such as `30s`, `2h`, `7d` or `1h 30m`; `None` if the text is not a duration.
 #[must_use]
 pub fn parse(text: &str) -> Option<Duration> {
     humantime::parse_duration(text.trim()).ok()
 }
 
-/// A span exactly, in the notation that is read: `400d`, `1h 30m`, `25ms`.
+/// Formats a duration exactly, in the notation that [`parse`] accepts: `400d`, `1h 30m`, `25ms`.
 #[must_use]
 pub fn exact(span: Duration) -> String {
     written(span.as_nanos())
 }
 
-/// A span as a person reads it, in two units at most: `340ms`, `2.3s`, `12m 30s`, `4d 7h`,
-/// `400d`.
+/// Formats a duration for people, rounded to at most two units: `340ms`, `2.3s`, `12m 30s`, `4d
+/// 7h`, `400d`.
 #[must_use]
 pub fn shown(span: Duration) -> String {
     let nanos = span.as_nanos();
@@ -66,7 +66,7 @@ fn written(mut nanos: u128) -> String {
         if count > 0 {
             let gap = if text.is_empty() { "" } else { " " };
             let written = write!(text, "{gap}{count}{unit}");
-            debug_assert!(written.is_ok(), "a String takes whatever is written");
+            debug_assert!(written.is_ok(), "writing to a String cannot fail");
         }
     }
     text
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_span_is_round_for_a_person() {
+    fn a_displayed_duration_is_rounded() {
         const DAY: u64 = 86_400;
         for (span, expected) in [
             (Duration::ZERO, "0s"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_written_as_somebody_would_write_it() {
+    fn a_setting_is_formatted_in_its_usual_notation() {
         for text in ["400d", "7d", "1h 30m", "20m", "25ms", "1s 500ms", "0s"] {
             assert_eq!(exact(parse(text).unwrap()), text);
         }
@@ -113,13 +113,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(seconds in 0_u64..100 * 366 * 86_400, nanos in 0_u32..1_000_000_000) {
+        fn an_exact_duration_parses_back(seconds in 0_u64..100 * 366 * 86_400, nanos in 0_u32..1_000_000_000) {
             let span = Duration::new(seconds, nanos);
             prop_assert_eq!(parse(&exact(span)), Some(span));
         }
 
         #[test]
-        fn two_units_say_it_within_a_tenth(seconds in 1_u64..1_000_000_000) {
+        fn a_rounded_duration_is_within_a_tenth(seconds in 1_u64..1_000_000_000) {
             let span = Duration::from_secs(seconds);
             let text = shown(span);
             prop_assert!(text.split(' ').count() <= 2, "{}", text);

@@ -1,17 +1,17 @@
-//! What comes from outside, written so that a terminal shows it and does not obey it.
+//! Escapes text from outside so that a terminal displays it instead of interpreting it.
 //!
-//! Names of databases, design documents and nodes, reasons of operators and sentences of other
-//! programs may hold anything: letters that steer a terminal, that turn the order of what
-//! follows around, or that nobody sees. Such letters are written out as escapes, here and
-//! nowhere else: in texts as `\u{202e}`, in JSON as `\u202e`.
+//! Names of databases, design documents and nodes, reasons entered by operators and messages of
+//! other programs may contain any character: terminal control sequences, characters that reverse
+//! the direction of the following text, or invisible ones. All of them are escaped here and
+//! nowhere else: in text as `\u{202e}`, in JSON as `\u202e`.
 
 use serde::Serialize;
 use serde_json::{Serializer, ser::Formatter};
 use std::{borrow::Cow, io};
 
-/// Letters that take no room or change what stands beside them: marks of direction, joiners and
-/// spaces without width, fillers, variation selectors, tags. From Unicode's format characters
-/// (`Cf`), line and paragraph separators, and `Default_Ignorable_Code_Point`.
+/// Characters without width or that change how their neighbours are displayed: direction marks,
+/// zero-width joiners and spaces, fillers, variation selectors, tags. Taken from Unicode's format
+/// characters (`Cf`), line and paragraph separators, and `Default_Ignorable_Code_Point`.
 const HIDDEN: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -40,7 +40,7 @@ const HIDDEN: [(char, char); 25] = [
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Whether a letter is not shown as itself.
+/// Whether a character is a control character or invisible, and therefore escaped.
 #[must_use]
 pub fn is_hidden(letter: char) -> bool {
     let beyond_ascii = || {
@@ -51,23 +51,23 @@ pub fn is_hidden(letter: char) -> bool {
     letter.is_control() || (!letter.is_ascii() && beyond_ascii())
 }
 
-/// A text as one line can carry it: a line break is written out too.
+/// Escapes a text for use on one line; line breaks are escaped too.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden)
 }
 
-/// A text whose line breaks are its own, such as a whole table.
+/// Escapes a text that may span several lines, such as a table; line breaks are kept.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter != '\n' && is_hidden(letter))
 }
 
-/// A line of JSON whose strings are written by somebody else. Outside of its strings JSON has
-/// none of these letters but white space, so that nothing has to be parsed.
+/// Escapes a line of JSON that is already serialised. Outside of strings, JSON contains none of
+/// these characters except whitespace, so the line need not be parsed.
 #[must_use]
 pub fn json_line(text: &str) -> Cow<'_, str> {
-    // Most texts are ASCII, of which one letter is hidden: whole words of bytes are looked at.
+    // Most texts are ASCII, where only DEL needs escaping; this check is fast.
     let plain = text.is_ascii() && !text.as_bytes().contains(&0x7f);
     if plain || !text.contains(is_hidden_in_json) {
         return Cow::Borrowed(text);
@@ -79,7 +79,7 @@ pub fn json_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `serde_json`'s compact form, with every hidden letter as `\uXXXX`.
+/// `serde_json`'s compact format, with every hidden character as `\uXXXX`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 
@@ -91,7 +91,7 @@ impl Formatter for Json {
         writer.write_all(json_line(fragment).as_bytes())
     }
 
-    /// JSON that somebody else wrote.
+    /// Raw JSON was serialised elsewhere and may contain hidden characters.
     fn write_raw_fragment<W>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()>
     where
         W: ?Sized + io::Write,
@@ -100,10 +100,10 @@ impl Formatter for Json {
     }
 }
 
-/// Writes a value as JSON in which nothing is hidden: the same value for whoever parses it.
+/// Writes a value as JSON with hidden characters escaped. It parses to the same value.
 ///
 /// # Errors
-/// What `out` says, or that a key of the value is no text.
+/// When writing to `out` fails, or when a map key of the value is not a string.
 pub fn write_json(out: impl io::Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     Ok(value.serialize(&mut Serializer::with_formatter(out, Json))?)
 }
@@ -119,7 +119,7 @@ fn escaped(text: &str, hidden: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What `serde_json` escapes by itself, below the space, is never raw in a string.
+/// Control characters below U+0020 are already escaped by `serde_json`.
 fn is_hidden_in_json(letter: char) -> bool {
     letter >= '\u{7f}' && is_hidden(letter)
 }
@@ -137,7 +137,7 @@ mod tests {
     use serde_json::{Value, value::RawValue};
 
     #[test]
-    fn what_steers_or_hides_is_written_out_and_what_is_read_stays() {
+    fn control_and_invisible_characters_are_escaped_and_others_are_kept() {
         for (text, expected) in [
             ("orders/2024+x", "orders/2024+x"),
             ("Bestände, 注文, заказы, e\u{301}", "Bestände, 注文, заказы, e\u{301}"),
@@ -158,20 +158,20 @@ mod tests {
     }
 
     #[test]
-    fn the_ranges_are_in_order() {
+    fn hidden_ranges_are_sorted() {
         let ends: Vec<char> = HIDDEN.iter().flat_map(|(first, last)| [*first, *last]).collect();
         assert!(ends.is_sorted());
     }
 
     proptest! {
         #[test]
-        fn no_hidden_letter_gets_through(text in "(.|[\u{0}-\u{9f}]|[\u{2000}-\u{2070}])*") {
+        fn no_hidden_character_is_left(text in "(.|[\u{0}-\u{9f}]|[\u{2000}-\u{2070}])*") {
             prop_assert!(!line(&text).contains(is_hidden));
             prop_assert!(!lines(&text).contains(|letter| letter != '\n' && is_hidden(letter)));
         }
 
         #[test]
-        fn json_says_the_same_with_and_without(text in "(.|[\u{0}-\u{9f}]|[\u{2000}-\u{2070}]|[\u{e0000}-\u{e0fff}])*") {
+        fn escaped_json_parses_to_the_same_value(text in "(.|[\u{0}-\u{9f}]|[\u{2000}-\u{2070}]|[\u{e0000}-\u{e0fff}])*") {
             let mut out = Vec::new();
             let value = Value::from(text.clone());
             write_json(&mut out, &value).unwrap();

@@ -1,12 +1,12 @@
-//! Which names a rule takes: shell-like patterns with `*` and `?`.
+//! Shell-like name patterns with `*` and `?`: compilation and matching.
 //!
-//! Owns their compilation and matching. `*` also crosses slashes, because a database's
-//! name may hold them. Channels and the ignore list use it.
+//! `*` also matches slashes, because database names may contain them. Used by channels and the
+//! ignore list.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Patterns a name must match (any of `include`, when there are some) and must not
-/// match (none of `exclude`).
+/// An include and an exclude list. A name passes if it matches any pattern of `include`, or
+/// `include` is empty, and no pattern of `exclude`.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     include: Patterns,
@@ -17,24 +17,24 @@ impl Names {
     /// Compiles both lists.
     ///
     /// # Errors
-    /// Names the first pattern that cannot be read, and why.
+    /// If a pattern cannot be compiled: the first such pattern and the reason.
     pub fn new<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, PatternError> {
         Ok(Self { include: Patterns::new(include)?, exclude: Patterns::new(exclude)? })
     }
 
-    /// Whether the rule takes `name`.
+    /// Whether `name` passes the filter.
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {
         (self.include.texts.is_empty() || self.include.matches(name)) && !self.exclude.matches(name)
     }
 
-    /// Whether every name is taken, so that nobody need ask.
+    /// Whether every name passes, so that callers can skip the check.
     #[must_use]
     pub fn takes_all(&self) -> bool {
         self.include.texts.is_empty() && self.exclude.texts.is_empty()
     }
 
-    /// The patterns as they were written: included, excluded.
+    /// The patterns as written in the configuration: included, excluded.
     #[must_use]
     pub fn texts(&self) -> (&[String], &[String]) {
         (&self.include.texts, &self.exclude.texts)
@@ -47,7 +47,7 @@ impl PartialEq for Names {
     }
 }
 
-/// A list of patterns.
+/// A list of patterns, compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Patterns {
     texts: Vec<String>,
@@ -58,7 +58,7 @@ impl Patterns {
     /// Compiles `texts`.
     ///
     /// # Errors
-    /// Names the first pattern that cannot be read, and why.
+    /// If a pattern cannot be compiled: the first such pattern and the reason.
     pub fn new<S: AsRef<str>>(texts: &[S]) -> Result<Self, PatternError> {
         let mut set = GlobSetBuilder::new();
         for text in texts {
@@ -82,7 +82,7 @@ impl Patterns {
         !self.texts.is_empty() && self.set.is_match(name)
     }
 
-    /// The patterns as they were written.
+    /// The patterns as written in the configuration.
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.texts
@@ -95,10 +95,10 @@ impl PartialEq for Patterns {
     }
 }
 
-/// Why a pattern cannot be read.
+/// Why a pattern cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot read the pattern {text:?}: use * for any characters, ? for one, \\ before a literal one of them"
+    "invalid pattern {text:?}: use * for any characters, ? for one character, and \\ before a literal * or ?"
 )]
 pub struct PatternError {
     text: String,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_take_names_with_slashes() {
+    fn patterns_match_names_with_slashes() {
         let names = Names::new(&["orders-*", "app/*"], &["*-test"]).unwrap();
         for (name, taken) in [
             ("orders-1", true),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pattern_is_named() {
+    fn an_invalid_pattern_is_named_in_the_error() {
         let error = Patterns::new(&["a["]).unwrap_err().to_string();
         assert!(error.contains("\"a[\""), "{error}");
     }

@@ -1,7 +1,7 @@
-//! Sizes in bytes: reading them from a configuration and showing them to a person.
+//! Sizes in bytes: parsing them from a configuration and formatting them for people.
 //!
-//! Owns nothing but the notation. `20GB` is decimal, `512MiB` binary, as `bytesize`
-//! reads them; what is shown is always binary, because CouchDB's own limits are.
+//! `bytesize` parses `20GB` as decimal and `512MiB` as binary. Output is always binary, because
+//! CouchDB's own limits are binary.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub struct ParseSizeError {
     text: String,
 }
 
-/// Reads a size such as `1048576`, `20GB` or `512MiB`, in bytes.
+/// Parses a size such as `1048576`, `20GB` or `512MiB` into bytes.
 ///
 /// # Errors
-/// When the text has no number, an unknown unit, or a negative value.
+/// If the text has no number, has an unknown unit, or is negative.
 pub fn parse(text: &str) -> Result<u64, ParseSizeError> {
     text.trim()
         .parse::<bytesize::ByteSize>()
@@ -25,21 +25,21 @@ pub fn parse(text: &str) -> Result<u64, ParseSizeError> {
         .map_err(|_| ParseSizeError { text: text.to_owned() })
 }
 
-/// Bytes as a person reads them: `873 B`, `1.5 MiB`, `12.0 GiB`.
+/// Formats bytes for tables: `873 B`, `1.5 MiB`, `12.0 GiB`.
 #[must_use]
 pub fn shown(bytes: u64) -> impl fmt::Display {
     bytesize::ByteSize(bytes).display().iec()
 }
 
-/// Bytes in a sentence, in three digits at most and no zero behind the point: `1.5 MiB`,
-/// `512 MiB`.
+/// Formats bytes for a sentence, with at most three digits and no trailing zero: `1.5 MiB`, `512
+/// MiB`.
 #[must_use]
 pub fn short(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes as f64;
     let mut units = UNITS.iter();
     let mut unit = units.next();
-    // What would be written as 1024 is one of the next unit.
+    // A value that would be rounded to 1024 is shown in the next unit.
     while value >= 1023.5
         && let Some(larger) = units.next()
     {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_has_three_digits() {
+    fn a_short_size_has_three_digits() {
         for (bytes, expected) in [
             (0, "0 B"),
             (873, "873 B"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_decimal_and_binary_units() {
+    fn parses_decimal_and_binary_units() {
         for (text, bytes) in [
             ("0", 0),
             ("1048576", 1 << 20),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_size_by_name() {
+    fn an_invalid_size_is_named_in_the_error() {
         for text in ["", "GB", "-1", "12 parsecs"] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is not a size")), "{error}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_binary_units() {
+    fn formats_binary_units() {
         assert_eq!(shown(873).to_string(), "873 B");
         assert_eq!(shown(12 << 30).to_string(), "12.0 GiB");
     }

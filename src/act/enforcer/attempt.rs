@@ -23,11 +23,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{sync::watch, time};
 use wall_clock::Clock;
 
-/// How long the reading before a start may take. Room on a node is not kept for one that
-/// cannot be read.
+/// Time limit for reading again before a start. Capacity of a node is not reserved longer for a
+/// target that cannot be read.
 const READS: Duration = Duration::from_secs(15);
 
-/// What every attempt uses.
+/// What every attempt needs.
 #[derive(Clone, Debug)]
 pub(super) struct Tools {
     pub(super) clock: Clock,
@@ -38,17 +38,18 @@ pub(super) struct Tools {
     pub(super) scanner: scan::Handle,
 }
 
-/// What is decided about a start.
+/// The decision about a start.
 #[derive(Debug)]
 pub(super) enum Decided {
-    /// It is kept durably; the request goes out. With the number of starts so far.
+    /// The intent is stored durably and the request is to be sent. `taken` is the number of starts
+    /// accepted so far.
     Goes { key: IntentKey, order: Order, taken: u64 },
-    /// It is off; why.
+    /// The start is cancelled, with the reason.
     Off(String),
 }
 
 impl Tools {
-    /// Reads once more, checks, and has the start kept.
+    /// Reads again, checks, and has the intent stored.
     pub(super) async fn decide(self, plan: Arc<Plan>, start: Start, splits: Read) -> Decided {
         match self.prepared(&plan, &start, splits).await {
             Ok((intent, order)) => {
@@ -59,14 +60,14 @@ impl Tools {
                 }
             }
             Err(why) => {
-                // The plan was made from what does not hold any more.
+                // The plan was based on outdated facts.
                 let _full = self.scanner.send(scan::Command::Reread(vec![start.ix]));
                 Decided::Off(why)
             }
         }
     }
 
-    /// Sends the request and says what came of it; answers whether it went out.
+    /// Sends the request and reports the result; returns whether it was sent.
     pub(super) async fn send(self, key: IntentKey, order: Order) -> bool {
         let hands = Arc::clone(&self.hands.borrow());
         let sent = hands.send(order).await;
@@ -81,8 +82,9 @@ impl Tools {
         start: &Start,
         splits: Read,
     ) -> Result<(Intent, Order), String> {
-        let target = plan.snapshot.target(start.ix).ok_or("it is there no more")?;
-        let channel = plan.channels.list.get(start.channel).ok_or("its channel is gone")?;
+        let target = plan.snapshot.target(start.ix).ok_or("it no longer exists")?;
+        let channel =
+            plan.channels.list.get(start.channel).ok_or("its channel no longer exists")?;
         let planned = target.facts();
         let nodes = nodes_of(plan, start, target);
         let reads = self.fresh(plan, start, target, &nodes, splits);
@@ -119,24 +121,25 @@ impl Tools {
             predicted_bytes: all(crate::model::estimate::predicted(target.kind(), &facts)),
             peak_bytes: start.peak.saturating_mul(nodes.len().max(1) as u64),
         };
-        let order = order(start, node, target).ok_or("it names no design document")?;
+        let order = order(start, node, target).ok_or("the plan names no design document for it")?;
         Ok((intent, order))
     }
 
-    /// What an operator may have changed since the plan was made.
+    /// Checks what an operator may have changed since the plan was made.
     fn still_allowed(&self, node: &str, channel: &str) -> Result<(), String> {
         let plan = self.plans.borrow();
         if plan.rules.mode != crate::model::channel::Mode::Enforce {
-            return Err("the mode is advise by now".into());
+            return Err("the mode is now advise".into());
         }
         let history = self.follower.history.borrow();
         match history.suspensions.of(node, channel) {
-            Some((scope, _)) => Err(format!("{scope} is suspended by now")),
+            Some((scope, _)) => Err(format!("{scope} is now suspended")),
             None => Ok(()),
         }
     }
 
-    /// Reads what a start depends on: the file, its nodes' tasks, and whether they serve.
+    /// Reads what a start depends on: the file, the tasks of its nodes, and whether the nodes are
+    /// in service.
     async fn fresh(
         &self,
         plan: &Plan,
@@ -160,7 +163,7 @@ impl Tools {
         Ok(Fresh { facts: facts?, tasks: tasks?, splitting: splitting? })
     }
 
-    /// Whether what a start compacts is being split by now; then the scanner hears of it.
+    /// Whether a shard to be compacted is being split now; if so, informs the scanner.
     async fn splitting(
         &self,
         plan: &Plan,
@@ -169,7 +172,7 @@ impl Tools {
     ) -> Result<bool, String> {
         let splits = match splits.await {
             Ok(splits) => splits,
-            // Where nobody may ask, what is known without counts.
+            // If the login may not read the splits, rely on what the plan knew.
             Err(unread) if matches!(unread.reason, "forbidden" | "not_found") => return Ok(false),
             Err(unread) => return Err(unread.message),
         };
@@ -184,14 +187,14 @@ impl Tools {
                 Kind::View => copies(&plan.snapshot, target).any(covered),
             };
         if found {
-            // What is full comes to it with the next sweep.
+            // If the queue is full, the scanner learns it with its next sweep.
             let _full = self.scanner.send(scan::Command::Splitting(splits));
         }
         Ok(found)
     }
 }
 
-/// The nodes a start works on; none for a cleanup, which weighs nothing.
+/// The nodes a start works on; none for a cleanup, which counts against no limit.
 fn nodes_of(plan: &Plan, start: &Start, target: TargetRef<'_>) -> BTreeSet<NodeIx> {
     match (target.kind(), &start.shard) {
         (Kind::Cleanup, _) => BTreeSet::new(),
@@ -221,7 +224,7 @@ fn order(start: &Start, node: &str, target: TargetRef<'_>) -> Option<Order> {
     })
 }
 
-/// What runs on all of these nodes together.
+/// Reads the tasks of all given nodes.
 async fn tasks(source: &dyn Source, nodes: Vec<String>) -> Result<Vec<TaskSeen>, String> {
     if nodes.is_empty() {
         return Ok(Vec::new());
@@ -236,7 +239,7 @@ async fn tasks(source: &dyn Source, nodes: Vec<String>) -> Result<Vec<TaskSeen>,
     Ok(all)
 }
 
-/// The target's facts now; `None` where it is gone, or cannot be read by itself.
+/// Reads the target's facts again; `None` if it no longer exists or cannot be read on its own.
 async fn facts(
     source: &dyn Source,
     tables: &Arc<Snapshot>,

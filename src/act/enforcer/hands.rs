@@ -1,4 +1,4 @@
-//! The hands: what may be asked of CouchDB beside reading.
+//! The requests by which the enforcer starts work in CouchDB.
 
 use crate::jobs::Sent;
 use couchdb_client::{Client, Error, Kind, Written};
@@ -12,14 +12,14 @@ pub enum Order {
     Shard {
         /// The node.
         node: String,
-        /// The shard file's name.
+        /// Name of the shard file.
         shard: String,
     },
     /// Compact one copy of a view index.
     Copy {
         /// The node.
         node: String,
-        /// The shard file's name.
+        /// Name of the shard file.
         shard: String,
         /// The design document's id.
         design: String,
@@ -31,20 +31,20 @@ pub enum Order {
         /// The design document's id.
         design: String,
     },
-    /// Delete the index files that no design document names.
+    /// Delete index files that no design document uses.
     Cleanup {
         /// The clustered database.
         db: String,
     },
 }
 
-/// Sends what starts work. Nothing else in the program does.
+/// Sends requests that start compactions. Nothing else in the program does.
 pub trait Hands: Debug + Send + Sync {
     /// Sends a request, once.
     fn send(&self, order: Order) -> BoxFuture<'static, Sent>;
 
-    /// Whether a node is in service; why not, if it says so or does not answer. One that has
-    /// to be asked at its own address, where that is not known, counts as in service.
+    /// Checks whether a node is in service; an error gives its status or why it did not answer. A
+    /// node whose own address is unknown counts as in service.
     fn in_service(&self, node: &str) -> BoxFuture<'static, Result<(), String>>;
 }
 
@@ -70,7 +70,7 @@ impl Hands for Client {
             match client.up(&node).await {
                 Ok(up) => match up.status.as_deref() {
                     Some("ok") => Ok(()),
-                    status => Err(format!("{node} says {}", status.unwrap_or("nothing"))),
+                    status => Err(format!("{node} reports status {}", status.unwrap_or("nothing"))),
                 },
                 Err(error) if error.kind() == Kind::NoOwnAddress => Ok(()),
                 Err(error) => Err(error.to_string()),

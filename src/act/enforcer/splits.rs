@@ -1,4 +1,4 @@
-//! What is being split, read once for all starts of one moment.
+//! Running shard splits, read once for all starts of the same moment.
 
 use crate::sources::inventory::{Observation, Reshard, Source, Stage, Unread};
 use futures::{
@@ -8,15 +8,15 @@ use futures::{
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// What is being split, or why that is not known; many may wait for it.
+/// The running splits, or why they are unknown; several starts can wait for one result.
 pub(super) type Read = Shared<BoxFuture<'static, Result<Arc<Reshard>, Unread>>>;
 
-/// The reading that was begun last.
+/// The most recent reading.
 #[derive(Debug, Default)]
 pub(super) struct Splits(Option<(Instant, Read)>);
 
 impl Splits {
-    /// What is being split: as it was read less than `every` ago, else read anew.
+    /// The running splits. Reads them again if the last reading began more than `every` ago.
     pub(super) fn read(&mut self, source: &Arc<dyn Source>, every: Duration) -> Read {
         if let Some((begun, read)) = &self.0
             && begun.elapsed() < every

@@ -1,4 +1,4 @@
-//! What speaks against a start just before it.
+//! Reasons to cancel a start just before its request.
 
 use super::check::{Fresh, Wanted, refusal};
 use crate::{
@@ -56,7 +56,7 @@ fn refused(
 }
 
 #[test]
-fn facts_that_changed_since_the_plan_turn_a_start_down() {
+fn changed_facts_cancel_a_start() {
     let start = start(None, Some(SHARD));
     let flags = |compact_running, updater_running| Flags {
         compact_running,
@@ -65,12 +65,12 @@ fn facts_that_changed_since_the_plan_turn_a_start_down() {
     };
     let cases = [
         (Some(bloated()), ""),
-        (None, "no more"),
+        (None, "no longer exists"),
         (Some(Facts { flags: flags(true, false), ..bloated() }), "already"),
         (Some(Facts { flags: flags(false, true), ..bloated() }), "being built"),
         (
             Some(Facts { file: Known::new(11 << 20), ..bloated() }),
-            "takes it no more: below_min_priority",
+            "no longer takes it: below_min_priority",
         ),
         (Some(Facts { active: Known::new(13 << 20), ..bloated() }), ""),
         (Some(Facts { active: Known::new(30 << 20), ..bloated() }), "grew"),
@@ -85,7 +85,7 @@ fn facts_that_changed_since_the_plan_turn_a_start_down() {
 }
 
 #[test]
-fn tasks_on_the_same_file_or_too_many_on_its_node_turn_a_start_down() {
+fn tasks_on_the_same_file_or_at_the_limit_cancel_a_start() {
     let task = |doing: Doing, shard: &str| TaskSeen::bare(doing, shard.into());
     let views = |design: &str| Doing::CompactsView(design.into());
     let builds = |design: &str| Doing::Builds(design.into());
@@ -93,20 +93,20 @@ fn tasks_on_the_same_file_or_too_many_on_its_node_turn_a_start_down() {
         (start(None, Some(SHARD)), start(Some(DESIGN), Some(SHARD)), start(Some(DESIGN), None));
     let cases = [
         (&db, Kind::Db, vec![task(Doing::Compacts, "other")], ""),
-        (&db, Kind::Db, vec![task(Doing::Compacts, SHARD)], "it is compacted"),
+        (&db, Kind::Db, vec![task(Doing::Compacts, SHARD)], "compacting it"),
         (
             &db,
             Kind::Db,
             vec![task(Doing::Compacts, "a"), task(views("_design/y"), "b")],
-            "as much as it may",
+            "its limit of compactions",
         ),
         (&db, Kind::Db, vec![task(builds(DESIGN), SHARD), task(builds(DESIGN), "b")], ""),
         (&view, Kind::View, vec![task(Doing::Compacts, SHARD)], ""),
         (&view, Kind::View, vec![task(views("_design/y"), SHARD)], ""),
-        (&view, Kind::View, vec![task(views(DESIGN), SHARD)], "it is compacted"),
-        (&view, Kind::View, vec![task(builds(DESIGN), SHARD)], "its index is built"),
+        (&view, Kind::View, vec![task(views(DESIGN), SHARD)], "compacting it"),
+        (&view, Kind::View, vec![task(builds(DESIGN), SHARD)], "building its index"),
         (&view, Kind::View, vec![task(views(DESIGN), "other")], ""),
-        (&whole, Kind::View, vec![task(views(DESIGN), "any")], "it is compacted"),
+        (&whole, Kind::View, vec![task(views(DESIGN), "any")], "compacting it"),
     ];
     for (at, (start, kind, tasks, expected)) in cases.into_iter().enumerate() {
         let why = refused(start, kind, false, Some(bloated()), tasks);
@@ -118,7 +118,7 @@ fn tasks_on_the_same_file_or_too_many_on_its_node_turn_a_start_down() {
 }
 
 #[test]
-fn a_view_in_a_round_goes_on_whatever_the_copy_that_was_compacted_says() {
+fn the_remaining_copies_of_a_view_are_compacted_whatever_the_measured_copy_shows() {
     let start = start(Some(DESIGN), Some(SHARD));
     let lean = Some(Facts { file: Known::new(10 << 20), ..bloated() });
     assert!(!refused(&start, Kind::View, false, lean, vec![]).is_empty());
@@ -127,6 +127,6 @@ fn a_view_in_a_round_goes_on_whatever_the_copy_that_was_compacted_says() {
     assert_eq!(
         refused(&cleanup, Kind::Cleanup, false, None, vec![]),
         "",
-        "nothing can be read of it"
+        "nothing can be read about it"
     );
 }

@@ -1,4 +1,4 @@
-//! What happened since the process began, counted.
+//! Counters of what happened since the process started.
 
 use crate::{
     jobs::Ended,
@@ -9,42 +9,42 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Seconds that compactions take: one second to a day.
+/// Buckets for durations of compactions, in seconds, from one second to one day.
 const DURATIONS: [f64; 12] =
     [1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1_800.0, 3_600.0, 7_200.0, 21_600.0, 43_200.0, 86_400.0];
 
-/// Actual over predicted size: one is a prediction that came true.
+/// Buckets for actual size divided by predicted size; 1 is an exact prediction.
 const RATIOS: [f64; 12] = [0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.01, 1.05, 1.1, 1.25, 2.0, 4.0];
 
-/// Which node, which channel, which kind.
+/// Node, channel and kind.
 pub type Place = (Arc<str>, Arc<str>, Kind);
 
-/// What this process's own jobs came to, since it began. Jobs of others are followed and
-/// remembered, and not counted here.
+/// Results of this process's own jobs since it started. Jobs of other programs are tracked and
+/// remembered, but not counted here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Requests that CouchDB accepted, or may have.
+    /// Requests that CouchDB accepted or may have accepted.
     pub started: BTreeMap<Place, u64>,
-    /// Jobs that ended, by how.
+    /// Ended jobs, by ending.
     pub finished: BTreeMap<(Place, Ending), u64>,
-    /// Bytes that came free, by node and kind.
+    /// Freed bytes, by node and kind.
     pub reclaimed: BTreeMap<(Arc<str>, Kind), u64>,
-    /// Bytes of new files, by node and kind.
+    /// Sizes of new files, by node and kind.
     pub rewritten: BTreeMap<(Arc<str>, Kind), u64>,
-    /// Seconds that jobs took which ended with a new file.
+    /// Durations in seconds of jobs that ended with a new file.
     pub durations: BTreeMap<Kind, Distribution>,
-    /// Size after over the predicted one.
+    /// Size after divided by the predicted size.
     pub estimates: BTreeMap<Kind, Distribution>,
 }
 
-/// Values in buckets.
+/// A histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// Upper bounds with how many values were at or below each; the last bound is left out.
+    /// Upper bounds with the number of values at or below each; the bound of infinity is omitted.
     pub buckets: Vec<(f64, u64)>,
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: f64,
 }
 
@@ -53,13 +53,13 @@ impl Distribution {
         Self { buckets: bounds.iter().map(|bound| (*bound, 0)).collect(), count: 0, sum: 0.0 }
     }
 
-    /// Of seconds that a compaction takes, empty.
+    /// An empty histogram of durations.
     #[must_use]
     pub fn of_durations() -> Self {
         Self::new(&DURATIONS)
     }
 
-    /// Of actual over predicted size, empty.
+    /// An empty histogram of size ratios.
     #[must_use]
     pub fn of_estimates() -> Self {
         Self::new(&RATIOS)

@@ -1,8 +1,7 @@
-//! What waits to be kept, and who waits for that.
+//! Changes that wait to be stored, and the callers that wait for that.
 //!
-//! One batch is written at a time; what comes meanwhile is the next one. After an error
-//! everything is written again in its order, save starts: whoever decided on one is told
-//! that it is off.
+//! One batch is written at a time; new changes form the next one. After an error everything is
+//! written again in order, except starts: their callers are told that the start is cancelled.
 
 use super::Answer;
 use crate::model::memory::{Change, IntentKey, Keeper, Trouble};
@@ -14,10 +13,10 @@ use tokio::{
 };
 use wall_clock::Moment;
 
-/// From a failed write to the next.
+/// Delay after a failed write.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Changes with those who wait for them.
+/// Changes and the callers that wait for them.
 #[derive(Debug, Default)]
 struct Batch {
     changes: Vec<Change>,
@@ -26,21 +25,21 @@ struct Batch {
 
 #[derive(Debug)]
 struct Waiter {
-    /// The start it waits for, if it is one.
+    /// The start it waits for, if any.
     start: Option<IntentKey>,
     answer: oneshot::Sender<Answer>,
 }
 
-/// What came of a batch.
+/// Result of writing a batch.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Starts that are off because they could not be kept.
+    /// Starts cancelled because they could not be stored.
     pub(super) off: Vec<IntentKey>,
-    /// Starts that are kept.
+    /// Starts that are stored.
     pub(super) on: Vec<IntentKey>,
 }
 
-/// Writes in order.
+/// Writes changes in order.
 pub(super) struct Outbox {
     keeper: Arc<dyn Keeper>,
     next: Batch,
@@ -63,7 +62,7 @@ impl Outbox {
         Self { keeper, next: Batch::default(), writing: None, trouble: None, retry: Instant::now() }
     }
 
-    /// Since when nothing can be kept, and why.
+    /// Since when nothing can be stored, and why.
     pub(super) const fn trouble(&self) -> Option<&(Moment, String)> {
         self.trouble.as_ref()
     }
@@ -72,13 +71,12 @@ impl Outbox {
         self.next.changes.extend(changes);
     }
 
-    /// Answers when all that was pushed so far is kept, or could not be.
+    /// Answers when everything pushed so far is stored, or could not be.
     pub(super) fn wait(&mut self, start: Option<IntentKey>, answer: oneshot::Sender<Answer>) {
         self.next.waiters.push(Waiter { start, answer });
     }
 
-    /// The next batch that was written, or was not; waits for ever where nothing is to be.
-    /// Cancel-safe.
+    /// The result of the next batch; waits forever if there is nothing to write. Cancel-safe.
     pub(super) async fn written(&mut self, now: impl Fn() -> Moment) -> Written {
         if self.writing.is_none() {
             if self.next.changes.is_empty() && self.next.waiters.is_empty() {
@@ -97,7 +95,7 @@ impl Outbox {
         match result {
             Ok(()) => {
                 if self.trouble.take().is_some() {
-                    tracing::info!("the journal can be written again");
+                    tracing::info!("the journal is writable again");
                 }
                 batch.kept()
             }
@@ -115,10 +113,10 @@ impl Outbox {
         let mut written = Written::default();
         for waiter in batch.waiters {
             written.off.extend(waiter.start);
-            // Whoever waited may have gone.
+            // The waiting caller may be gone.
             let _gone = waiter.answer.send(Err(trouble.clone()));
         }
-        // Nobody knows whether they were kept: what is off has to be taken back.
+        // It is unknown whether the changes were stored, so cancelled starts must be withdrawn.
         let mut changes: Vec<Change> = batch
             .changes
             .into_iter()
@@ -143,7 +141,7 @@ impl Batch {
         for waiter in self.waiters {
             match (waiter.start, waiter.answer.send(Ok(()))) {
                 (Some(start), Ok(())) => written.on.push(start),
-                // Nobody is there any more to send the request.
+                // Nobody is left to send the request.
                 (Some(start), Err(_)) => written.off.push(start),
                 (None, _) => {}
             }

@@ -1,4 +1,4 @@
-//! Where in the tables the targets are that something is remembered of.
+//! Positions in the tables of targets with remembered state.
 
 use crate::{
     model::target::TargetId,
@@ -7,7 +7,7 @@ use crate::{
 use couchdb_names::ShardName;
 use hashbrown::{HashMap, HashSet};
 
-/// Targets by id, as far as the tables have them.
+/// Table positions of targets by id, as far as the tables contain them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     found: HashMap<TargetId, Option<Ix>>,
@@ -16,12 +16,12 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Follows a target from now on.
+    /// Tracks a target from now on.
     pub(super) fn add(&mut self, id: &TargetId) {
         if !self.found.contains_key(id) {
             self.found.insert(id.clone(), None);
             self.missing += 1;
-            // The next look is at the whole table.
+            // Forces a search of the whole table.
             self.version = 0;
         }
     }
@@ -36,7 +36,8 @@ impl Places {
         self.found.get(id).copied().flatten()
     }
 
-    /// Follows the tables to a snapshot: what changed, where that is the next one; else all.
+    /// Updates the positions for a snapshot. If it directly follows the last one, only changed
+    /// targets are examined.
     pub(super) fn follow(&mut self, tables: &Snapshot) {
         let next = self.version != 0 && tables.version() == self.version + 1;
         let same = self.version != 0 && tables.version() == self.version;
@@ -66,7 +67,7 @@ impl Places {
         let mut found = Vec::new();
         let mut look = |ix: Ix| {
             let Some(target) = tables.target(ix) else { return };
-            // Ids are text, made anew each time: only of those whose database fits.
+            // Building an id allocates text, so ids are compared only if the database matches.
             if lost.contains(target.db_name().db) {
                 found.push((target.id(), ix));
             }
@@ -85,13 +86,14 @@ impl Places {
     }
 }
 
-/// The clustered database's name in an id.
+/// Name of the clustered database in an id.
 fn db_of(id: &TargetId) -> String {
     match id {
         TargetId::Db { shard, .. } => {
             ShardName::split(shard).map_or_else(|| shard.clone(), |name| name.db.to_owned())
         }
-        // With its instance suffix, which a database's name cannot hold: a dot and digits.
+        // A view's database includes the instance suffix, a dot and digits, which no database name
+        // can contain.
         TargetId::View { db, .. } => {
             db.rsplit_once('.').map_or(db.as_str(), |(db, _)| db).to_owned()
         }

@@ -1,8 +1,8 @@
-//! Targets that were started and have to be measured again before they may start once more.
+//! Targets that were started and must be measured before they may start again.
 //!
-//! What was measured before a start has been acted on: until it is measured again, or the
-//! start's outcome tells what became of it, it is no cause for another, however short
-//! `limits.wait` is. Pure.
+//! Facts measured before a start are outdated. Until the target is measured again, or the outcome
+//! of the start is known, those facts justify no second start, however short `limits.wait` is.
+//! Pure.
 
 use crate::model::{
     facts::Facts,
@@ -11,39 +11,39 @@ use crate::model::{
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// For how long nobody tries again after a request that may or may not have arrived, of which
-/// CouchDB shows nothing.
+/// How long nothing is retried after a request that may or may not have arrived and for which
+/// CouchDB shows no task.
 const UNSURE: Duration = Duration::from_secs(30);
 
-/// For how long a start is remembered of a target that the tables do not have.
+/// How long a start is remembered while the tables do not contain its target.
 const GONE: Duration = Duration::from_secs(3_600);
 
-/// One start.
+/// A start whose target was not measured since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Start {
     at: Moment,
-    /// Until when it counts whatever is measured; for good where none.
+    /// Expiry regardless of measurements; `None` for no expiry.
     until: Option<Moment>,
 }
 
-/// Starts whose targets were not measured since.
+/// All starts whose targets were not measured since.
 #[derive(Debug, Default)]
 pub(super) struct PendingRereads(BTreeMap<TargetId, Start>);
 
 impl PendingRereads {
-    /// A start was decided.
+    /// Records a start.
     pub(super) fn started(&mut self, id: &TargetId, now: Moment) {
         self.0.insert(id.clone(), Start { at: now, until: None });
     }
 
-    /// Its request may have arrived, and nothing will show whether it did.
+    /// Records that the request may have arrived and nothing will show whether it did.
     pub(super) fn unsure(&mut self, id: &TargetId, now: Moment) {
         if let Some(start) = self.0.get_mut(id) {
             start.until = Some(now.plus(UNSURE));
         }
     }
 
-    /// It never went out, or its outcome is known.
+    /// Removes a start that was never sent or whose outcome is known.
     pub(super) fn settle(&mut self, id: &TargetId) {
         self.0.remove(id);
     }
@@ -53,7 +53,7 @@ impl PendingRereads {
         self.0.contains_key(id)
     }
 
-    /// The clock was set: what was started counts as started now at the latest.
+    /// After the clock was set: no start counts as later than now.
     pub(super) fn clock_set(&mut self, now: Moment) {
         for start in self.0.values_mut() {
             start.at = start.at.min(now);
@@ -61,8 +61,8 @@ impl PendingRereads {
         }
     }
 
-    /// Forgets what was measured since, given each target's facts where the tables have it;
-    /// answers with what was forgotten.
+    /// Removes starts whose targets were measured since, given the facts of each target in the
+    /// tables; returns the removed ones.
     pub(super) fn measured(
         &mut self,
         facts: impl Fn(&TargetId) -> Option<Facts>,
@@ -74,7 +74,7 @@ impl PendingRereads {
         over
     }
 
-    /// Every target that was not measured since it was started, with when it was.
+    /// All pending starts with their times.
     pub(super) fn all(&self) -> impl Iterator<Item = (&TargetId, Moment)> {
         self.0.iter().map(|(id, start)| (id, start.at))
     }
@@ -84,7 +84,8 @@ impl Start {
     fn is_over(self, id: &TargetId, facts: Option<Facts>, now: Moment) -> bool {
         let lapsed = self.until.is_some_and(|until| until <= now);
         let Some(facts) = facts else { return lapsed || self.at.age(now) >= GONE };
-        // Moments are whole seconds: what was measured within the same one may be older.
+        // Times have a resolution of one second, so facts of the same second may be older than the
+        // start.
         let measured = facts.measured_at.is_some_and(|measured| measured.at > self.at);
         let cleaned = id.kind() == Kind::Cleanup && !facts.flags.evidence;
         lapsed || measured || cleaned
@@ -114,13 +115,20 @@ mod tests {
             (&db, false, facts(99, false), 500, false, "measured before"),
             (&db, false, facts(100, false), 500, false, "within the same second"),
             (&db, false, facts(101, false), 101, true, "measured since"),
-            (&db, false, None, 500, false, "not in the tables for a moment"),
-            (&db, false, None, 3_700, true, "gone for long"),
-            (&cleanup, false, facts(50, true), 9_999, false, "the evidence it was started by"),
-            (&cleanup, false, facts(50, false), 100, true, "taken in by the scanner"),
+            (&db, false, None, 500, false, "briefly absent from the tables"),
+            (&db, false, None, 3_700, true, "absent for a long time"),
+            (
+                &cleanup,
+                false,
+                facts(50, true),
+                9_999,
+                false,
+                "the evidence that caused the start is still present",
+            ),
+            (&cleanup, false, facts(50, false), 100, true, "the scanner removed the evidence"),
             (&cleanup, false, facts(160, true), 161, true, "other evidence"),
             (&cleanup, true, facts(50, true), 129, false, "it may have arrived"),
-            (&cleanup, true, facts(50, true), 130, true, "and nobody will ever know"),
+            (&cleanup, true, facts(50, true), 130, true, "and this will never be known"),
         ];
         for (id, unsure, facts, now, over, why) in cases {
             let mut pending = PendingRereads::default();
@@ -135,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_holds_nothing_up_for_longer() {
+    fn a_clock_set_back_does_not_extend_the_wait() {
         let id = TargetId::Cleanup { db: "a".into() };
         let mut pending = PendingRereads::default();
         pending.started(&id, at(9_000));

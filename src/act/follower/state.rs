@@ -1,5 +1,5 @@
-//! What the follower knows, and how it changes. No I/O: what must be kept and read again is
-//! handed back.
+//! State of jobs and targets, and its transitions. No I/O: changes to store and targets to reread
+//! are returned.
 
 use super::{Counts, NotStarted, Settings, places::Places, rereads::PendingRereads};
 use crate::{
@@ -22,14 +22,14 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// For how long starts count against the hourly budget.
+/// How long starts count against the hourly budget.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Something is looked at every ten seconds: where more than this passed in between, the
-/// clock was set or the machine slept.
+/// The state is updated at least every ten seconds. A longer gap than this means that the clock was
+/// set or the machine slept.
 const LATE: Duration = Duration::from_secs(120);
 
-/// Everything the follower owns.
+/// The state that the task owns.
 #[derive(Debug)]
 pub(super) struct State {
     tracker: Tracker,
@@ -39,24 +39,23 @@ pub(super) struct State {
     spent: Vec<(Moment, u64)>,
     last_start: BTreeMap<NodeIx, Moment>,
     acting_since: Option<Moment>,
-    /// When something was looked at last.
+    /// Time of the last update.
     looked: Option<Moment>,
     places: Places,
     rereads: PendingRereads,
     pub(super) counts: Counts,
-    /// Starts that are decided and not answered: which node and channel they count for, and
-    /// what was ordered.
+    /// Starts without an answer so far: the intent, for the counters, and the order that caused it.
     asked: BTreeMap<IntentKey, (Intent, Option<Ordered>)>,
 }
 
-/// What follows from a change of state.
+/// Effects of a state change.
 #[derive(Debug, Default)]
 pub(super) struct Follows {
-    /// To be kept.
+    /// Changes to store.
     pub(super) changes: Vec<Change>,
-    /// To be read again.
+    /// Targets to reread.
     pub(super) reread: BTreeSet<Ix>,
-    /// Databases that CouchDB was asked to clean up after.
+    /// Databases for which CouchDB accepted a cleanup.
     pub(super) cleaned: Vec<Ix>,
 }
 
@@ -88,8 +87,8 @@ impl State {
         }
     }
 
-    /// Finds out whether the clock was set since the last look; then what waits goes on from
-    /// now, and neither ends at once nor waits until the clock has caught up.
+    /// Detects whether the clock was set since the last update. If so, waiting periods restart now,
+    /// so that they neither end at once nor last until the clock has caught up.
     pub(super) fn look_at_clock(&mut self, now: Moment) {
         let set = self.looked.is_some_and(|last| now < last || last.age(now) > LATE);
         self.looked = Some(now);
@@ -100,7 +99,7 @@ impl State {
         }
     }
 
-    /// Notes from when on this process acts.
+    /// Records since when this process enforces.
     pub(super) fn acts(&mut self, acting: bool, now: Moment) {
         if !acting {
             self.acting_since = None;
@@ -137,8 +136,9 @@ impl State {
         self.follow(step, settings)
     }
 
-    /// What has to be read to learn how jobs ended, and what was started and not measured since;
-    /// databases whose evidence for a cleanup was acted on and is still there.
+    /// Targets to read to determine how jobs ended, or because they were not measured since their
+    /// start; and databases for which the scanner still shows evidence of a cleanup that was
+    /// already started.
     pub(super) fn unread(&self, tables: &Snapshot) -> Follows {
         let mut follows = Follows { reread: self.tracker.unread(tables), ..Follows::default() };
         for (id, _) in self.rereads.all().filter(|(id, _)| !self.tracker.has_open(id)) {
@@ -153,8 +153,8 @@ impl State {
         follows
     }
 
-    /// Whether what is remembered of a target, by its id, lets it start: the plan knew it by its
-    /// place in the tables, and may be older than what is known by now.
+    /// Checks whether the remembered state of a target, by its id, allows a start. The plan may be
+    /// older than that state, and identifies the target by table position only.
     pub(super) fn allows(
         &mut self,
         intent: &Intent,
@@ -174,9 +174,9 @@ impl State {
         let rest = remembered.rest(id.kind(), &facts, now).filter(|_| !forced);
         if let Some(rest) = rest {
             return Err(NotStarted::Rests(match rest {
-                Rest::CoolDown { .. } => "failed not long ago",
+                Rest::CoolDown { .. } => "failed recently",
                 Rest::Quarantined { .. } => "is in quarantine",
-                Rest::Futile { .. } => "would free nothing more than its last compaction did",
+                Rest::Futile { .. } => "would free no more than its last compaction did",
             }));
         }
         if self.rereads.has(id) && remembered.copies_done.is_empty() {
@@ -185,7 +185,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes up a start. It counts from now on, kept or not, and does what was ordered.
+    /// Records a start and completes its order. It counts from now on, whether stored or not.
     pub(super) fn start(
         &mut self,
         intent: Intent,
@@ -215,20 +215,20 @@ impl State {
         Ok(changes)
     }
 
-    /// Takes up an order, or forgets it.
+    /// Sets or removes an order.
     pub(super) fn order(&mut self, id: TargetId, ordered: Option<Ordered>) -> Option<Change> {
         let before = self.remembered.get(&id).cloned().unwrap_or_default();
         let after = Remembered { ordered, ..before.clone() };
         self.remember(id, before, after)
     }
 
-    /// Forgets orders that waited too long.
+    /// Removes expired orders.
     pub(super) fn lapse(&mut self, now: Moment) -> Vec<Change> {
         let late = |it: &Remembered| it.ordered.as_ref().is_some_and(|order| order.until <= now);
         let late = self.remembered.iter().filter(|(_, remembered)| late(remembered));
         let ids: Vec<TargetId> = late.map(|(id, _)| id.clone()).collect();
         let lapse = |id: TargetId| {
-            tracing::warn!(target_id = %id, "what was ordered waited too long and is forgotten");
+            tracing::warn!(target_id = %id, "an order expired before the compaction could start");
             self.order(id, None)
         };
         ids.into_iter().filter_map(lapse).collect()
@@ -291,10 +291,10 @@ impl State {
         let took = duration::shown(outcome.started_at.age(outcome.ended_at));
         match &outcome.why {
             Some(why) if outcome.ending == Ending::Failed => {
-                tracing::warn!(target_id = %id, node, owner, %took, why, "a compaction failed");
+                tracing::warn!(target_id = %id, node, owner, %took, why, "compaction failed");
             }
             why => {
-                tracing::info!(target_id = %id, node, owner, ending, freed, grew_by, %took, why, "a compaction ended");
+                tracing::info!(target_id = %id, node, owner, ending, freed, grew_by, %took, why, "compaction ended");
             }
         }
         self.counts.end(&ended);
@@ -302,8 +302,8 @@ impl State {
         let mut after = before.clone();
         after.ended(outcome, ended.left, &settings.failure);
         let done = !matches!(outcome.ending, Ending::Failed | Ending::Lost);
-        // Of most copies of a view nothing is ever read that tells whether a request arrived: it
-        // is taken for done, and the round ends with the view measured again.
+        // For most copies of a view, no later reading shows whether a request arrived. Such a copy
+        // counts as done; the view is measured again after its last copy.
         let spent = done || ended.may_have_run;
         if spent && outcome.kind == Kind::View && outcome.node != crate::model::target::CLUSTER {
             after.copy_done(&outcome.node, ended.copies);
@@ -311,7 +311,7 @@ impl State {
             after.copies_done.clear();
         }
         let id = outcome.target.clone();
-        // Its own file was read to learn how it ended.
+        // The file itself was read to determine the ending.
         if outcome.owner == Owner::Recliner && outcome.after_bytes.is_some() {
             self.settle(&id);
         }
@@ -336,32 +336,32 @@ impl State {
         Some(Change::Remember(id, Some(after)))
     }
 
-    /// The start of a target is pending no more.
+    /// The target has no pending start any more.
     fn settle(&mut self, id: &TargetId) {
         self.rereads.settle(id);
         self.leave(id);
     }
 
-    /// Follows a target's place no more where nothing is remembered of it.
+    /// Removes a target from the index if nothing about it is remembered.
     fn leave(&mut self, id: &TargetId) {
         if !self.remembered.contains_key(id) && !self.rereads.has(id) {
             self.places.remove(id);
         }
     }
 
-    /// Suspends a scope.
+    /// Suspends starts of a scope.
     pub(super) fn suspend(&mut self, scope: Scope, suspension: Suspension) -> Change {
         self.suspensions.0.insert(scope.clone(), suspension.clone());
         Change::Suspend(scope, suspension)
     }
 
-    /// Lets a scope start again.
+    /// Resumes starts of a scope.
     pub(super) fn resume(&mut self, scope: Scope, by: Option<String>) -> Change {
         self.suspensions.0.remove(&scope);
         Change::Resume { scope, by }
     }
 
-    /// Forgets failures and futility of a target, or of all.
+    /// Clears failures and futility of one target, or of all.
     pub(super) fn release(&mut self, which: Option<&TargetId>) -> Vec<Change> {
         let ids: Vec<TargetId> = match which {
             Some(id) => vec![id.clone()],
@@ -377,7 +377,7 @@ impl State {
         changes
     }
 
-    /// Starts that were taken up so far.
+    /// Number of starts accepted so far.
     pub(super) const fn taken(&self) -> u64 {
         self.tracker.taken()
     }
@@ -386,8 +386,7 @@ impl State {
         self.tracker.jobs()
     }
 
-    /// Finds the targets that something is remembered of, and forgets what was measured since it
-    /// was started.
+    /// Updates the index, and forgets starts whose targets were measured since.
     fn follow_tables(&mut self, tables: &Snapshot, now: Moment) {
         self.places.follow(tables);
         let places = &self.places;
@@ -397,7 +396,7 @@ impl State {
         }
     }
 
-    /// What is remembered, by places in the tables.
+    /// The remembered constraints, by table position.
     pub(super) fn history(
         &mut self,
         tables: &Snapshot,
@@ -405,7 +404,8 @@ impl State {
         now: Moment,
     ) -> History {
         self.spent.retain(|(at, _)| at.age(now) < HOUR);
-        // What came to be remembered just now must hold starts back from now on.
+        // Positions of new targets must be known at once, so that their constraints apply to the
+        // next plan.
         self.follow_tables(tables, now);
         let started = self.rereads.all().filter_map(|(id, at)| Some((self.places.of(id)?, at)));
         let mut history = History {

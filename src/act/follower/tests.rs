@@ -1,4 +1,4 @@
-//! News and orders that come at the same moment.
+//! Notifications and commands that arrive at the same moment.
 
 use super::*;
 use crate::{
@@ -22,7 +22,7 @@ use wall_clock::Moment;
 const NODE: &str = "couchdb@a";
 const SHARD: &str = "shards/00000000-ffffffff/orders.1";
 
-/// A cluster that is never asked.
+/// A source that never answers.
 #[derive(Debug)]
 struct Silent;
 
@@ -32,7 +32,7 @@ impl Source for Silent {
     }
 }
 
-/// A node with one database, and a follower of it that is told everything by the test.
+/// A node with one database, and a job state task that receives everything from the test.
 struct Site {
     draft: Draft,
     node: NodeIx,
@@ -81,7 +81,7 @@ impl Site {
         Self { draft, node, db, snapshots, running, follower, clock, _open: open }
     }
 
-    /// The database's file is read, and was compacted at this sequence last.
+    /// The database's file is read; its last compaction was at this sequence.
     fn reads(&mut self, compacted_seq: u64) {
         let now = self.clock.now();
         let facts = Facts {
@@ -106,13 +106,13 @@ impl Site {
         self.running.send_replace(Arc::new(running));
         let polled = |jobs: &Arc<Jobs>| jobs.polled.iter().any(|(_, at)| *at == self.clock.now());
         let heard = time::timeout(PERIOD, self.follower.jobs.wait_for(polled));
-        heard.await.expect("it hears within a period").expect("it runs");
+        heard.await.expect("it reacts within a tick").expect("it runs");
     }
 }
 
 impl Site {
     fn intent(&self) -> Intent {
-        let target = self.draft.now().target(self.db).expect("it is there");
+        let target = self.draft.now().target(self.db).expect("it exists");
         Intent {
             target: target.id(),
             node: NODE.into(),
@@ -132,7 +132,7 @@ impl Site {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_counts_by_its_targets_name_whatever_the_plan_knew_it_by() {
+async fn a_start_is_checked_by_its_targets_id_not_by_its_position_in_the_plan() {
     let mut site = Site::new();
     site.reads(10);
     let (intent, now) = (site.intent(), site.clock.now());
@@ -140,33 +140,34 @@ async fn a_start_counts_by_its_targets_name_whatever_the_plan_knew_it_by() {
     let ordered = Ordered { at: now, until, by: "ann".into(), force: true };
     let follower = site.follower.clone();
 
-    // The plan was made while something else had its place, and that was ordered.
+    // When the plan was made, another target with an order had this position.
     let refused = follower.starting(intent.clone(), Some(ordered.clone())).await;
     assert_eq!(refused, Err(NotStarted::NotOrdered));
-    follower.order(intent.target.clone(), ordered.clone()).await.expect("it is kept");
+    follower.order(intent.target.clone(), ordered.clone()).await.expect("it is stored");
     let started = follower.starting(intent.clone(), Some(ordered.clone())).await;
     assert_eq!(started, Ok(1), "by its own order");
     follower.sent(intent.key(), Sent::Refused("HTTP 500".into())).await;
 
-    // It failed: a plan that does not know that yet starts nothing, and no older order does.
+    // It failed. A plan that does not know that yet starts nothing, and the old order does not
+    // apply.
     let refused = follower.starting(intent.clone(), None).await;
-    assert_eq!(refused, Err(NotStarted::Rests("failed not long ago")));
+    assert_eq!(refused, Err(NotStarted::Rests("failed recently")));
     let refused = follower.starting(intent, Some(ordered)).await;
-    assert_eq!(refused, Err(NotStarted::NotOrdered), "it was spent");
+    assert_eq!(refused, Err(NotStarted::NotOrdered), "the order was already used");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_read_while_an_order_comes_ends_a_job_at_once() {
+async fn a_reading_that_arrives_with_an_order_ends_a_job_at_once() {
     let mut site = Site::new();
     site.reads(10);
     site.shows(1).await;
     time::sleep(Duration::from_secs(5)).await;
     site.shows(0).await;
-    assert_eq!(site.follower.jobs.borrow().list.len(), 1, "its file says how it ended");
+    assert_eq!(site.follower.jobs.borrow().list.len(), 1, "the file will show how it ended");
 
     site.reads(50);
     site.follower.suspend(Scope::All, None, None).await.unwrap();
     let ended = site.follower.jobs.wait_for(|jobs| jobs.list.is_empty());
     let ended = time::timeout(Duration::from_millis(1), ended).await;
-    assert!(ended.is_ok_and(|jobs| jobs.is_ok()), "it waits for the next look");
+    assert!(ended.is_ok_and(|jobs| jobs.is_ok()), "it must not wait for the next tick");
 }

@@ -1,12 +1,12 @@
-//! What is done to a node's configuration.
+//! Access to the configuration of nodes.
 
 use couchdb_client::Client;
 use futures::{FutureExt as _, future::BoxFuture};
 use std::collections::BTreeMap;
 
-/// Reads and changes nodes' configurations. Errors are sentences.
+/// Reads and changes the configuration of nodes. Errors are readable sentences.
 pub trait Hands: Send + Sync + std::fmt::Debug {
-    /// One section; empty where there is none.
+    /// Reads one section; empty if it does not exist.
     fn section<'a>(
         &'a self,
         node: &'a str,
@@ -22,7 +22,7 @@ pub trait Hands: Send + Sync + std::fmt::Debug {
         value: &'a str,
     ) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Puts a value back to what the node's files say.
+    /// Resets a value to the one in the node's files.
     fn reset<'a>(
         &'a self,
         node: &'a str,

@@ -1,6 +1,4 @@
-//! The record of takeovers that survives this process.
-//!
-//! Owns what has to be kept, and how the journal keeps it.
+//! Records of takeovers that survive this process, and how the journal stores them.
 
 use super::{KEY, section};
 use crate::store::journal::{Journal, Taken};
@@ -10,28 +8,28 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A channel of smoosh that is stopped on a node.
+/// A smoosh channel that is stopped on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenOver {
-    /// The node, by CouchDB's name.
+    /// The node's name in CouchDB.
     pub node: String,
     /// The channel.
     pub channel: String,
-    /// Its concurrency before; none where the key was absent.
+    /// Its concurrency before; `None` if the key was absent.
     pub was: Option<String>,
 }
 
-/// Keeps what was taken over until it is given back. Errors are sentences.
+/// Stores records of takeovers until the channels are restored. Errors are readable sentences.
 ///
-/// A record is one of node and channel; one that is there stays as it is.
+/// There is one record per node and channel; an existing one is not overwritten.
 pub trait Ledger: Send + Sync + std::fmt::Debug {
-    /// Everything that was taken and not given back.
+    /// All records of channels that are not restored yet.
     fn taken(&self) -> BoxFuture<'_, Result<Vec<TakenOver>, String>>;
 
-    /// Keeps a record; `Ok` only when it would survive a crash.
+    /// Stores a record; `Ok` only if it would survive a crash.
     fn take(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Forgets a record.
+    /// Removes a record.
     fn give_back(&self, taken: TakenOver) -> BoxFuture<'_, Result<(), String>>;
 }
 
@@ -68,7 +66,7 @@ impl Ledger for Journal {
 
 type Held = BTreeMap<(String, String), TakenOver>;
 
-/// A ledger that lasts as long as the process, for the demo and for tests.
+/// Records that are kept in memory only, for the demo and for tests.
 #[derive(Clone, Debug, Default)]
 pub struct Fleeting(Arc<Mutex<Held>>);
 

@@ -1,5 +1,4 @@
-//! What is new about smoosh, as lines of the log: one for each cause, with its nodes and
-//! channels.
+//! Log lines about changes of smoosh's state: one per cause, with its nodes and channels.
 
 use super::{NodeState, Takeovers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A node could not be looked at, or changed.
+    /// A node could not be read or changed.
     Problem { node: String, problem: String },
-    /// The same is new about these channels on these nodes.
+    /// The same change of these channels on these nodes.
     Channels { of: About, nodes: String, channels: String },
 }
 
-/// What is new about channels.
+/// A change of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     Stopped,
@@ -21,7 +20,7 @@ pub(super) enum About {
     Contested,
 }
 
-/// What is new, the last pass before and this one compared.
+/// Compares this pass with the previous one.
 pub(super) fn news(before: &Takeovers, now: &Takeovers) -> Vec<Line> {
     let mut lines = Vec::new();
     for (node, state) in &now.nodes {
@@ -39,7 +38,7 @@ pub(super) fn news(before: &Takeovers, now: &Takeovers) -> Vec<Line> {
         (About::Contested, |state| &state.contested),
     ];
     for (of, channels) in of {
-        // Nodes of which the same is new share a line.
+        // Nodes with the same changes share a line.
         let mut alike: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
         for (node, state) in &now.nodes {
             let last = before.nodes.get(node).map(channels);
@@ -60,28 +59,28 @@ pub(super) fn news(before: &Takeovers, now: &Takeovers) -> Vec<Line> {
 }
 
 impl Line {
-    /// Logs it.
+    /// Writes the line to the log.
     pub(super) fn write(&self) {
         match self {
             Self::Problem { node, problem } => {
-                tracing::warn!(node, problem, "smoosh could not be looked at, or changed");
+                tracing::warn!(node, problem, "smoosh's settings could not be read or changed");
             }
             Self::Channels { of: About::Stopped, nodes, channels } => {
                 tracing::info!(
                     nodes,
                     channels,
-                    "smoosh's channels are stopped: recliner acts in their place"
+                    "smoosh channels stopped: recliner compacts in their place"
                 );
             }
             Self::Channels { of: About::Stranded, nodes, channels } => tracing::warn!(
                 nodes,
                 channels,
-                "smoosh's channels are stopped by a takeover that this process does not keep up: if no other recliner does, `recliner restore-smoosh` gives them back"
+                "smoosh channels are stopped by a takeover that this process does not maintain: if no other recliner does, run `recliner restore-smoosh` to restore them"
             ),
             Self::Channels { of: About::Contested, nodes, channels } => tracing::warn!(
                 nodes,
                 channels,
-                "both smoosh and recliner act in these channels: list them under smoosh.takeover with smoosh.mode takeover, or set their mode to advise"
+                "both smoosh and recliner start compactions in these channels: list them under smoosh.takeover with smoosh.mode takeover, or set their mode to advise"
             ),
         }
     }
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cause_is_one_line_with_its_nodes_and_channels_and_is_said_once() {
+    fn one_cause_is_one_line_with_its_nodes_and_channels_and_is_logged_once() {
         let stranded = |names: &[&str]| NodeState { stranded: set(names), ..NodeState::default() };
         let seven = ["a", "b", "c", "d", "e", "f", "g"];
         let three = ["n1", "n2", "n3"].map(|node| (node, stranded(&seven)));
@@ -114,7 +113,7 @@ mod tests {
         let line = channels(About::Stranded, "n1 n2 n3", "a b c d e f g");
         assert_eq!(news(&Takeovers::default(), &now), [line]);
         assert_eq!(news(&now, &now), []);
-        // What is different is another line, and what is new alone is said.
+        // A different set is another line, and only new channels are logged.
         let later = takeovers(&[
             ("n1", stranded(&["a", "x"])),
             ("n2", stranded(&["x"])),
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stopped_contested_or_fails_has_lines_of_its_own() {
+    fn stopped_contested_and_failing_have_separate_lines() {
         let state = NodeState {
             taken: set(&["a"]),
             contested: set(&["b"]),

@@ -1,6 +1,6 @@
-//! The note that a takeover leaves on the node.
+//! The mark that a takeover leaves in the node's configuration.
 //!
-//! Owns its section, key and form: `[recliner] smoosh.<channel>.concurrency`, with the value
+//! Owns its section, key and format: `[recliner] smoosh.<channel>.concurrency`, with the value
 //! before as JSON.
 
 use super::{KEY, STOPPED, section as section_of};
@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// The section of a node's configuration that is this program's own.
+/// This program's section in a node's configuration.
 pub const SECTION: &str = "recliner";
 
-/// What a takeover notes on the node.
+/// The record of a takeover in the node's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mark {
-    /// The channel's concurrency before; none where the key was absent.
+    /// The channel's concurrency before; `None` if the key was absent.
     pub was: Option<String>,
-    /// When it was taken.
+    /// Time of the takeover.
     pub at: Moment,
 }
 
 impl Mark {
-    /// It as the value of a key.
+    /// The mark as a configuration value.
     pub(super) fn text(&self) -> String {
-        // Neither a text nor a number can fail.
+        // Serialising strings and numbers cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// The key of a channel's mark.
+/// Configuration key of a channel's mark.
 pub(super) fn key(channel: &str) -> String {
     format!("smoosh.{channel}.{KEY}")
 }
 
-/// The marks of a section, by channel. One that cannot be read says no more than that the
-/// channel is taken: giving it back then means what the node's files say.
+/// The marks in a section, by channel. An unreadable mark still shows that the channel is taken
+/// over; restoring the channel then uses the value in the node's files.
 pub(super) fn marks(section: &BTreeMap<String, String>) -> BTreeMap<String, Mark> {
     let channel = |key: &str| {
         let channel = key.strip_prefix("smoosh.")?.strip_suffix(KEY)?.strip_suffix('.')?;
@@ -45,18 +45,18 @@ pub(super) fn marks(section: &BTreeMap<String, String>) -> BTreeMap<String, Mark
     section.iter().filter_map(|(key, text)| Some((channel(key)?, read(text)))).collect()
 }
 
-/// A channel that a takeover holds stopped, in settings that were read whole.
+/// A channel found stopped by a takeover in a complete copy of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
     /// The channel.
     pub channel: String,
-    /// Its concurrency before the takeover; none where the key was absent.
+    /// Its concurrency before the takeover; `None` if the key was absent.
     pub was: Option<String>,
 }
 
-/// Puts the values from before a takeover back into a copy of a node's settings, by the marks
-/// in it, as giving the channels back would on the node. A channel whose value somebody has
-/// changed since stays as it is. Answers the channels whose value was put back.
+/// Restores the values from before a takeover in a copy of a node's settings, by the marks in it,
+/// as restoring would on the node. A channel whose value was changed since is left alone. Returns
+/// the channels whose value was restored.
 pub fn undo(sections: &mut BTreeMap<String, BTreeMap<String, String>>) -> Vec<Stopped> {
     let marks = sections.get(SECTION).map(marks).unwrap_or_default();
     let mut undone = Vec::new();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_reads_as_it_was_written_and_a_garbled_one_still_marks() {
+    fn a_mark_survives_a_round_trip_and_an_unreadable_one_still_counts() {
         let mark = |was: Option<&str>| Mark {
             was: was.map(str::to_owned),
             at: Moment::from_unix(1_795_222_434),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn undoing_puts_back_what_was_noted_and_leaves_what_somebody_changed() {
+    fn undoing_restores_recorded_values_and_keeps_changed_ones() {
         let stopped = || BTreeMap::from([(KEY.to_owned(), STOPPED.to_owned())]);
         let changed = BTreeMap::from([(KEY.to_owned(), "3".to_owned())]);
         let note = |was: Option<&str>| {

@@ -1,7 +1,7 @@
-//! One pass over one node: read, decide, act.
+//! One pass over one node: read, decide, change.
 //!
-//! Owns the order of what is written. The task calls it for each node, the command only for
-//! giving back.
+//! Owns the order of the writes. The task calls it for each node; the command uses only the
+//! restoring part.
 
 use super::{
     Hands, KEY, Ledger, Mark, NodeState, STOPPED, TakenOver,
@@ -12,28 +12,28 @@ use super::{
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// What one pass goes by.
+/// Inputs of one pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass<'a> {
     pub(super) node: &'a str,
-    /// Channels that are to be stopped.
+    /// Channels to take over.
     pub(super) wanted: &'a BTreeSet<String>,
-    /// Channels in which this program acts, whatever smoosh does.
+    /// Channels in which this program enforces, whatever smoosh does.
     pub(super) acting: &'a BTreeSet<String>,
-    /// The ledger's records of this node.
+    /// The stored records of this node.
     pub(super) records: &'a BTreeMap<String, TakenOver>,
-    /// Channels that this process holds here.
+    /// Channels that this process has taken over on this node.
     pub(super) held: &'a BTreeSet<String>,
-    /// Channels that somebody took back by hand: they are left alone.
+    /// Channels that somebody changed by hand; they are left alone.
     pub(super) yielded: &'a BTreeSet<String>,
-    /// Whether this process may change anything but what it took itself.
+    /// Whether this process may change anything other than what it took over itself.
     pub(super) may: bool,
-    /// Channels that it ever set out to take: what became of those is its business.
+    /// Channels this process ever tried to take over; it must restore them.
     pub(super) tried: &'a BTreeSet<String>,
     pub(super) now: Moment,
 }
 
-/// What came of it.
+/// Result of a pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passed {
     pub(super) state: NodeState,
@@ -42,14 +42,14 @@ pub(super) struct Passed {
 }
 
 impl Pass<'_> {
-    /// Reads the node and does what is to be done, channel by channel. A channel that cannot
-    /// be changed does not keep the others from it.
+    /// Reads the node and handles each channel. A failure with one channel does not affect the
+    /// others.
     pub(super) async fn run(&self, hands: &dyn Hands, ledger: &dyn Ledger) -> Passed {
         let mut passed = Passed { yielded: self.yielded.clone(), ..Passed::default() };
         let marks = match hands.section(self.node, SECTION).await {
             Ok(section) => mark::marks(&section),
             Err(why) => {
-                // What cannot be seen is as it was.
+                // Without a reading, the previous state is kept.
                 passed.held.clone_from(self.held);
                 passed.state.problem = Some(why);
                 return passed;
@@ -109,7 +109,7 @@ impl Pass<'_> {
                 ledger.take(taken(was)).await?;
             }
             Step::Take { was } => {
-                // After a restart of the node it may be another value than was kept.
+                // After a restart of the node the value may differ from the recorded one.
                 if let Some(record) = seen.record.filter(|record| record.was != was) {
                     ledger.give_back(record.clone()).await?;
                 }
@@ -120,7 +120,7 @@ impl Pass<'_> {
                 passed.own(channel);
                 let again = seen.held || seen.record.is_some();
                 if again {
-                    tracing::info!(node, channel, was = shown, "smoosh's channel is stopped again");
+                    tracing::info!(node, channel, was = shown, "smoosh channel stopped again");
                 }
             }
             Step::Yield => {
@@ -131,14 +131,14 @@ impl Pass<'_> {
                     node,
                     channel,
                     is = shown,
-                    "somebody set this channel's concurrency while it was taken over: it is left to them"
+                    "the concurrency of this channel was changed while it was taken over: recliner leaves it alone"
                 );
             }
             Step::Restore { was } => {
                 give_back(node, channel, was.as_deref(), hands).await?;
                 self.forget(channel, hands, ledger).await?;
                 let was = was.as_deref().unwrap_or("unset");
-                tracing::info!(node, channel, was, "smoosh's channel is given back");
+                tracing::info!(node, channel, was, "smoosh channel restored");
             }
             Step::Forget => self.forget(channel, hands, ledger).await?,
             Step::Stranded => passed.stranded(node, channel),
@@ -146,7 +146,7 @@ impl Pass<'_> {
             Step::Leave if self.acting.contains(channel) => {
                 passed.state.contested.insert(channel.to_owned());
                 passed.state.findings.push(format!(
-                    "both smoosh and recliner act in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
+                    "both smoosh and recliner start compactions in channel {channel} on {node}: list it under smoosh.takeover with smoosh.mode takeover, or set its mode to advise"
                 ));
             }
             Step::Leave | Step::StoppedAlready => {}
@@ -154,8 +154,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Lets every record of a channel go. A mark goes first: without one nothing counts as
-    /// this program's.
+    /// Removes all records of a channel. The mark goes first, because without it nothing counts as
+    /// set by this program.
     async fn forget(
         &self,
         channel: &str,
@@ -179,21 +179,21 @@ impl Passed {
     fn stranded(&mut self, node: &str, channel: &str) {
         self.state.stranded.insert(channel.to_owned());
         self.state.findings.push(format!(
-            "smoosh.{channel} is stopped on {node} by a takeover that this process does not keep up: where no other recliner does, `recliner restore-smoosh` gives it back"
+            "smoosh.{channel} is stopped on {node} by a takeover that this process does not maintain: if no other recliner does, run `recliner restore-smoosh` to restore it"
         ));
     }
 
     fn not_taken(&mut self, node: &str, channel: &str, value: &str) {
         let why = format!(
-            "somebody set the concurrency of smoosh.{channel} on {node} to {value:?} while it was taken over: it is left to them until recliner starts anew or other channels are listed"
+            "the concurrency of smoosh.{channel} on {node} was changed to {value:?} while it was taken over: recliner leaves it alone until it restarts or its configuration changes"
         );
         self.state.findings.push(why.clone());
         self.state.not_taken.insert(channel.to_owned(), why);
     }
 }
 
-/// Gives a channel back: what the node's files say, and where the value before was another,
-/// set by somebody until the next restart, that one.
+/// Restores a channel: resets it to the value in the node's files, and then sets the previous value
+/// if it was different, i.e. set until the next restart.
 pub(super) async fn give_back(
     node: &str,
     channel: &str,

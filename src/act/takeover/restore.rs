@@ -1,26 +1,26 @@
-//! Giving back from any machine: what `restore-smoosh` does.
+//! Restores channels from any machine, for the command `restore-smoosh`.
 //!
-//! Goes by the marks on the nodes alone, whoever left them.
+//! Relies only on the marks on the nodes, whichever process left them.
 
 use super::{Hands, KEY, STOPPED, mark, mark::SECTION, node::give_back, section};
 
-/// What came of one channel on one node.
+/// Result for one channel on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The node.
     pub node: String,
     /// The channel.
     pub channel: String,
-    /// Its concurrency from now on; none where the key is absent.
+    /// Its concurrency from now on; `None` if the key is absent.
     pub value: Option<String>,
-    /// Whether it was stopped; else somebody had changed it before, and it stays as it is.
+    /// Whether it was stopped; if not, somebody had changed it, and it is left alone.
     pub was_stopped: bool,
 }
 
-/// Gives back every channel that carries a mark on `node`.
+/// Restores every channel that has a mark on `node`.
 ///
 /// # Errors
-/// Why the node could not be read or changed; what was given back before stays so.
+/// Why the node could not be read or changed. Channels restored before the error stay restored.
 pub async fn restore(hands: &dyn Hands, node: &str) -> Result<Vec<Restored>, String> {
     let marks = mark::marks(&hands.section(node, SECTION).await?);
     let mut restored = Vec::with_capacity(marks.len());

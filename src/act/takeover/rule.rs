@@ -1,63 +1,62 @@
-//! What is to be done about one channel on one node.
+//! Decides what to do about one channel on one node.
 //!
-//! Pure: the task calls it with what it read, and does what it says.
+//! Pure: the task passes what it read and carries out the decision.
 
 use super::{Mark, STOPPED, TakenOver};
 
-/// What is known of one channel on one node.
+/// Facts about one channel on one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
-    /// Its concurrency now; none where the key is absent.
+    /// Its concurrency now; `None` if the key is absent.
     pub(super) value: Option<&'a str>,
     /// The mark on the node.
     pub(super) mark: Option<&'a Mark>,
-    /// The record in the ledger.
+    /// The stored record.
     pub(super) record: Option<&'a TakenOver>,
-    /// Whether this process saw it as its own before.
+    /// Whether this process saw the channel taken over before.
     pub(super) held: bool,
-    /// Whether it is to be stopped.
+    /// Whether the channel should be taken over.
     pub(super) wanted: bool,
-    /// Whether this process may change anything but what it took itself.
+    /// Whether this process may change anything other than what it took over itself.
     pub(super) may: bool,
 }
 
-/// What is to be done.
+/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing, and nobody has stopped it.
+    /// Nothing; the channel is not stopped.
     Leave,
-    /// Nothing: somebody else has stopped it.
+    /// Nothing; somebody else stopped it.
     StoppedAlready,
-    /// Nothing: it is this program's.
+    /// Nothing; this program has taken it over.
     Keep,
-    /// The node knows that it is taken and the ledger does not: it is noted there.
+    /// The node has a mark but the store has no record: add the record.
     Adopt {
-        /// What it was before.
+        /// The value before the takeover.
         was: Option<String>,
     },
-    /// It is stopped.
+    /// Take the channel over.
     Take {
-        /// What it is now.
+        /// The current value.
         was: Option<String>,
     },
-    /// Somebody changed it while it was taken: it is theirs, and every record goes.
+    /// Somebody changed the value while it was taken over: leave it alone and remove all records.
     Yield,
-    /// It is given back.
+    /// Restore the channel.
     Restore {
-        /// What it was before.
+        /// The value before the takeover.
         was: Option<String>,
     },
-    /// It is not this program's any more: every record goes.
+    /// The channel is no longer taken over: remove all records.
     Forget,
-    /// Another process stopped it, or one that is no more, and it is not for this one to
-    /// give back.
+    /// Another or an earlier process stopped it, and this process must not restore it.
     Stranded,
 }
 
-/// What is to be done about what was seen.
+/// Decides what to do.
 ///
-/// A value counts as this program's only where it is "0" and the mark is beside it: a
-/// restart of CouchDB takes both away, and a "0" without a mark is somebody else's.
+/// A value counts as set by this program only if it is "0" and there is a mark: a restart of
+/// CouchDB removes both, and a "0" without a mark was set by somebody else.
 pub(super) fn step(seen: &Seen<'_>) -> Step {
     let stopped = seen.value == Some(STOPPED);
     let now = || seen.value.map(str::to_owned);
@@ -68,7 +67,8 @@ pub(super) fn step(seen: &Seen<'_>) -> Step {
             (true, Some(mark), None) => Step::Adopt { was: mark.was.clone() },
             (true, None, Some(_)) => Step::Forget,
             (true, None, None) => Step::StoppedAlready,
-            // Without having held it, this is where a crash came between mark and value.
+            // If this process never had it taken over, a crash between writing mark and value left
+            // this.
             (false, Some(_), _) if seen.held => Step::Yield,
             (false, _, _) => Step::Take { was: now() },
         };

@@ -1,8 +1,8 @@
-//! The task that keeps channels of smoosh stopped while this program enforces in their
-//! place, and gives them back when it no longer does.
+//! The task that keeps smoosh channels stopped while this program enforces in their place, and
+//! restores them when it no longer does.
 //!
-//! Owns which channels this process holds. One pass at a time over all nodes; a node that
-//! does not answer holds up nobody, and is looked at again with the next pass.
+//! Owns the set of channels taken over by this process. Runs one pass at a time over all nodes; a
+//! node that does not answer delays no other, and is read again in the next pass.
 
 use super::{
     Hands, Ledger, NodeState, TakenOver, Takeovers, lines,
@@ -25,25 +25,24 @@ use tokio::{sync::watch, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// From one pass to the next while channels are taken: for so long a node's smoosh may act
-/// after a restart that nobody noticed otherwise.
+/// Interval between passes while channels are taken over. Smoosh may work that long after an
+/// unnoticed restart of a node.
 const KEEPING: Duration = Duration::from_secs(30);
-/// The same while none is: only what others left is looked for.
+/// Interval otherwise, when only takeovers of others are detected.
 const LOOKING: Duration = Duration::from_secs(300);
-/// The longest that one node is waited for. What is cut off there is taken up by the next
-/// pass.
+/// Time limit for one node. The next pass continues with what was interrupted.
 const WITHIN: Duration = Duration::from_secs(8);
-/// How often giving back is tried at the end.
+/// Number of attempts to restore channels at the end.
 const TRIES: u32 = 2;
 
-/// What the task goes by.
+/// Settings of the task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether anything may be changed: the process enforces.
+    /// Whether anything may be changed, i.e. the process enforces.
     pub enforce: bool,
-    /// Smoosh's channels that are to be stopped; none where it goes on beside this program.
+    /// Smoosh channels to stop; empty if smoosh coexists with this program.
     pub takeover: BTreeSet<String>,
-    /// Channels in which this program acts.
+    /// Channels in which this program enforces.
     pub acting: BTreeSet<String>,
 }
 
@@ -61,14 +60,14 @@ impl From<&settings::Settings> for Settings {
     }
 }
 
-/// The way to read how smoosh stands.
+/// Handle for reading the state of smoosh.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// What was found last.
+    /// Result of the last pass.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
 }
 
-/// Owns which channels this process holds.
+/// The task that owns the channels taken over by this process.
 #[derive(Debug)]
 pub struct Task {
     clock: Clock,
@@ -79,9 +78,9 @@ pub struct Task {
     takeovers: watch::Sender<Arc<Takeovers>>,
     held: BTreeMap<String, BTreeSet<String>>,
     yielded: BTreeMap<String, BTreeSet<String>>,
-    /// Channels that this process ever set out to take.
+    /// Channels that this process ever tried to take over.
     tried: BTreeSet<String>,
-    /// The nodes that were there at the last pass.
+    /// The nodes of the last pass.
     seen: BTreeSet<String>,
 }
 
@@ -93,7 +92,7 @@ enum Event {
 }
 
 impl Task {
-    /// Makes the task and its handle.
+    /// Creates the task and its handle.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -118,14 +117,13 @@ impl Task {
         (task, Handle { takeovers: reader })
     }
 
-    /// Keeps channels stopped until `stop`, or until nobody sends settings any more; then
-    /// gives back what it holds, within some seconds. Whoever carries the requests has to
-    /// live on until this ends.
+    /// Runs until `stop`, or until the sender of settings is gone; then restores all channels
+    /// within seconds. The client must stay usable until this ends.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut next = time::Instant::now();
         loop {
-            // Every arm is cancel-safe. The pass comes after: one that was begun ends before
-            // anything else, because what it wrote has to be known.
+            // Every arm is cancel-safe. The pass runs after the select and is never interrupted,
+            // because everything it wrote must be known.
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled() => Event::Stop,
@@ -158,7 +156,7 @@ impl Task {
             tracing::error!(
                 node,
                 channels = channels.join(" "),
-                "smoosh could not be given back: run `recliner restore-smoosh`, or restart CouchDB there"
+                "smoosh channels could not be restored: run `recliner restore-smoosh`, or restart CouchDB there"
             );
         }
     }
@@ -167,9 +165,9 @@ impl Task {
         self.held.values().any(|channels| !channels.is_empty())
     }
 
-    /// Waits until other nodes can be asked than at the last pass.
+    /// Waits until the set of reachable nodes differs from the last pass.
     async fn others(snapshots: &mut watch::Receiver<Arc<Snapshot>>, seen: &BTreeSet<String>) {
-        // The service ends the snapshots and this task together.
+        // The service stops the sender of snapshots and this task together.
         if snapshots.wait_for(|snapshot| served(snapshot) != *seen).await.is_err() {
             std::future::pending().await
         }
@@ -190,7 +188,7 @@ impl Task {
         let held = self.held.iter().filter(|(_, held)| !held.is_empty()).map(|(node, _)| node);
         let nodes: BTreeSet<String> =
             self.seen.iter().chain(by_node.keys()).chain(held).cloned().collect();
-        // Without the ledger nothing new is taken: it could not be noted.
+        // Without the store nothing new is taken over, because it could not be recorded.
         let wanted = if trouble.is_some() {
             self.held
                 .values()
@@ -240,7 +238,7 @@ impl Task {
     }
 }
 
-/// The nodes that are served and not known to be down.
+/// The served nodes that are not known to be down.
 fn served(snapshot: &Snapshot) -> BTreeSet<String> {
     let nodes = snapshot.nodes().iter().skip(1);
     let nodes = nodes.filter(|node| node.served && node.member && !node.files_alone);

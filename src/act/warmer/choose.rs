@@ -1,4 +1,4 @@
-//! What is built now, and why the rest is not. Pure.
+//! Selects the indexes to build now, and gives the reason for the others. Pure.
 
 use super::{
     class::{Channels, Class},
@@ -18,28 +18,27 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// What was measured longer ago is measured anew before it is built.
+/// Facts older than this are read again before a build.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// Builds that are looked at again, or started, at one time.
+/// Maximum number of indexes reread or started per check.
 const AT_ONCE: usize = 8;
 
-/// A disk counts as near its threshold so many percent before.
+/// A disk counts as near its threshold from this many percent below.
 const NEAR: f64 = 5.0;
 
-/// Why an index that lags is not built.
+/// Why a lagging index is not built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// `warmer.ignore` names its database, or its documents say that only queries build it.
+    /// `warmer.ignore` names its database, or its design documents disable automatic builds.
     Excluded,
-    /// Indexers work on it.
+    /// Indexers are working on it.
     Running,
-    /// It lags behind no document, or as far as can be told behind nothing since it was last
-    /// built.
+    /// It misses no documents, or as far as known nothing has changed since its last build.
     Phantom,
-    /// The cluster does not have the engine of this search index, or no node could say so.
+    /// The cluster does not have the engine of this search index, or no node could confirm it.
     NotOffered,
-    /// A build of it came to nothing not long ago.
+    /// A recent build of it failed.
     CoolDown,
     /// CouchDB's own ken, or a reader, may be about to build it.
     Grace,
@@ -55,9 +54,9 @@ pub enum Reason {
     Resharding,
     /// A disk is near the threshold of CouchDB's disk monitor, or below `headroom.keep_free`.
     Headroom,
-    /// No channel is free on some node, or its delay is not over.
+    /// All build slots of a node are in use, or `warmer.delay` has not passed.
     NodeLimit,
-    /// It is being measured anew.
+    /// It is being measured again.
     Stale,
 }
 
@@ -80,21 +79,23 @@ impl Reason {
         Self::Stale,
     ];
 
-    /// The reason with this word.
+    /// The reason with this JSON value.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.label() == label)
     }
 
-    /// What the word means, for whoever reads it for the first time.
+    /// Explains the reason to a new reader.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Excluded => "warmer.ignore names the database, or its design documents say no",
-            Self::Running => "an indexer works on it",
-            Self::Phantom => "no document is missing in it, and only a query would move it on",
+            Self::Excluded => {
+                "warmer.ignore names the database, or its design documents disable automatic builds"
+            }
+            Self::Running => "an indexer is working on it",
+            Self::Phantom => "it misses no documents; only a query would update its sequence",
             Self::NotOffered => "the cluster does not have its search engine",
-            Self::CoolDown => "its last build came to nothing, and it rests",
+            Self::CoolDown => "its last build failed recently, and it is not retried yet",
             Self::Grace => "CouchDB may be about to build it by itself (warmer.grace)",
             Self::Suspended => "an operator suspended starts",
             Self::Journal => "recliner's journal cannot be written",
@@ -102,12 +103,14 @@ impl Reason {
             Self::Pressure => "a node with a copy is busy",
             Self::Resharding => "a shard of its database is being split or moved",
             Self::Headroom => "a disk with a copy is too full",
-            Self::NodeLimit => "as many indexers run on a node as may, or warmer.delay is not over",
+            Self::NodeLimit => {
+                "a node has reached its limit of indexers, or warmer.delay has not passed"
+            }
             Self::Stale => "it is being measured again first",
         }
     }
 
-    /// The word in JSON; where the plan of compactions has the same reason, the same.
+    /// The value in JSON; identical to the compaction plan's value for the same reason.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -129,18 +132,18 @@ impl Reason {
     }
 }
 
-/// Where an index that lags stands.
+/// Build status of a lagging index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is built now, or would be.
+    /// It is built now, or would be in enforce mode.
     Starts,
-    /// This process had it built, and indexers work on it or are about to.
+    /// This process requested a build, and indexers are working on it or about to.
     Builds,
     /// It waits.
     Waits(Reason),
 }
 
-/// One index that lags.
+/// A lagging index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// The index.
@@ -149,52 +152,52 @@ pub struct Line {
     pub id: TargetId,
     /// Its database.
     pub db: String,
-    /// The first of its design documents, by id.
+    /// Id of its first design document.
     pub design: Arc<str>,
-    /// What only a search index has.
+    /// Attributes of a search index.
     pub search: Option<Search>,
-    /// What is queried so that CouchDB builds it; none where only readers' queries shall.
+    /// The query that makes CouchDB build it; `None` if only readers' queries may build it.
     pub query: Option<Query>,
-    /// Its class.
+    /// Its build class.
     pub class: Class,
-    /// Where it stands.
+    /// Its build status.
     pub standing: Standing,
-    /// Sequences it has not seen, over one copy of each range where they are known; of a search
-    /// index at least so many. None where it may lag and may not.
+    /// Number of sequences not indexed, over one copy of each range. For a search index, a lower
+    /// bound. `None` if it is unknown whether it lags.
     pub pending: Option<u64>,
-    /// Since when it lags without anybody working on it.
+    /// Since when it lags without an indexer.
     pub since: Option<Moment>,
-    /// Since when nothing moves though it lags: its indexers, or what was tried about it.
+    /// Since when it makes no progress, neither by its indexers nor by requested builds.
     pub stalled_since: Option<Moment>,
 }
 
-/// Everything a decision is made by, beside what is remembered.
+/// Inputs of the selection other than the history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Present<'a> {
     pub(super) plan: &'a Plan,
     pub(super) settings: &'a Warmer,
-    /// Percent of a disk from which CouchDB's disk monitor stops builds, by node; absent where
-    /// it is off.
+    /// Disk usage in percent from which CouchDB's disk monitor stops builds, by node; absent if the
+    /// monitor is off.
     pub(super) thresholds: &'a BTreeMap<NodeIx, f64>,
-    /// Whether what is chosen is built, rather than named: then it is measured anew first.
+    /// Whether selected indexes are really built; if so, they are measured again first.
     pub(super) acting: bool,
-    /// Decides the order, as random as it is.
+    /// Seed of the random order.
     pub(super) luck: u64,
     pub(super) now: Moment,
 }
 
-/// What is to be done.
+/// Result of the selection.
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
-    /// Every index that lags.
+    /// All lagging indexes.
     pub(super) lines: Vec<Line>,
-    /// Places among what was seen, of what starts.
+    /// The builds to start: positions in the list of lags, with their classes.
     pub(super) starts: Vec<(usize, Class)>,
-    /// What is measured anew before it is decided on.
+    /// Indexes to measure again before a decision.
     pub(super) reread: Vec<Ix>,
 }
 
-/// Decides about every index that lags.
+/// Selects the indexes to build.
 pub(super) fn choose(looked: &Looked, memory: &Memory, present: Present<'_>) -> Chosen {
     let all = looked.all.as_slice();
     let work = memory::at_work(&present.plan.conditions.jobs);
@@ -270,7 +273,7 @@ pub(super) fn choose(looked: &Looked, memory: &Memory, present: Present<'_>) -> 
 }
 
 impl Line {
-    /// An index of which nothing is known but what it is, as one whose engine is not there.
+    /// An index about which only its identity is known, e.g. if its engine is missing.
     fn of(target: TargetRef<'_>) -> Self {
         let view = target.view();
         Self {
@@ -291,7 +294,7 @@ impl Line {
     }
 }
 
-/// What keeps an index from being built, channels aside.
+/// Why an index is not built, build slots aside.
 fn refusal(
     seen: &Seen,
     target: TargetRef<'_>,
@@ -333,8 +336,8 @@ fn refusal(
     sites().any(|node| is_nearly_full(node, seen.search, present)).then_some(Reason::Headroom)
 }
 
-/// Whether a disk of a node is near the point at which CouchDB builds no view by itself, or at
-/// which nothing may be started. CouchDB's monitor holds no search index back.
+/// Whether a disk of a node is close to the limit at which CouchDB stops building views, or
+/// recliner stops starting jobs. CouchDB's monitor does not affect search indexes.
 fn is_nearly_full(node: NodeIx, search: bool, present: Present<'_>) -> bool {
     let Some(name) = present.plan.snapshot.node(node).map(|node| &node.name) else { return false };
     let mut volumes = present.plan.conditions.disks.of_node(name);
@@ -347,7 +350,7 @@ fn is_nearly_full(node: NodeIx, search: bool, present: Present<'_>) -> bool {
     })
 }
 
-/// The same order for the same luck, and another for another.
+/// A sort key that is random but reproducible for a given seed.
 fn shuffled(luck: u64, at: usize) -> u64 {
     BuildHasherDefault::<DefaultHasher>::new().hash_one((luck, at))
 }

@@ -1,16 +1,16 @@
-//! Classes of builds, and whether one of them has a channel free. Pure.
+//! Build classes, and whether a build slot is free. Pure.
 
 use super::look::Seen;
 use crate::{model::settings::work::Warmer, table::NodeIx};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// Whether a build is of any size, or of few updates.
+/// The class of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Of any size.
+    /// Builds of any size.
     Batch,
-    /// Of fewer updates than `max_incremental_updates`.
+    /// Builds of fewer than `max_incremental_updates` updates.
     Incremental,
 }
 
@@ -18,7 +18,7 @@ impl Class {
     /// Every class.
     pub const ALL: [Self; 2] = [Self::Batch, Self::Incremental];
 
-    /// The word in JSON and metric labels.
+    /// The value in JSON and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -27,8 +27,7 @@ impl Class {
         }
     }
 
-    /// The class of what lags this far: what waits for a channel of its own, or can do with
-    /// one for few updates.
+    /// The class for a given lag.
     pub(super) const fn of(seen: &Seen, settings: &Warmer) -> Self {
         if seen.pending_of_a_shard() < settings.max_incremental_updates {
             Self::Incremental
@@ -41,13 +40,13 @@ impl Class {
 /// The last build of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
-    /// When it ended.
+    /// Time of its end.
     pub(super) at: Moment,
-    /// The sequence it was to reach.
+    /// The sequence it had to reach.
     pub(super) goal: u64,
 }
 
-/// Indexers that run on each node, those of starts that do not show yet among them.
+/// Number of indexers on each node, including those of requested builds that do not show yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channels(BTreeMap<NodeIx, usize>);
 
@@ -56,15 +55,15 @@ impl Channels {
         *self.0.entry(node).or_default() += indexers;
     }
 
-    /// Takes what a build of all copies needs.
+    /// Occupies the slots that a build of all copies needs.
     pub(super) fn take_all(&mut self, seen: &Seen) {
         for (node, copies) in &seen.database.sites {
             self.take(*node, *copies);
         }
     }
 
-    /// Whether every node has room for its copies. What is more than a node has channels
-    /// goes where nothing else runs: CouchDB builds all copies or none.
+    /// Whether every node has slots for its copies. An index with more copies than slots on a node
+    /// is built where nothing else runs, because CouchDB builds all copies or none.
     fn hold(&self, seen: &Seen, limit: usize) -> bool {
         seen.database.sites.iter().all(|(node, copies)| {
             let active = self.0.get(node).copied().unwrap_or_default();
@@ -72,8 +71,8 @@ impl Channels {
         })
     }
 
-    /// The class in which a build may start now, as `ken_server:should_start_job/2` decides;
-    /// none where it has to wait for a channel, or for its delay.
+    /// The class in which a build may start now, as `ken_server:should_start_job/2` decides; `None`
+    /// if it must wait for a slot or its delay.
     pub(super) fn class(
         &self,
         seen: &Seen,
@@ -125,9 +124,9 @@ mod tests {
         }
     }
 
-    /// Two batch channels a node and two more, by ken's table.
+    /// Two batch slots per node and two more, by ken's table.
     #[test]
-    fn a_build_starts_by_kens_rule() {
+    fn builds_start_by_kens_rule() {
         let settings = Warmer {
             batch_channels: 2,
             incremental_channels: 2,
@@ -141,11 +140,11 @@ mod tests {
         for (active, pending, last, expected) in [
             (0, 50_000, None, batch),
             (0, 1, None, batch),
-            // Two indexers run on one of the nodes: this one needs two more.
+            // Two indexers run on one of the nodes; this index needs two more.
             (2, 1, None, incremental),
             (2, 50_000, None, None),
             (3, 1, None, None),
-            // Built a moment ago: only many news are worth another build at once.
+            // Built a moment ago: only many new updates justify another build at once.
             (0, 1, last(just_now, 10_000), None),
             (0, 100, last(just_now, 10_000), batch),
             (0, 1, last(long_ago, 10_000), batch),
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_a_node_holds_goes_alone() {
+    fn an_index_with_more_copies_than_slots_is_built_alone() {
         let settings = Warmer { batch_channels: 1, incremental_channels: 0, ..Warmer::default() };
         let mut channels = Channels::default();
         assert_eq!(channels.class(&seen(9), None, &settings, NOW), Some(Class::Batch));

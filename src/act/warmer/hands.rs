@@ -1,4 +1,4 @@
-//! The hands: what has CouchDB build an index, and what tells whether it would.
+//! Requests that make CouchDB build an index, and the setting that limits builds.
 
 use crate::table::Query;
 use couchdb_client::{Client, Written};
@@ -6,14 +6,14 @@ use couchdb_names::Engine;
 use futures::{FutureExt as _, future::BoxFuture};
 use std::fmt::Debug;
 
-/// Percent of a disk from which CouchDB's disk monitor stops builds, where nothing else is
-/// set (`couch_disk_monitor`, 3.4 and later).
+/// Default disk usage in percent from which CouchDB's disk monitor stops builds
+/// (`couch_disk_monitor`, 3.4 and later).
 const THRESHOLD: f64 = 80.0;
 
-/// Asks CouchDB for builds.
+/// Requests index builds from CouchDB.
 pub trait Hands: Debug + Send + Sync {
-    /// Has CouchDB build every copy of an index, a view's or this engine's; does not wait for
-    /// its end. Why not, where it refuses.
+    /// Makes CouchDB build every copy of a view index, or of a search index of `engine`. Does not
+    /// wait for the end. The error tells why CouchDB refused.
     fn build(
         &self,
         db: &str,
@@ -21,8 +21,8 @@ pub trait Hands: Debug + Send + Sync {
         engine: Option<Engine>,
     ) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Percent of a disk from which a node's disk monitor stops builds; `None` where it is
-    /// off, or does not say.
+    /// Disk usage in percent from which a node's disk monitor stops builds; `None` if it is off or
+    /// unknown.
     fn threshold(&self, node: &str) -> BoxFuture<'static, Option<f64>>;
 }
 

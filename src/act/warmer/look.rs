@@ -1,9 +1,9 @@
-//! What the tables say of indexes: how far each lags, and where its copies lie. Pure.
+//! Lag of all indexes and the location of their copies, from the tables. Pure.
 //!
-//! CouchDB says of a view how far it lags. Of a search index it says how far it is: a sum over
-//! one copy of each range, whichever answered first. Copies of a range count their sequences
-//! each for itself, so that lag is known within bounds: it is at least what is missing to the
-//! copies that are furthest back, and at most what is missing to those furthest ahead.
+//! For a view CouchDB reports the lag. For a search index it reports only the indexed sequence: a
+//! sum over one copy of each range, whichever copies answered first. Copies of a range count
+//! their sequences independently, so the lag is known only within bounds: at least what is
+//! missing relative to the furthest-behind copies, at most relative to the furthest-ahead ones.
 
 use crate::{
     model::target::{Kind, State},
@@ -17,45 +17,44 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// What a look brought.
+/// Result of measuring the lag of all indexes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Looked {
     /// Indexes that can be built.
     pub(super) all: Vec<Seen>,
-    /// Search indexes of an engine that the cluster does not have, or of which no node could
-    /// say so.
+    /// Search indexes whose engine the cluster does not have, or could not be confirmed.
     pub(super) absent: Vec<Ix>,
 }
 
-/// One index of the cluster.
+/// Lag of one index of the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) ix: Ix,
-    /// Tells it from another that had its place before.
+    /// Distinguishes it from an earlier index at the same table position.
     pub(super) signature: Signature,
-    /// When it was measured.
+    /// Time of the measurement.
     pub(super) measured_at: Moment,
-    /// Sequences it has not seen.
+    /// Number of sequences not indexed.
     pub(super) pending: u64,
-    /// The last sequence it has seen.
+    /// The last indexed sequence.
     pub(super) indexed: u64,
-    /// Whether it may lag that far and may not lag at all.
+    /// Whether it may not lag at all.
     pub(super) unsure: bool,
     /// Whether it is a search index.
     pub(super) search: bool,
-    /// Ranges that these two are sums over.
+    /// Number of ranges that the two sums cover.
     pub(super) ranges: u64,
-    /// Where its database lies.
+    /// The copies of its database.
     pub(super) database: Database,
 }
 
 impl Seen {
-    /// The sequence at which it has seen everything.
+    /// The sequence at which it is current.
     pub(super) const fn goal(&self) -> u64 {
         self.indexed.saturating_add(self.pending)
     }
 
-    /// What a shard's index lags behind.
+    /// Lag of one shard's index.
     pub(super) const fn pending_of_a_shard(&self) -> u64 {
         self.pending.div_ceil(if self.ranges == 0 { 1 } else { self.ranges })
     }
@@ -64,27 +63,26 @@ impl Seen {
 /// The copies of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Database {
-    /// How many lie on each node.
+    /// Number of copies on each node.
     pub(super) sites: BTreeMap<NodeIx, usize>,
     /// Whether one of them is being split or moved.
     pub(super) resharding: bool,
-    /// How far they were written, added up.
+    /// Sum of the update sequences of all copies.
     pub(super) written: u64,
-    /// The same over one copy of each range, those furthest back; none where one of them is
-    /// not known.
+    /// Sum over one copy of each range, taking the furthest behind; `None` if any is unknown.
     pub(super) least: Option<u64>,
-    /// And those furthest ahead.
+    /// The same for the copies furthest ahead.
     pub(super) most: Option<u64>,
-    /// What tells their documents from other ones: equal where nothing but sequences moved,
-    /// as they do by `_security`, revision limits and purges.
+    /// Hash of the content: equal if only sequences moved, as with `_security`, revision limits and
+    /// purges.
     pub(super) content: u64,
-    /// When the one that was measured longest ago was; none where one never was.
+    /// Time of the oldest measurement of a copy; `None` if one was never measured.
     pub(super) oldest: Option<Moment>,
-    /// When the one that was measured last was.
+    /// Time of the newest measurement of a copy.
     pub(super) newest: Option<Moment>,
 }
 
-/// The indexes that have copies to build, with everything a decision is made by.
+/// Computes the lag of all indexes that have copies to build.
 pub(super) fn look(snapshot: &Snapshot) -> Looked {
     let indexes: Vec<TargetRef<'_>> = snapshot
         .targets()
@@ -120,16 +118,16 @@ pub(super) fn look(snapshot: &Snapshot) -> Looked {
     looked
 }
 
-/// Of each range how far the copies are that are furthest back and ahead; none where one of them
-/// is not known.
+/// Sequences of the furthest-behind and furthest-ahead copy of each range; `None` if one is
+/// unknown.
 type Ranges = BTreeMap<Option<Range>, Option<(u64, u64)>>;
 
-/// The copies of a database, as they are gone through.
+/// Collects the copies of a database.
 #[derive(Debug, Default)]
 struct Copies {
     database: Database,
     content: DefaultHasher,
-    /// How far they are, where that is wanted.
+    /// Sequence bounds, if needed.
     ranges: Option<Ranges>,
 }
 
@@ -179,7 +177,7 @@ fn seen(view: TargetRef<'_>, databases: &HashMap<DbIx, Database>) -> Option<Seen
     })
 }
 
-/// A search index, where it is known how far it is and how far its database.
+/// Lag of a search index, if the sequences of the index and its database are known.
 fn searched(index: TargetRef<'_>, databases: &HashMap<DbIx, Database>) -> Option<Seen> {
     let facts = index.facts();
     let database = databases.get(&index.db())?;
@@ -200,7 +198,7 @@ fn searched(index: TargetRef<'_>, databases: &HashMap<DbIx, Database>) -> Option
     })
 }
 
-/// What tells one search index from another that had its place before: its name.
+/// Distinguishes a search index from an earlier one at the same table position, by its name.
 fn told_apart(index: TargetRef<'_>) -> Signature {
     let mut hasher = DefaultHasher::new();
     index.id().hash(&mut hasher);

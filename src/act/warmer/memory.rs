@@ -1,5 +1,5 @@
-//! What is remembered of each index: since when it lags, what was done about it, and
-//! what came of that. Pure; one task owns it.
+//! History of each index: since when it lags, which builds were requested, and their results. Pure;
+//! one task owns it.
 
 use super::{
     class::{Class, Last},
@@ -15,24 +15,25 @@ use hashbrown::HashMap;
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// A build may take so long to show after its request, or to go after its end.
+/// How long a build may take to appear in the task list after its request, or to disappear after
+/// its end.
 const SETTLES: Duration = Duration::from_secs(5);
 
-/// What was not measured anew so long after it was asked for is asked for again.
+/// A requested measurement that did not arrive within this time is requested again.
 const ASKS_AGAIN: Duration = Duration::from_secs(30);
 
-/// The longest rest after failures.
+/// Longest rest after failures.
 const RESTS_AT_MOST: Duration = Duration::from_secs(3_600);
 
-/// Indexers that say nothing new for so long are stalled.
+/// Indexers without progress for this long are stalled.
 pub(super) const STALLS: Duration = Duration::from_secs(600);
 
 /// How a build ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ending {
-    /// The index has seen what it was to see.
+    /// The index reached its target sequence.
     Built,
-    /// CouchDB refused, no indexer ran, or it ended before.
+    /// CouchDB refused, no indexer ran, or it ended too early.
     Failed,
 }
 
@@ -40,7 +41,7 @@ impl Ending {
     /// Every ending.
     pub const ALL: [Self; 2] = [Self::Built, Self::Failed];
 
-    /// The word in JSON, events and metric labels.
+    /// The value in JSON, events and metric labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -50,63 +51,63 @@ impl Ending {
     }
 }
 
-/// A build that this process asked for.
+/// A build requested by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Out {
     pub(super) class: Class,
     pub(super) at: Moment,
-    /// The sequence it is to reach.
+    /// The sequence it has to reach.
     goal: u64,
-    /// The sequence it was last seen at.
+    /// The last indexed sequence.
     indexed: u64,
-    /// Whether an indexer of it was seen.
+    /// Whether an indexer was seen.
     shown: bool,
-    /// Since when none is seen though its nodes were asked.
+    /// Since when no indexer is seen although the nodes were polled.
     silent_since: Option<Moment>,
 }
 
-/// That an index lags.
+/// Start of an index's lag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lag {
-    /// Since when it does without anybody working on it.
+    /// Since when it lags without an indexer.
     pub(super) since: Moment,
     indexed: u64,
 }
 
-/// What is remembered of one index.
+/// History of one index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     signature: Option<Signature>,
     pub(super) lag: Option<Lag>,
     pub(super) out: Option<Out>,
     pub(super) last: Option<Last>,
-    /// Builds in a row that came to nothing.
+    /// Number of failed builds in a row.
     pub(super) failures: u32,
     pub(super) rests_until: Option<Moment>,
-    /// Since when its lag outlives builds.
+    /// Since when it lags despite builds.
     pub(super) stalled_since: Option<Moment>,
-    /// The sequence that is not worth going to: the database holds what it held when the
-    /// index had seen everything, or a build found nothing to do.
+    /// A sequence not worth reaching: the database content has not changed since the index was
+    /// current, or a build found nothing to do.
     phantom_at: Option<u64>,
-    /// When it was last asked to be measured anew.
+    /// When a measurement was last requested.
     asked: Option<Moment>,
 }
 
 impl Entry {
-    /// Whether it was asked to be measured, and may be still.
+    /// Whether a measurement was requested and may still arrive.
     pub(super) fn is_asked(&self, measured_at: Moment, now: Moment) -> bool {
         self.asked.is_some_and(|asked| measured_at < asked && asked.age(now) < ASKS_AGAIN)
     }
 }
 
-/// Indexers of one index, whoever had them started.
+/// Running indexers of one index, whoever started them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AtWork {
-    /// When one of them last did something.
+    /// Time of the last progress of any of them.
     pub(super) last_progress: Moment,
 }
 
-/// The indexers that run, by index.
+/// The running indexers, by index.
 pub(super) fn at_work(jobs: &Jobs) -> HashMap<Ix, AtWork> {
     let mut all: HashMap<Ix, AtWork> = HashMap::new();
     let builds = jobs.list.iter().filter(|job| !job.compacts());
@@ -117,20 +118,20 @@ pub(super) fn at_work(jobs: &Jobs) -> HashMap<Ix, AtWork> {
     all
 }
 
-/// What a look brought.
+/// Result of an update.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
     /// Builds that ended.
     pub(super) ended: Vec<(Ix, Class, Ending)>,
-    /// What is to be measured anew.
+    /// Indexes to measure again.
     pub(super) reread: Vec<Ix>,
 }
 
-/// What is remembered of every index.
+/// History of all indexes.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     entries: BTreeMap<Ix, Entry>,
-    /// What a database held when its index had seen all of it.
+    /// The content hash of a database when its index was last current.
     caught_up: HashMap<Ix, (Signature, u64)>,
 }
 
@@ -139,13 +140,13 @@ impl Memory {
         self.entries.get(&ix)
     }
 
-    /// Whether what an index has not seen is no document: sequences moved by `_security`,
-    /// revision limits or purges, which no indexer runs for until the next write or query.
+    /// Whether the missing sequences contain no documents. `_security`, revision limits and purges
+    /// advance the sequence, and no indexer runs for them until the next write or query.
     pub(super) fn is_phantom(&self, seen: &Seen) -> bool {
         self.get(seen.ix).is_some_and(|entry| entry.phantom_at == Some(seen.goal()))
     }
 
-    /// Takes in what the tables and the nodes say.
+    /// Applies the current lags and jobs.
     pub(super) fn see(
         &mut self,
         all: &[Seen],
@@ -192,7 +193,7 @@ impl Memory {
             return;
         }
         let before = (seen.signature, seen.database.content);
-        // What was measured of the database before the lag says nothing of it.
+        // A measurement of the database from before the lag proves nothing.
         let measured_since = seen.database.oldest >= Some(seen.measured_at);
         let unmoved = measured_since && self.caught_up.get(&seen.ix) == Some(&before);
         let entry = self.entries.entry(seen.ix).or_default();
@@ -226,14 +227,14 @@ impl Memory {
         }
     }
 
-    /// Notes that something was asked to be measured anew.
+    /// Records that a measurement was requested.
     pub(super) fn asked(&mut self, ix: Ix, now: Moment) {
         if let Some(entry) = self.entries.get_mut(&ix) {
             entry.asked = Some(now);
         }
     }
 
-    /// Notes that a build's request goes out.
+    /// Records that a build was requested.
     pub(super) fn start(&mut self, seen: &Seen, class: Class, now: Moment) {
         let entry = self.entries.entry(seen.ix).or_default();
         entry.signature = Some(seen.signature);
@@ -247,7 +248,7 @@ impl Memory {
         });
     }
 
-    /// Notes that CouchDB refused; answers with the class of what came to nothing.
+    /// Records that CouchDB refused a build; returns its class.
     pub(super) fn refused(&mut self, ix: Ix, settings: &Warmer, now: Moment) -> Option<Class> {
         let entry = self.entries.get_mut(&ix)?;
         let out = entry.out.take()?;
@@ -282,16 +283,16 @@ impl Out {
         let silent_since = *self.silent_since.get_or_insert(now);
         let asked = entry.asked.filter(|asked| *asked >= silent_since);
         let Some(asked) = asked else { return Going::Ask };
-        // An answer may come within the same second; one from before it could only say less.
+        // An answer within the same second counts; an older one would show no more progress.
         if seen.measured_at < asked {
             return if asked.age(now) < ASKS_AGAIN { Going::On } else { Going::Ask };
         }
-        // One that may not lag at all is as far as it can be told.
+        // If it may be current, no more can be known.
         if seen.pending == 0 || seen.unsure || seen.indexed >= self.goal {
             return Going::Over(Ending::Built);
         }
         if seen.indexed > self.indexed {
-            // Another copy's indexer is between two looks, or another pass begins.
+            // The indexer of another copy is between two polls, or another pass begins.
             (self.indexed, self.silent_since) = (seen.indexed, None);
             return Going::On;
         }
@@ -310,7 +311,7 @@ impl Entry {
             Ending::Built => {
                 (self.failures, self.rests_until, self.stalled_since) = (0, None, None);
                 if seen.unsure {
-                    // Until its database moves, another build would find nothing to do.
+                    // Until the database changes, another build would find nothing to do.
                     self.phantom_at = Some(seen.goal());
                 }
             }
@@ -326,7 +327,7 @@ impl Entry {
         }
     }
 
-    /// ken comes back to what failed after its delay; what keeps failing waits longer.
+    /// ken retries a failed build after its delay; here repeated failures wait longer.
     fn fail(&mut self, settings: &Warmer, now: Moment) {
         let doublings = self.failures.min(16);
         let rest = settings.delay.max(Duration::from_secs(1)).saturating_mul(1 << doublings);
@@ -336,8 +337,8 @@ impl Entry {
     }
 }
 
-/// Whether every node with a copy was asked for its tasks since a request had time to show
-/// there. One that does not answer says nothing.
+/// Whether every node with a copy was polled after a request had time to appear. Nodes that do not
+/// answer are ignored.
 fn quiet(database: &Database, jobs: &Jobs, since: Moment) -> bool {
     let asked = |node: &NodeIx| jobs.polled.iter().find(|(polled, _)| polled == node);
     database.sites.keys().filter_map(asked).all(|(_, at)| *at >= since.plus(SETTLES))

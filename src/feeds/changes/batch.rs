@@ -1,11 +1,11 @@
-//! What waits to be sent on together.
+//! Collects events and database names until they are sent on.
 
 use super::heard::Event;
 use crate::scan::{Named, Stale};
 use couchdb_client::wire::DbChange;
 use hashbrown::HashMap;
 
-/// Events that wait to be written: at most one of each kind a database, the latest.
+/// Events that wait to be written: for each database at most the latest of each type.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     order: Vec<Option<Event>>,
@@ -13,7 +13,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Adds one in the place of the one like it.
+    /// Adds an event in place of the previous one of the same database and type.
     pub(super) fn add(&mut self, event: Event) {
         let key = (event.db.clone(), event.change);
         if let Some(before) = self.places.insert(key, self.order.len())
@@ -24,26 +24,26 @@ impl Events {
         self.order.push(Some(event));
     }
 
-    /// How many wait.
+    /// Number of waiting events.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// All of them, in the order of their latest; none wait any more.
+    /// Takes all events, in the order of their last occurrence.
     pub(super) fn take(&mut self) -> Vec<Event> {
         self.places.clear();
         std::mem::take(&mut self.order).into_iter().flatten().collect()
     }
 }
 
-/// Databases that wait to be named to the scanner, each once.
+/// Databases that wait to be reported to the scanner, each once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     all: HashMap<Box<str>, Stale>,
 }
 
 impl Names {
-    /// Adds one; the entry in the map comes with the shards.
+    /// Adds a database. A stale map entry includes stale shards.
     pub(super) fn add(&mut self, db: Box<str>, what: Stale) {
         let known = self.all.entry(db).or_insert(what);
         if what == Stale::Entry {
@@ -51,7 +51,7 @@ impl Names {
         }
     }
 
-    /// All of them; none wait any more.
+    /// Takes all names.
     pub(super) fn take(&mut self) -> Vec<Named> {
         self.all.drain().map(|(db, what)| Named { db, what }).collect()
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_each_kind_the_latest_of_a_database_stays() {
+    fn the_latest_event_of_each_type_and_database_is_kept() {
         let event = |db: &str, change| Event { db: db.into(), change };
         let mut events = Events::default();
         let created = event("a", DbChange::Created);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_named_once_and_the_entry_counts() {
+    fn a_database_is_named_once_and_a_stale_entry_takes_precedence() {
         let mut names = Names::default();
         names.add("a".into(), Stale::Shards);
         names.add("a".into(), Stale::Entry);

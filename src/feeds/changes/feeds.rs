@@ -1,4 +1,4 @@
-//! How feeds are asked for.
+//! Access to CouchDB's feeds.
 
 use couchdb_client::{
     Client, Error,
@@ -11,32 +11,32 @@ use futures::{
 };
 use std::time::Duration;
 
-/// From one sign of life of `_db_updates` to the next.
+/// Interval of heartbeats in `_db_updates`.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How long `_dbs/_changes` waits for a change: shorter than what proxies cut off, and it is
-/// the one request that comes again and again while nothing changes.
+/// How long `_dbs/_changes` waits for a change. Shorter than common proxy timeouts; it is the only
+/// request that repeats while nothing changes.
 const LONGPOLL: Duration = Duration::from_secs(25);
 
-/// Lines as they come, in their order; an error ends them.
+/// Lines in the order of their arrival; an error ends the stream.
 pub type Lines = BoxStream<'static, Result<Vec<UpdateLine>, Error>>;
 
-/// Where events come from.
+/// Provides CouchDB's feeds.
 pub trait Feeds: std::fmt::Debug + Send + Sync + 'static {
-    /// How far `_db_updates` is.
+    /// The current sequence of `_db_updates`.
     fn updates_now(&self) -> BoxFuture<'static, Result<String, Error>>;
 
-    /// When the database was made that `_db_updates` reads from; none where that is not told.
+    /// When the database behind `_db_updates` was created, if CouchDB shows it.
     fn updates_made(&self) -> BoxFuture<'static, Option<String>>;
 
-    /// Opens `_db_updates` behind a sequence. The lines MUST end, be it by an error, where
-    /// nothing comes for a while.
+    /// Opens `_db_updates` after a sequence. The stream MUST end, possibly by an error, if nothing
+    /// arrives for a while.
     fn updates(&self, since: String) -> BoxFuture<'static, Result<Lines, Error>>;
 
-    /// How far a node's shard map is.
+    /// The current sequence of a node's shard map.
     fn map_now(&self, node: String) -> BoxFuture<'static, Result<u64, Error>>;
 
-    /// Waits for changes of a node's shard map behind a sequence, but not for long.
+    /// Waits for changes of a node's shard map after a sequence, for a limited time.
     fn map(&self, node: String, since: u64) -> BoxFuture<'static, Result<MapChanges, Error>>;
 }
 
@@ -75,25 +75,25 @@ impl Feeds for Client {
     }
 }
 
-/// What an error of a feed means for it.
+/// Classifies an error of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// There is no such feed.
+    /// The feed does not exist.
     Absent,
     /// The login may not read it, or is refused everywhere.
     Refused,
-    /// Its sequence is not taken.
+    /// The sequence is not accepted.
     BadSequence,
-    /// What came makes no sense.
+    /// The answer is invalid.
     Garbage,
-    /// Nothing came, or it broke off.
+    /// There was no answer, or it broke off.
     Broken,
 }
 
 impl Failed {
     pub(super) fn of(error: &Error) -> Self {
         use couchdb_client::Kind;
-        // What cannot be sent, or is too long for a server or a proxy, is the sequence.
+        // A sequence may be unaddressable, or too long for a server or proxy.
         if matches!(error, Error::Status { status: 400 | 414 | 431, .. } | Error::Unaddressable(_))
         {
             return Self::BadSequence;

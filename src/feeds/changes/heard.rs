@@ -1,50 +1,50 @@
-//! What the feeds told, on its way from those that follow them to the one that acts.
+//! Results of the feeds, sent to the collector.
 
 use couchdb_client::wire::DbChange;
 use wall_clock::Moment;
 
-/// Something that happened to a database.
+/// A change of a database reported by a feed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Event {
     pub(super) db: Box<str>,
     pub(super) change: DbChange,
 }
 
-/// What came of one step.
+/// Result of one step of a feed.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// Of `_db_updates`.
+    /// Changes from `_db_updates`.
     Updates(Vec<Event>, Standing),
-    /// The same, of the time before this process listened.
+    /// The same, from before this process followed the feed.
     Missed(Vec<Event>, Standing),
-    /// Of `_dbs/_changes`: databases whose map changed.
+    /// Databases whose shard map changed, from `_dbs/_changes`.
     Map(Vec<Box<str>>, Standing),
 }
 
-/// How a feed stands.
+/// State of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Whether it is open and has told everything so far.
+    /// Whether the feed is open and up to date.
     pub(super) connected: bool,
-    /// Since when nothing was missed, for as long as it is connected, and while it may yet be
-    /// resumed.
+    /// Since when no change was missed. Kept while the feed is connected or may still be resumed.
     pub(super) followed_since: Option<Moment>,
-    /// How often it was begun from now, and not where this process or an earlier one was.
+    /// How often the feed was started from now, instead of at the position of this process or an
+    /// earlier one.
     pub(super) begun: u64,
-    /// Whether the cluster does not have it.
+    /// Whether the cluster does not have the feed.
     pub(super) absent: bool,
-    /// Whether the login may not read it.
+    /// Whether the login may not read the feed.
     pub(super) refused: bool,
-    /// The sequence it goes on from.
+    /// The sequence to continue from.
     pub(super) seq: Option<String>,
-    /// When the database was made that it reads from, as CouchDB tells it.
+    /// When the database behind the feed was created, according to CouchDB.
     pub(super) made: Option<String>,
-    /// The node that is asked.
+    /// The node that is queried.
     pub(super) node: Option<Box<str>>,
-    /// How often it went back in time.
+    /// How often the feed went back in time.
     pub(super) rewinds: u64,
-    /// How often it broke off or could not be had.
+    /// How often the feed broke off or could not be opened.
     pub(super) failures: u64,
-    /// What is wrong with it.
+    /// The current problem with the feed.
     pub(super) problem: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! What becomes of what the feeds told. Pure but for `now`.
+//! Turns the results of the feeds into news for the scanner and events for the journal. Pure except
+//! for `now`.
 
 use super::{
     batch::{Events, Names},
@@ -17,21 +18,21 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use wall_clock::Moment;
 
-/// `_db_updates` and `_dbs/_changes`, as labels.
+/// Names of the feeds in labels.
 pub(super) const UPDATES: &str = "_db_updates";
 pub(super) const MAP: &str = "_dbs";
 
-/// How long a feed may be gone before what was measured counts as unconfirmed. What it then
-/// resumes with is told late, and confirms again.
+/// How long a feed may be disconnected before facts count as unconfirmed. A resumed feed reports
+/// changes late, which confirms the facts again.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How often it is kept how far `_db_updates` is while nothing happens.
+/// Interval of saving the position in `_db_updates` while nothing happens.
 const POSITION: Duration = Duration::from_secs(600);
 
-/// What is to be written together.
+/// Content of one journal write.
 pub(super) type Batch = (Vec<What>, Reached);
 
-/// One feed and when it was last connected.
+/// A feed and when it was disconnected.
 #[derive(Debug, Default)]
 struct Followed {
     standing: Standing,
@@ -44,7 +45,7 @@ impl Followed {
         self.standing = standing;
     }
 
-    /// Since when it missed nothing, if it is there, or was a moment ago.
+    /// Since when the feed missed nothing, if it is connected or was until a moment ago.
     fn since(&self, now: Instant) -> Option<Moment> {
         let there = match self.lost {
             None => self.standing.connected,
@@ -54,7 +55,7 @@ impl Followed {
     }
 }
 
-/// Everything that was told and not sent on.
+/// Collects everything received and not sent on yet.
 #[derive(Debug, Default)]
 pub(super) struct Listener {
     updates: Followed,
@@ -62,23 +63,23 @@ pub(super) struct Listener {
     names: Names,
     witness: Witness,
     events: Events,
-    /// How the databases stood that the scanner told of.
+    /// State of the databases in events detected by the scanner.
     marks: Vec<Mark>,
-    /// The number of what it noticed last.
+    /// Number of the last batch detected by the scanner.
     noticed: u64,
-    /// When names are sent on, and events.
+    /// When to send names to the scanner, and events to the journal.
     names_at: Option<Instant>,
     events_at: Option<Instant>,
-    /// When it was last kept how far `_db_updates` is.
+    /// When the position in `_db_updates` was last saved.
     kept_at: Option<Instant>,
-    /// What the scanner was told last.
+    /// The `followed_since` last sent to the scanner.
     told: Option<Moment>,
     counts: BTreeMap<DbChange, u64>,
     last_event: Option<Moment>,
 }
 
 impl Listener {
-    /// Takes in what a feed told.
+    /// Applies a feed's step.
     pub(super) fn heard(&mut self, heard: Heard, follow: &Follow, now: (Instant, Moment)) {
         let (instant, _) = now;
         match heard {
@@ -86,7 +87,7 @@ impl Listener {
                 events.iter().for_each(|event| self.names_of(event, follow, instant));
                 self.told(events, standing, follow, now);
             }
-            // The sweep that begins with the process reads all of it.
+            // Not reported to the scanner: the first sweep of the process reads everything.
             Heard::Missed(events, standing) => self.told(events, standing, follow, now),
             Heard::Map(named, standing) => {
                 self.map.stands(standing, instant);
@@ -97,7 +98,7 @@ impl Listener {
         }
     }
 
-    /// Takes in what the scanner noticed.
+    /// Applies changes detected by the scanner.
     pub(super) fn noticed(&mut self, noticed: &Noticed, follow: &Follow, now: (Instant, Moment)) {
         self.noticed = noticed.number;
         let told = self.witness.noticed(noticed);
@@ -114,8 +115,8 @@ impl Listener {
         }
     }
 
-    /// Up to which number nothing of what was noticed waits here: what is held back for a feed
-    /// that is away does.
+    /// Number up to which all detected changes have left this collector. `None` while any wait, for
+    /// example held back for a disconnected feed.
     pub(super) fn settled(&self) -> Option<u64> {
         (self.events_at.is_none() && !self.witness.holds()).then_some(self.noticed)
     }
@@ -158,12 +159,12 @@ impl Listener {
         self.names_at.get_or_insert(now + follow.max_event_delay);
     }
 
-    /// Since when nothing was missed by either feed.
+    /// Since when neither feed missed anything.
     fn followed_since(&self, now: Instant) -> Option<Moment> {
         Some(self.updates.since(now)?.max(self.map.since(now)?))
     }
 
-    /// When there is something to do next; `now` where that is overdue.
+    /// When something is due next; a time in the past or `now` if overdue.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let lost = [&self.updates, &self.map].into_iter().filter_map(|feed| feed.lost);
         let graces = lost.map(|lost| lost + GRACE).filter(|_| self.told.is_some());
@@ -171,7 +172,7 @@ impl Listener {
         self.names_at.into_iter().chain(writes).chain(graces).min()
     }
 
-    /// What the scanner is to be told now, if anything.
+    /// The news to send to the scanner now, if any.
     pub(super) fn news(&mut self, now: Instant) -> Option<News> {
         let followed_since = self.followed_since(now);
         let due = self.names_at.is_some_and(|at| at <= now);
@@ -183,7 +184,7 @@ impl Listener {
         Some(News { named: self.names.take(), followed_since })
     }
 
-    /// The scanner could not be told: it is tried again.
+    /// Requeues news that the scanner could not accept.
     pub(super) fn not_told(&mut self, news: News, follow: &Follow, now: Instant) {
         for named in news.named {
             self.names.add(named.db, named.what);
@@ -191,7 +192,7 @@ impl Listener {
         self.names_at = Some(now + follow.max_event_delay.max(Duration::from_millis(10)));
     }
 
-    /// What is to be written to the journal now, and how far the feed is with that.
+    /// The events to write to the journal now, if any, with the position of the feed.
     pub(super) fn batch(&mut self, (now, moment): (Instant, Moment)) -> Option<Batch> {
         let events = self.events_at.is_some_and(|at| at <= now);
         let position = self.position_at(now).is_some_and(|at| at <= now);
@@ -216,15 +217,15 @@ impl Listener {
         Some((events, Reached { position, marks }))
     }
 
-    /// When it is to be kept how far the feed is, though nothing else is: while it is there, so
-    /// that the age of that tells how long nobody followed it.
+    /// When to save the position without events. It is saved while the feed is connected, so that
+    /// its age shows for how long nobody followed the feed.
     fn position_at(&self, now: Instant) -> Option<Instant> {
         let standing = &self.updates.standing;
         let is_there = standing.connected && standing.seq.is_some();
         is_there.then(|| self.kept_at.map_or(now, |at| at + POSITION))
     }
 
-    /// What is shown.
+    /// The status to publish.
     pub(super) fn status(&self, now: Instant) -> Status {
         let feeds = [(UPDATES, &self.updates), (MAP, &self.map)];
         Status {
@@ -238,7 +239,7 @@ impl Listener {
         }
     }
 
-    /// Begins anew with other feeds; what was counted stays.
+    /// Resets the state for other feeds; the counters stay.
     pub(super) fn begin_anew(&mut self) {
         self.updates = Followed::default();
         self.map = Followed::default();
@@ -250,9 +251,9 @@ impl Listener {
 mod tests {
     use super::*;
 
-    /// A clock goes on between two looks at it; on paused time it does not.
+    /// Real time passes between two calls of `now`, unlike paused time.
     #[test]
-    fn what_is_due_is_done_and_not_due_again_at_once() {
+    fn a_due_action_is_done_and_not_due_again_at_once() {
         let moment = Moment::from_unix(1_795_300_000);
         let then = Instant::now().checked_sub(Duration::from_millis(2)).unwrap();
         let standing =
@@ -260,8 +261,8 @@ mod tests {
         let mut listener = Listener::default();
         let follow = Follow::default();
         listener.heard(Heard::Updates(Vec::new(), standing), &follow, (then, moment));
-        assert_eq!(listener.next(then), Some(then), "it was never kept");
-        let (events, reached) = listener.batch((then, moment)).expect("it is kept");
+        assert_eq!(listener.next(then), Some(then), "it was never saved");
+        let (events, reached) = listener.batch((then, moment)).expect("it is saved");
         assert_eq!((events.len(), reached.position.map(|it| it.seq)), (0, Some("7-x".to_owned())));
         assert_eq!(listener.next(Instant::now()), Some(then + POSITION));
         assert!(listener.batch((Instant::now(), moment)).is_none());

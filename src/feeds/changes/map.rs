@@ -1,9 +1,9 @@
-//! `_dbs/_changes`: databases that are made, deleted or moved, as one node's copy of the shard
-//! map tells.
+//! `_dbs/_changes`: databases that are created, deleted or moved, according to one node's copy of
+//! the shard map.
 //!
-//! The state machine is pure but for the clock of its pauses; [`follow`] takes the steps. The
-//! map is the same on every node, but each counts its changes by itself: after a change of
-//! the node nothing says what was missed, and the next sweep reads the whole map.
+//! The state machine is pure except for the clock of its pauses; [`follow`] executes its steps.
+//! All nodes have the same map, but each numbers its changes independently. After a switch to
+//! another node, missed changes are unknown, and the next sweep reads the whole map.
 
 use super::{
     feeds::{Failed, Feeds},
@@ -19,38 +19,38 @@ use tokio::{
 };
 use wall_clock::{Clock, Moment};
 
-/// Failures in a row of one node before another is asked.
+/// Number of successive failures before another node is tried.
 const PATIENCE: u32 = 2;
 
-/// From one answer to the next question at least: what changes meanwhile comes together.
+/// Minimum delay after an answer, so that changes in the meantime arrive together.
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// How soon it is looked again whether any node is known.
+/// Delay before checking again whether any node is known.
 const NOBODY: Duration = Duration::from_secs(1);
 
-/// What is to be done.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// Ask a node how far its map is, and begin there.
+    /// Ask a node for the current sequence of its map, and start there.
     Begin,
-    /// Wait for changes behind this sequence.
+    /// Wait for changes after this sequence.
     Wait(u64),
-    /// Wait.
+    /// Pause.
     Rest(Duration),
 }
 
-/// Where the feed stands.
+/// State of the feed.
 #[derive(Debug)]
 struct Map {
     step: Step,
     pauses: Pauses,
     node: Option<Box<str>>,
-    /// The node's sequence to go on from.
+    /// The node's sequence to continue from.
     at: Option<u64>,
     followed_since: Option<Moment>,
-    /// Since when it has not failed.
+    /// Since when it has worked without failure.
     begun: Option<Instant>,
-    /// Failures in a row of this node.
+    /// Successive failures of this node.
     strikes: u32,
     rewinds: u64,
     failures: u64,
@@ -73,7 +73,7 @@ impl Map {
         }
     }
 
-    /// The node to ask: the same as before as long as it is there and answers.
+    /// The node to query: the same as before while it is available and answers.
     fn choose(&mut self, nodes: &[Box<str>]) -> Option<Box<str>> {
         let before = self.node.as_ref().and_then(|node| nodes.iter().position(|it| it == node));
         let at = match before {
@@ -94,7 +94,7 @@ impl Map {
         self.step = self.at.map_or(Step::Begin, Step::Wait);
     }
 
-    /// The node's map is this far.
+    /// Starts at the node's current sequence.
     fn begins(&mut self, seq: u64, now: Moment) {
         self.at = Some(seq);
         self.followed_since = Some(now.plus(Duration::from_secs(1)));
@@ -102,13 +102,16 @@ impl Map {
         self.step = Step::Wait(seq);
     }
 
-    /// An answer came; answers with the databases it names.
+    /// Applies an answer; returns the databases it names.
     fn answered(&mut self, since: u64, said: MapChanges) -> Vec<Box<str>> {
         let last = said.last_seq.unwrap_or(since);
         if last < since || said.results.iter().any(|row| row.seq.is_some_and(|seq| seq <= since)) {
             self.rewinds += 1;
             self.begin_anew();
-            self.failed(Failed::Garbage, "it went back in time; it is begun anew".to_owned());
+            self.failed(
+                Failed::Garbage,
+                "the feed went back in time; restarting from now".to_owned(),
+            );
             return Vec::new();
         }
         self.begun.get_or_insert_with(Instant::now);
@@ -154,7 +157,7 @@ impl Map {
     }
 }
 
-/// Follows the feed for ever, as long as anyone hears what it tells.
+/// Follows the feed until the receiver of its steps is gone.
 pub(super) async fn follow(
     feeds: Arc<dyn Feeds>,
     clock: Clock,
@@ -188,14 +191,14 @@ pub(super) async fn follow(
     }
 }
 
-/// The nodes that may be asked.
+/// The nodes that may be queried.
 fn nodes(snapshot: &Snapshot) -> Vec<Box<str>> {
     let there = snapshot.nodes().iter().skip(1).filter(|it| it.member && it.up == Some(true));
     there.map(|node| Box::from(&*node.name)).collect()
 }
 
 fn fail(state: &mut Map, error: &Error) {
-    tracing::debug!(%error, node = state.node.as_deref(), "_dbs/_changes");
+    tracing::debug!(%error, node = state.node.as_deref(), "_dbs/_changes failed");
     state.failed(Failed::of(error), error.to_string());
 }
 
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_database_is_named_once_an_answer_and_design_documents_are_none() {
+    async fn each_database_is_named_once_per_answer_and_design_documents_are_ignored() {
         let mut map = Map::new();
         map.choose(&all(&["a"]));
         map.begins(7, Moment::from_unix(100));
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_from_the_beginning_is_no_news() {
+    async fn a_replay_from_the_beginning_is_not_reported() {
         for said in [changes(&[("x", 3), ("y", 9)], 9), changes(&[], 3)] {
             let mut map = Map::new();
             map.choose(&all(&["a"]));
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_node_is_asked_after_two_failures_and_begins_anew() {
+    async fn after_two_failures_another_node_is_queried_from_now() {
         let nodes = all(&["a", "b"]);
         let mut map = Map::new();
         assert_eq!(map.choose(&nodes).as_deref(), Some("a"));
@@ -255,12 +258,12 @@ mod tests {
         map.failed(Failed::Broken, "gone".into());
         map.rested();
         assert_eq!(map.choose(&nodes).as_deref(), Some("a"));
-        assert_eq!(map.step, Step::Wait(7), "the same node goes on where it was");
+        assert_eq!(map.step, Step::Wait(7), "the same node continues at its position");
         map.failed(Failed::Broken, "gone".into());
         assert_eq!(map.choose(&nodes).as_deref(), Some("b"));
         map.rested();
         assert_eq!((map.step.clone(), map.followed_since), (Step::Begin, None));
-        assert_eq!(map.choose(&all(&["a"])).as_deref(), Some("a"), "b is no member any more");
+        assert_eq!(map.choose(&all(&["a"])).as_deref(), Some("a"), "b is no longer a member");
         assert_eq!(map.choose(&[]), None);
     }
 }

@@ -1,19 +1,19 @@
-//! How long a feed that failed rests: longer each time, never to the beat of others.
+//! Pauses after failures of a feed: increasing, with jitter so that feeds do not synchronise.
 
 use super::feeds::Failed;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The first pause, and the longest that failures in a row lead to.
+/// The first pause, and the longest after successive failures.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How often a feed is asked for that is not there, or not for this login.
+/// Pauses if the feed does not exist, or the login may not read it.
 const ABSENT: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(300);
 
-/// A feed that lived for so long has failed for the first time when it fails.
+/// After working for this long, a failure counts as the first one.
 const LIVED: Duration = Duration::from_secs(60);
 
 /// The pauses of one feed.
@@ -26,7 +26,7 @@ impl Pauses {
     pub(super) fn new() -> Self {
         let next = ExponentialBuilder::default()
             .with_min_delay(FIRST)
-            // As much again is added by chance.
+            // Jitter may double the delay.
             .with_max_delay(LONGEST / 2)
             .without_max_times()
             .with_jitter()
@@ -34,7 +34,7 @@ impl Pauses {
         Self { next }
     }
 
-    /// The pause after a failure of a feed that had lived since then, if it ever did.
+    /// The pause after a failure. `lived` is when the feed last began to work, if it did.
     pub(super) fn after(&mut self, failed: Failed, lived: Option<Instant>) -> Duration {
         if lived.is_some_and(|since| since.elapsed() >= LIVED) {
             *self = Self::new();
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_to_a_minute_and_begin_anew_after_a_minute_of_life() {
+    async fn pauses_grow_to_a_minute_and_restart_after_a_minute_of_health() {
         let mut pauses = Pauses::new();
         let all: Vec<Duration> =
             (0..12).map(|_| pauses.after(Failed::Broken, Some(Instant::now()))).collect();

@@ -1,4 +1,4 @@
-//! Where an earlier process was with `_db_updates`, and whether this one goes on there.
+//! Decides whether to continue `_db_updates` at the position of an earlier process.
 
 use super::updates::number;
 use crate::store::journal::{Journal, Position};
@@ -6,20 +6,20 @@ use std::time::Duration;
 use tokio::time;
 use wall_clock::Moment;
 
-/// What is older is not made up for: whoever was away for so long looks at the databases, not
-/// at what became of them one by one.
+/// Longer gaps are not caught up: after that long, operators care about the state of databases
+/// rather than single events.
 const OLDEST: Duration = Duration::from_secs(24 * 3_600);
 
-/// Rows that are made up for at most.
+/// Maximum number of missed rows to catch up.
 const MOST: u64 = 1_000_000;
 
-/// How long the journal is waited for: until it is known to be this cluster's.
+/// How long to wait until the journal is claimed for this cluster.
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// From one question to the journal to the next.
+/// Interval between queries of the journal.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// What the journal says of an earlier process; none where it cannot say.
+/// Reads the position of an earlier process from the journal; `None` if unavailable.
 pub(super) async fn recall(journal: Option<Journal>) -> Option<Position> {
     let journal = journal?;
     let kept = async {
@@ -33,13 +33,13 @@ pub(super) async fn recall(journal: Option<Journal>) -> Option<Position> {
     time::timeout(WITHIN, kept).await.ok().flatten()
 }
 
-/// Whether two tellings of when a database was made are known to be of different ones.
+/// Whether two creation times are both known and different.
 pub(super) fn differ(one: Option<&str>, other: Option<&str>) -> bool {
     one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
-/// The sequence to go on from where the feed is as far as `newest`, and its database was made
-/// then; none where it is begun anew.
+/// The sequence to continue from, given the newest sequence of the feed and the creation time of
+/// its database; `None` to start from now.
 pub(super) fn resumed(
     kept: Option<Position>,
     (newest, now_made): (&str, Option<&str>),
@@ -52,20 +52,20 @@ pub(super) fn resumed(
         tracing::warn!(
             why,
             since = at.rfc3339(),
-            "_db_updates is begun anew: what happened to databases since then is not in the journal"
+            "_db_updates restarts from now: database events since then are not in the journal"
         );
         None
     };
     if seq == newest {
         None
     } else if from >= to || differ(made.as_deref(), now_made) {
-        begin_anew("it is not the feed that was followed before")
+        begin_anew("it is not the same feed as before")
     } else if age > OLDEST {
-        begin_anew("it was followed too long ago")
+        begin_anew("it was last followed too long ago")
     } else if to - from > MOST {
-        begin_anew("too much happened since")
+        begin_anew("too many changes since then")
     } else {
-        tracing::info!(since = at.rfc3339(), rows = to - from, "_db_updates is resumed");
+        tracing::info!(since = at.rfc3339(), rows = to - from, "_db_updates resumed");
         Some(seq)
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_on_where_that_is_of_the_same_feed_and_not_too_far_away() {
+    fn the_feed_is_resumed_if_it_is_the_same_and_the_gap_is_small() {
         const DAY: u64 = 24 * 3_600;
         let now = Moment::from_unix(10 * DAY);
         for (seq, days, newest, resumes) in [

@@ -1,43 +1,43 @@
-//! What the listener says of itself.
+//! Status of the feed client.
 
 use super::heard::Standing;
 use couchdb_client::wire::DbChange;
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
-/// What the listener says of itself.
+/// Status of the feed client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// The feeds, by CouchDB's names; empty where they are not to be followed.
+    /// The feeds, by CouchDB's names; empty if feeds are disabled.
     pub feeds: BTreeMap<&'static str, Feed>,
-    /// Since when nothing that happened to a database was missed; none while something may be.
+    /// Since when no change of a database was missed; `None` while changes may be missed.
     pub followed_since: Option<Moment>,
-    /// Events that came, by kind.
+    /// Number of received events, by type.
     pub events: BTreeMap<DbChange, u64>,
     /// Events that wait to be written to the journal.
     pub pending: usize,
-    /// When the last event came.
+    /// Time of the last event.
     pub last_event: Option<Moment>,
 }
 
-/// One feed.
+/// Status of one feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feed {
-    /// Whether it is open and has told everything so far.
+    /// Whether the feed is open and up to date.
     pub connected: bool,
-    /// Since when it missed nothing.
+    /// Since when the feed missed nothing.
     pub followed_since: Option<Moment>,
-    /// Whether the cluster does not have it.
+    /// Whether the cluster does not have the feed.
     pub absent: bool,
-    /// The sequence it goes on from.
+    /// The sequence to continue from.
     pub seq: Option<String>,
-    /// The node that is asked, where it is one.
+    /// The node that is queried, for a node's feed.
     pub node: Option<String>,
-    /// How often it went back in time.
+    /// How often the feed went back in time.
     pub rewinds: u64,
-    /// How often it broke off or could not be had.
+    /// How often the feed broke off or could not be opened.
     pub failures: u64,
-    /// What is wrong with it.
+    /// The current problem with the feed.
     pub problem: Option<String>,
 }
 

@@ -1,7 +1,7 @@
-//! `_db_updates`: what to do next with it, and what it told.
+//! `_db_updates`: the next step and the received events.
 //!
-//! The state machine is pure but for the clock of its pauses: answers and lines in, the next
-//! step and events out. [`follow`] takes the steps.
+//! The state machine is pure except for the clock of its pauses: answers and lines in, the next
+//! step and events out. [`follow`] executes its steps.
 
 use super::{
     feeds::{Failed, Feeds, Lines},
@@ -20,49 +20,48 @@ use tokio::{
 };
 use wall_clock::{Clock, Moment};
 
-/// Failures in a row at one place of the feed, after which it is given up and begun anew.
+/// Number of successive failures at one position, after which the feed is restarted from now.
 const STUCK: u32 = 3;
 
 /// How many rows are recognised when they come again: more than CouchDB sends at once.
 const RECENT_ROWS: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
-/// How long a feed that was resumed may take to tell what it missed.
+/// How long a resumed feed may take to send the rows it missed.
 const CATCHES_UP: Duration = Duration::from_secs(10);
 
-/// What is to be done.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// Ask how far the feed is, and begin there.
+    /// Ask for the current sequence, and start there.
     Begin,
-    /// Open it behind this sequence.
+    /// Open the feed after this sequence.
     Open(String),
     /// Wait for lines.
     Listen,
-    /// Wait.
+    /// Pause.
     Rest(Duration),
 }
 
-/// Where the feed stands.
+/// State of the feed.
 #[derive(Debug)]
 struct Updates {
     step: Step,
     pauses: Pauses,
-    /// The sequence to go on from, and the number it begins with.
+    /// The sequence to continue from, and its leading number.
     at: Option<(String, Option<u64>)>,
-    /// When the database was made that it is of.
+    /// When the database behind the feed was created.
     made: Option<String>,
-    /// The rows that came last.
     /// The sequences of the latest rows: a row that comes again is neither news nor a rewind.
     recent: LruCache<Box<str>, ()>,
-    /// The number at which the time begins in which this process listens, until it is reached.
+    /// The number up to which changes happened before this process; `None` once reached.
     missed_until: Option<u64>,
-    /// Since when nothing was missed.
+    /// Since when no change was missed.
     followed_since: Option<Moment>,
-    /// When it was opened.
+    /// When the feed was opened.
     opened: Option<Instant>,
-    /// Whether nothing that it missed is still to come.
+    /// Whether no missed rows are still to come.
     caught_up: bool,
-    /// Failures since the last event.
+    /// Number of failures since the last event.
     stuck: u32,
     begun: u64,
     rewinds: u64,
@@ -72,7 +71,7 @@ struct Updates {
     problem: Option<String>,
 }
 
-/// The number at the head of a clustered sequence: it grows with every row.
+/// The leading number of a clustered sequence, which grows with every row.
 pub(super) fn number(seq: &str) -> Option<u64> {
     seq.split('-').next()?.parse().ok()
 }
@@ -99,7 +98,7 @@ impl Updates {
         }
     }
 
-    /// A pause is over.
+    /// Ends a pause.
     fn rested(&mut self) {
         self.step = match &self.at {
             Some((seq, _)) => Step::Open(seq.clone()),
@@ -107,8 +106,8 @@ impl Updates {
         };
     }
 
-    /// The feed is this far, and its database was made then. It goes on where an earlier
-    /// process was, where it can.
+    /// Starts the feed at its current sequence, or at the position of an earlier process if
+    /// possible.
     fn begins(
         &mut self,
         (seq, made): (String, Option<String>),
@@ -131,7 +130,7 @@ impl Updates {
         }
     }
 
-    /// Whatever happens from the next second on will be told.
+    /// From the next second on, every change will be received.
     fn listens_from(&mut self, now: Moment) {
         self.missed_until = None;
         self.followed_since = Some(now.plus(Duration::from_secs(1)));
@@ -143,7 +142,7 @@ impl Updates {
         self.opened = Some(Instant::now());
     }
 
-    /// Lines came; answers with what happened.
+    /// Applies received lines; returns the events.
     fn lines(&mut self, lines: Vec<UpdateLine>, clock: Moment) -> Vec<Event> {
         let mut events = Vec::with_capacity(lines.len());
         for line in lines {
@@ -190,19 +189,19 @@ impl Updates {
         events
     }
 
-    /// Before it is opened anew: its database was made then.
+    /// Checks before reopening that the database behind the feed is still the same one.
     fn is_of(&mut self, made: Option<&str>) {
         if differ(self.made.as_deref(), made) {
             self.rewound();
         }
     }
 
-    /// It tells what it told before, or is another feed by now: what happened meanwhile is
-    /// not known, and a replay of everything must not be taken for news.
+    /// Handles a feed that repeats old rows, or became another feed. Changes in the meantime are
+    /// unknown, and a replay of all rows must not count as new events.
     fn rewound(&mut self) {
         self.rewinds += 1;
-        self.problem = Some("it went back in time; it is begun anew from now".to_owned());
-        tracing::warn!("_db_updates went back in time: it is begun anew, and all shards are read");
+        self.problem = Some("the feed went back in time; restarting from now".to_owned());
+        tracing::warn!("_db_updates went back in time: restarting from now and reading all shards");
         self.begin_anew();
         self.rest(Failed::Garbage);
     }
@@ -215,7 +214,7 @@ impl Updates {
         self.stuck = 0;
     }
 
-    /// The body ended.
+    /// Handles the end of the response body.
     fn ended(&mut self) {
         self.problem = Some("the feed ended".to_owned());
         self.rest(Failed::Broken);
@@ -258,8 +257,8 @@ impl Updates {
     }
 }
 
-/// Follows the feed for ever, as long as anyone hears what it tells. At first it goes on where
-/// an earlier process was, as it is recalled once CouchDB answers.
+/// Follows the feed until the receiver of its steps is gone. Starts at the position of an earlier
+/// process, which is loaded once CouchDB answers.
 pub(super) async fn follow(
     feeds: Arc<dyn Feeds>,
     clock: Clock,
@@ -308,7 +307,7 @@ pub(super) async fn follow(
                 None => state.ended(),
             },
         }
-        // What comes in one piece with the last row of that time may be of either.
+        // A piece that contains the last row from before this process may contain later rows too.
         let heard = if missed { Heard::Missed } else { Heard::Updates };
         if out.send(heard(events, state.standing())).await.is_err() {
             return;
@@ -317,7 +316,7 @@ pub(super) async fn follow(
 }
 
 fn fail(state: &mut Updates, error: &Error) {
-    tracing::debug!(%error, "_db_updates");
+    tracing::debug!(%error, "_db_updates failed");
     state.failed(Failed::of(error), error.to_string());
 }
 

@@ -1,11 +1,10 @@
-//! What the scanner notices of databases, and when that is told: where `_db_updates` tells
-//! nothing, and for the time around its coming and going.
+//! Changes of databases detected by the scanner, used where `_db_updates` reports none.
 //!
-//! Pure. While the feed is there it tells everything, and what is noticed beside it is dropped.
-//! While it is not known whether it comes back, that is held, and dropped if it goes on where
-//! it was. Where it begins from now, what the scanner finds until a whole sweep has ended may be
-//! of the time before, and is told unless the feed named it. So nothing is lost; at such a
-//! change something may be told twice.
+//! Pure. While the feed is connected it reports everything, and detected changes are dropped.
+//! While it is unknown whether a broken feed can resume, they are held, and dropped if it
+//! resumes at its position. If it restarts from now, changes detected before the end of the next
+//! whole sweep may have happened earlier; they are reported unless the feed already named them. No
+//! change is lost, but some may be reported twice around such a transition.
 
 use super::{
     batch::Events,
@@ -15,45 +14,46 @@ use crate::{scan::Noticed, table::Mark};
 use hashbrown::HashSet;
 use wall_clock::Moment;
 
-/// Events that are held, and databases that are remembered as named, at most.
+/// Maximum number of held events, and of remembered events of the feed.
 const MOST: usize = 1_000_000;
 
-/// What becomes of what is noticed.
+/// Handling of detected changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
-    /// It is held: the feed may yet tell it.
+    /// Held: the feed may still report them.
     #[default]
     Holds,
-    /// It is told: there is no feed.
+    /// Reported: there is no feed.
     Tells,
-    /// It is told unless the feed named it, until a sweep has ended that began then or later.
+    /// Reported unless the feed named them, until the end of a sweep that began at this time or
+    /// later.
     HandsOver(Moment),
-    /// It is dropped: the feed tells it.
+    /// Dropped: the feed reports them.
     Drops,
 }
 
-/// What is to be told now.
+/// Changes to report now.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) events: Vec<Event>,
-    /// How the databases stood of which that is, or of which it was told already.
+    /// State of the databases in these events, or in events already reported.
     pub(super) marks: Vec<Mark>,
 }
 
-/// What is noticed and not told yet.
+/// Detected changes that are not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Witness {
     mode: Mode,
-    /// How often the feed had begun from now when it was last there.
+    /// The feed's count of starts from now when it was last connected.
     begun: u64,
     held: Events,
     held_marks: Vec<Mark>,
-    /// What the feed told while something is held or handed over.
+    /// Events from the feed while changes are held or handed over.
     named: HashSet<Event>,
 }
 
 impl Witness {
-    /// The feed told this.
+    /// Records an event from the feed.
     pub(super) fn told(&mut self, event: &Event) {
         let remembers = matches!(self.mode, Mode::Holds | Mode::HandsOver(_));
         if remembers && self.named.len() < MOST {
@@ -61,12 +61,13 @@ impl Witness {
         }
     }
 
-    /// Whether something is held.
+    /// Whether any changes are held.
     pub(super) fn holds(&self) -> bool {
         self.held.len() > 0
     }
 
-    /// The feed stands like this, all it told being known; answers with what is to be told now.
+    /// Applies the state of the feed, after all its events were recorded; returns changes to report
+    /// now.
     pub(super) fn feed(&mut self, standing: &Standing, now: Moment) -> Told {
         let has_none = standing.absent || (standing.refused && standing.seq.is_none());
         match (has_none, standing.connected, self.mode) {
@@ -97,7 +98,7 @@ impl Witness {
         }
     }
 
-    /// The scanner noticed this; answers with what of it is to be told now.
+    /// Applies detected changes; returns those to report now.
     pub(super) fn noticed(&mut self, noticed: &Noticed) -> Told {
         let events = noticed.events.iter();
         let events = events.map(|it| Event { db: it.db.clone(), change: it.change });
@@ -148,20 +149,20 @@ mod tests {
         Standing { connected, begun, absent, ..Standing::default() }
     }
 
-    /// What happens, one after the other.
+    /// The events of a scenario, in order.
     enum Step {
         Notices(&'static [&'static str], Option<u64>),
         Tells(&'static str),
-        /// From then on.
+        /// Connected from now on, not resumed.
         Connected(u64),
-        /// Where it was.
+        /// Connected again at its position.
         Resumed,
         Broken,
         Absent,
     }
 
     #[test]
-    fn each_event_is_told_by_one_of_the_two() {
+    fn each_event_is_reported_by_one_of_the_two_sources() {
         use Step::{Absent, Broken, Connected, Notices, Resumed, Tells};
         let cases: &[(&str, &[Step], &[&str])] = &[
             (
@@ -169,15 +170,15 @@ mod tests {
                 &[Absent, Notices(&["a"], None), Notices(&["a", "b"], Some(9))],
                 &["a", "a", "b"],
             ),
-            ("held until there is none", &[Notices(&["a"], None), Broken, Absent], &["a"]),
+            ("held until there is no feed", &[Notices(&["a"], None), Broken, Absent], &["a"]),
             (
-                "the feed tells all",
+                "the feed reports everything",
                 &[Connected(5), Notices(&[], Some(6)), Tells("a"), Notices(&["a", "b"], None)],
                 &[],
             ),
-            // A sweep that began before the feed did may not have seen what was before.
+            // A sweep that began before the feed may not have covered the earlier time.
             (
-                "before the feed came",
+                "before the feed connected",
                 &[
                     Absent,
                     Connected(5),
@@ -188,7 +189,7 @@ mod tests {
                 &["a", "b"],
             ),
             (
-                "both see it",
+                "both report it",
                 &[
                     Notices(&["a", "b"], None),
                     Tells("a"),
@@ -199,7 +200,7 @@ mod tests {
                 &["b", "d"],
             ),
             (
-                "it breaks, and tells what was missed",
+                "the feed breaks, and reports missed changes",
                 &[
                     Connected(5),
                     Notices(&[], Some(6)),
@@ -212,12 +213,12 @@ mod tests {
                 &[],
             ),
             (
-                "a process that goes on where an earlier one was",
+                "a process that resumes the position of an earlier one",
                 &[Notices(&["a"], Some(1)), Tells("b"), Resumed, Notices(&["c"], Some(2))],
                 &[],
             ),
             (
-                "it breaks, and begins anew",
+                "the feed breaks, and restarts from now",
                 &[
                     Connected(5),
                     Notices(&[], Some(6)),
@@ -230,7 +231,7 @@ mod tests {
                 &["a", "b"],
             ),
             (
-                "it breaks for good",
+                "the feed breaks permanently",
                 &[
                     Connected(5),
                     Notices(&[], Some(6)),
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_that_is_refused_is_none_unless_it_was_followed() {
+    fn a_refused_feed_counts_as_absent_unless_it_was_followed() {
         let refused = |seq: Option<&str>| Standing {
             refused: true,
             seq: seq.map(ToOwned::to_owned),

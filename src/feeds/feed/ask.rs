@@ -1,30 +1,29 @@
-//! What a reader asks for, and what is refused. Pure.
+//! Parses the parameters of a feed request. Pure.
 //!
-//! The parameters are CouchDB's, and so is the order in which they are found to be wrong:
-//! numbers, then the feed's name, then `since`. Of a parameter that comes twice the first
-//! counts; one that is not known is passed over.
+//! The parameters are CouchDB's, and errors are found in CouchDB's order: numbers, then the feed
+//! type, then `since`. The first of repeated parameters counts; unknown ones are ignored.
 
 use super::seq;
 use crate::store::journal::Since;
 use std::time::Duration;
 
-/// How long nothing may come before a feed without heartbeats ends, unless told, and at most
-/// (CouchDB's `[chttpd] changes_timeout`); and from one heartbeat to the next for `true`.
+/// Default and maximum time without events after which a feed without heartbeats ends (CouchDB's
+/// `[chttpd] changes_timeout`), and the heartbeat interval for `heartbeat=true`.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The shortest time between two heartbeats, whatever was asked for.
+/// Shortest heartbeat interval, whatever was requested.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(100);
 
-/// How a feed is told.
+/// Type of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All that is there, at once.
+    /// All existing events, at once.
     Normal,
-    /// The same, but not before there is something.
+    /// The same, but waits until there is at least one event.
     Longpoll,
-    /// A line for each event, as they come.
+    /// One line per event, as they happen.
     Continuous,
-    /// The same, as browsers listen to it.
+    /// The same in the format of browser event sources.
     EventSource,
 }
 
@@ -40,43 +39,43 @@ impl Kind {
     }
 }
 
-/// A feed that is asked for.
+/// A request for a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// How it is told.
+    /// Type of the feed.
     pub kind: Kind,
-    /// From where.
+    /// Where to start.
     pub since: Since,
-    /// The newest first, whatever `since` says.
+    /// Newest first; `since` is ignored.
     pub descending: bool,
-    /// How many events at most.
+    /// Maximum number of events.
     pub limit: u64,
-    /// How long nothing may come before it ends.
+    /// Time without events after which the feed ends.
     pub timeout: Duration,
-    /// From one sign of life to the next; the feed then goes on for as long as its reader.
+    /// Heartbeat interval; a feed with heartbeats lasts as long as its reader.
     pub heartbeat: Option<Duration>,
 }
 
-/// Why nothing can be told; CouchDB's own words.
+/// Why a request is invalid, in CouchDB's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Bad {
-    /// A number is none.
+    /// A number is invalid.
     #[error("invalid_integer")]
     Integer,
-    /// There is no such feed.
+    /// The feed type does not exist.
     #[error("Supported `feed` types: normal, continuous, longpoll, eventsource")]
     Feed,
-    /// Nobody gave this sequence out.
+    /// The sequence is malformed.
     #[error("Malformed sequence supplied in 'since' parameter.")]
     Sequence,
 }
 
 impl Ask {
-    /// Reads decoded parameters in their order; `last_event_id` is the header that browsers
-    /// send when they open an event source again, and counts more than `since`.
+    /// Parses decoded parameters in their order. `last_event_id` is the header that browsers send
+    /// when they reopen an event source; it takes precedence over `since`.
     ///
     /// # Errors
-    /// Says which is wrong, as CouchDB does.
+    /// If a parameter is invalid, with CouchDB's message.
     pub fn read<'a>(
         parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
         last_event_id: Option<&str>,
@@ -117,7 +116,7 @@ impl Ask {
     }
 }
 
-/// A number of Erlang's that is not below zero; what no time and no list can reach is cut off.
+/// Parses a non-negative integer as Erlang does; very large values are capped.
 fn whole(text: &str) -> Result<u64, Bad> {
     let (below, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -154,7 +153,7 @@ mod tests {
     const OWN: &str = "7-0123456789abcdef";
 
     #[test]
-    fn parameters_mean_what_they_mean_to_couchdb() {
+    fn parameters_mean_the_same_as_in_couchdb() {
         let millis = Duration::from_millis;
         let own = Since::Behind { number: 7, era: "0123456789abcdef".into(), floor: 0 };
         for (query, read_as) in [
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_found_in_couchdbs_order() {
+    fn errors_are_found_in_couchdbs_order() {
         for (query, bad) in [
             ("feed=nonsense", Bad::Feed),
             ("feed=", Bad::Feed),
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_comes_back_goes_on_where_it_was() {
+    fn a_returning_browser_continues_at_its_position() {
         let parameters = |feed| [("feed", feed), ("since", "now")].into_iter();
         let quoted = format!("\"{OWN}\"");
         for id in [OWN, &quoted] {
@@ -235,7 +234,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_parameters_are_read_or_refused(pairs in proptest::collection::vec(
+        fn any_parameters_are_parsed_or_refused(pairs in proptest::collection::vec(
             ("(feed|since|limit|timeout|heartbeat|descending|x)", ".{0,12}"), 0..6
         )) {
             let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));

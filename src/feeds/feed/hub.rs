@@ -1,4 +1,4 @@
-//! The task that reads the journal for all readers, and the handle on it.
+//! The task that reads the journal for all readers, and its handle.
 
 use super::{
     ask::{Ask, Kind},
@@ -16,30 +16,30 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Readers that may wait for events at a time.
+/// Maximum number of readers waiting for events.
 pub const ROOM: usize = 2_000;
 
-/// Events that are read, rendered and held at a time.
+/// Number of events read, rendered and held at a time.
 pub(super) const PAGE: usize = 1_000;
 
-/// Pages that a reader may be behind and still shares; further behind, it reads for itself.
+/// Number of pages a reader may lag behind and still share rows; beyond that it reads on its own.
 const SHARED: usize = 16;
 
-/// Readers that read for themselves at a time; others wait.
+/// Maximum number of readers that read on their own at a time; others wait.
 const BEHIND: usize = 2;
 
-/// The shortest time from one round to the next: what comes meanwhile is told together.
+/// Minimum interval between two rounds, so that events in the meantime are sent together.
 const GAP: Duration = Duration::from_millis(100);
 
-/// The pause after the journal could not be read.
+/// Delay after the journal could not be read.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// There are as many readers as there may be.
+/// The maximum number of readers is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} readers wait for events, and more are not served: try again later")]
+#[error("{0} readers wait for events, which is the limit: try again later")]
 pub struct Full(pub usize);
 
-/// The way to read the feed; cheap to clone.
+/// Handle for reading the feed; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Feed {
     pub(super) journal: Journal,
@@ -50,22 +50,22 @@ pub struct Feed {
     pub(super) stop: CancellationToken,
 }
 
-/// Tells readers what is new.
+/// The task that sends new events to readers.
 #[derive(Debug)]
 pub struct Task {
     feed: Feed,
     health: watch::Receiver<Arc<Health>>,
-    /// The journal's newest number when it was last looked at.
+    /// The journal's newest number at the last check.
     seen: u64,
-    /// The number of an event up to which everything was told.
+    /// Number of the last event sent.
     told: u64,
 }
 
 impl Feed {
-    /// Opens a feed, if there is a place for one more that waits.
+    /// Opens a feed if a reader slot is free, or none is needed.
     ///
     /// # Errors
-    /// The journal's trouble, where it cannot be read; [`Full`] where there is no place.
+    /// The journal's error if it cannot be read; [`Full`] if no slot is free.
     pub async fn open(&self, ask: Ask) -> Result<Begun, Refused> {
         let place = match ask.kind {
             Kind::Normal => None,
@@ -77,18 +77,18 @@ impl Feed {
         Ok(Reader::begin(self.clone(), ask, place).await?)
     }
 
-    /// Readers that wait for events.
+    /// Number of readers waiting for events.
     #[must_use]
     pub fn subscribers(&self) -> usize {
         self.room.saturating_sub(self.places.available_permits())
     }
 
-    /// What is new from now on.
+    /// Subscribes to new events.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Chunk>> {
         self.chunks.subscribe()
     }
 
-    /// A page of the journal's table, in turn.
+    /// Reads a page of the journal's table once a catch-up slot is free.
     pub(super) async fn page(&self, query: FeedQuery) -> Result<FeedPage, Trouble> {
         let _turn: Option<OwnedSemaphorePermit> =
             Arc::clone(&self.turns).acquire_owned().await.ok();
@@ -96,10 +96,10 @@ impl Feed {
     }
 }
 
-/// Why a feed was not opened.
+/// Why a feed could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No place is free.
+    /// No reader slot is free.
     #[error(transparent)]
     Full(#[from] Full),
     /// The journal cannot be read.
@@ -108,7 +108,7 @@ pub enum Refused {
 }
 
 impl Task {
-    /// A feed of this journal for at most so many that wait. All end when `stop` comes.
+    /// Creates the feed of a journal for at most `room` waiting readers. All feeds end at `stop`.
     #[must_use]
     pub fn new(journal: Journal, room: usize, stop: CancellationToken) -> (Self, Feed) {
         let health = journal.health();
@@ -124,7 +124,7 @@ impl Task {
         (Self { feed: feed.clone(), health, seen, told: seen }, feed)
     }
 
-    /// Tells what is new until the feed's `stop`, or until the journal has ended.
+    /// Sends new events until `stop`, or until the journal ends.
     pub async fn run(mut self) {
         let stop = self.feed.stop.clone();
         let telling = async {
@@ -135,13 +135,13 @@ impl Task {
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            // The journal ends after all others; whoever still reads finds out.
+            // The journal ends after all other tasks; remaining readers get an error.
             () = telling => stop.cancelled().await,
         }
     }
 
-    /// Tells what is new, page by page. Where nobody listens, it is only noted how far
-    /// everything was told: whoever comes finds the rest in the table.
+    /// Sends new events page by page. Without subscribers only the position advances: new readers
+    /// find the rest in the table.
     async fn tell(&mut self) -> Result<(), Trouble> {
         loop {
             let last_seq = self.health.borrow_and_update().last_seq;
@@ -153,14 +153,15 @@ impl Task {
             }
             let after = self.told;
             let query = FeedQuery {
-                // What was removed concerns those who have not seen it: they look themselves.
+                // Removals matter only to readers that have not seen the events; they check for
+                // themselves.
                 since: Since::Number { number: after, floor: u64::MAX },
                 until: None,
                 newest_first: false,
                 limit: PAGE,
             };
             let page = self.feed.journal.feed(query).await.inspect_err(|_| {
-                // It is looked at again though nothing else comes.
+                // Causes a retry even if no further event arrives.
                 self.health.mark_changed();
             })?;
             if let Some(last) = page.updates.last() {
@@ -171,7 +172,7 @@ impl Task {
             }
             if !page.updates.is_empty() {
                 let chunk = Chunk::new((after, self.told), page);
-                // Whoever listened may have gone.
+                // Subscribers may have gone since.
                 let _gone = self.feed.chunks.send(Arc::new(chunk));
             }
         }

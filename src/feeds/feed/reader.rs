@@ -1,4 +1,4 @@
-//! One reader: its place in the feed, and the pieces of its answer.
+//! One reader: its position in the feed, and the pieces of its response body.
 
 use super::{
     ask::{Ask, Kind},
@@ -21,23 +21,23 @@ use tokio::{
     time::{self, Instant},
 };
 
-/// A feed that was opened.
+/// An opened feed.
 #[derive(Debug)]
 pub struct Begun {
-    /// What changes with the feed: the same as long as nothing new is in it.
+    /// Entity tag: unchanged while the feed has no new events.
     pub tag: String,
-    /// Why it does not begin where it was asked to.
+    /// Why the feed does not start where requested, if so.
     pub anew: Option<Anew>,
-    /// What it tells.
+    /// The response body.
     pub body: Body,
 }
 
-/// What a feed tells, piece by piece; nothing is read ahead of whoever takes them.
+/// The response body, produced piece by piece on demand.
 #[derive(Debug)]
 pub struct Body(Reader);
 
 impl Body {
-    /// The pieces. They always come to an end in good order, save that nobody takes them.
+    /// The pieces. The body always ends in a valid state unless its consumer stops.
     #[must_use]
     pub fn pieces(self) -> BoxStream<'static, Result<Bytes, Infallible>> {
         stream::unfold(self.0, |mut reader| async move {
@@ -51,13 +51,13 @@ impl Body {
 /// What comes next.
 #[derive(Debug)]
 enum Stage {
-    /// The first page, which was read.
+    /// The first page, already read.
     Begins(Box<FeedPage>),
-    /// What the table has behind its place.
+    /// Events in the table after the reader's position.
     Behind,
-    /// What all others get.
+    /// New events, shared with other readers.
     Live,
-    /// What stands at the end.
+    /// The end of the body.
     Ends,
     /// Nothing.
     Done,
@@ -68,26 +68,26 @@ pub(super) struct Reader {
     feed: Feed,
     kind: Kind,
     descending: bool,
-    /// What a silence lasts at most, and whether it ends with a sign of life or with the feed.
+    /// Maximum time without output, and whether a heartbeat or the end of the feed follows.
     quiet: Duration,
     beats: bool,
-    /// Everything up to this number was told; in the other direction, from this number on.
+    /// All events up to this number were sent; in descending order, all from this number on.
     at: u64,
-    /// Up to where it began without what had been removed before.
+    /// Removals up to this number happened before the reader started.
     floor: u64,
     era: String,
-    /// Events that it may still be told.
+    /// Number of events that may still be sent.
     left: u64,
-    /// Whether it was told any.
+    /// Whether any event was sent.
     any: bool,
-    /// Whether it is told at once where it is.
+    /// Whether the body starts with the reader's position.
     announced: bool,
-    /// The last number of an answer whose end is known.
+    /// Number of the last event of a finite response.
     until: Option<u64>,
     stage: Stage,
     chunks: Option<broadcast::Receiver<Arc<Chunk>>>,
     told_at: Instant,
-    /// Its place among those that wait, given back with it.
+    /// The reader's slot, released when the reader is dropped.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -97,7 +97,7 @@ impl Reader {
         ask: Ask,
         place: Option<OwnedSemaphorePermit>,
     ) -> Result<Begun, Trouble> {
-        // Before the first look into the table: what comes behind that is not missed.
+        // Subscribe before the first read of the table, so that later events are not missed.
         let chunks = place.is_some().then(|| feed.subscribe());
         let announced = ask.kind == Kind::EventSource && ask.since == Since::Now;
         let query = FeedQuery {
@@ -166,7 +166,7 @@ impl Reader {
     fn opening(&self) -> Bytes {
         match self.kind {
             Kind::Normal | Kind::Longpoll => Bytes::from_static(b"{\"results\":[\n"),
-            // A browser that was told nothing yet would begin at another now when it comes back.
+            // A browser that received no id would restart at a later `now` when it reconnects.
             Kind::EventSource if self.announced => format!("id: \"{}\"\n\n", self.seq()).into(),
             Kind::Continuous | Kind::EventSource => Bytes::new(),
         }
@@ -182,7 +182,7 @@ impl Reader {
         }
     }
 
-    /// Takes in a page of the table, and says what comes next.
+    /// Converts a page of the table, and sets the next stage.
     fn page(&mut self, page: &FeedPage) -> Bytes {
         self.era.clone_from(&page.era);
         let part = Text::of(&page.updates, &page.era, self.floor, self.form()).all();
@@ -200,7 +200,7 @@ impl Reader {
                 if finite {
                     Stage::Ends
                 } else {
-                    // What comes now has no end yet.
+                    // Later events have no known end yet.
                     self.until = None;
                     Stage::Live
                 }
@@ -209,7 +209,7 @@ impl Reader {
         piece
     }
 
-    /// What the table has behind this place.
+    /// Reads the table after the reader's position.
     async fn behind(&mut self) -> Bytes {
         if self.feed.stop.is_cancelled() {
             self.stage = Stage::Ends;
@@ -222,16 +222,17 @@ impl Reader {
             limit: at_most(self.left),
         };
         match self.feed.page(query).await {
-            // What was removed meanwhile would be missed: it is told when it comes back.
+            // Events removed in the meantime would be missed. The reader learns this when it
+            // reconnects.
             Ok(page) if page.anew.is_some() && !self.descending => self.stage = Stage::Ends,
             Ok(page) => return self.page(&page),
-            // Said to whoever opens a feed next.
+            // The error is reported to the next reader that opens a feed.
             Err(_) => self.stage = Stage::Ends,
         }
         Bytes::new()
     }
 
-    /// Waits for what all others get too.
+    /// Waits for new events shared with other readers.
     async fn live(&mut self) -> Bytes {
         let Some(mut chunks) = self.chunks.take() else {
             self.stage = Stage::Ends;
@@ -288,7 +289,7 @@ impl Reader {
         })
     }
 
-    /// Notes what is told, and makes it fit to what was told before.
+    /// Updates the position for events to be sent, and joins them to the previous ones.
     fn told(&mut self, part: Part) -> Bytes {
         self.at = part.last;
         self.left = self.left.saturating_sub(part.count);

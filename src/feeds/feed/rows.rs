@@ -1,4 +1,4 @@
-//! Events as text: rendered once, cut where a reader is. Pure.
+//! Renders events as text: once for all readers, sliced for each reader's position. Pure.
 
 use super::seq::Seq;
 use crate::{
@@ -9,25 +9,25 @@ use bytes::Bytes;
 use serde::Serialize;
 use std::{fmt::Write as _, sync::OnceLock};
 
-/// How an event is written.
+/// Format of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As an element of a list, what parts it from the next one behind it.
+    /// An element of a list, followed by the separator.
     Element,
-    /// As a line.
+    /// A line.
     Line,
-    /// As an event of an event source.
+    /// An event of an event source.
     Event,
 }
 
-/// What stands between the elements of a list.
+/// Separator between the elements of a list.
 pub(super) const BETWEEN: &str = ",\r\n";
 
 impl Form {
     const ALL: [Self; 3] = [Self::Element, Self::Line, Self::Event];
 }
 
-/// A row as CouchDB writes it, the keys in its order.
+/// A row as CouchDB writes it, with the keys in CouchDB's order.
 #[derive(Serialize)]
 struct Row<'a> {
     db_name: &'a str,
@@ -35,11 +35,11 @@ struct Row<'a> {
     seq: &'a str,
 }
 
-/// Events that were rendered together.
+/// Rendered events.
 #[derive(Debug, Default)]
 pub(super) struct Text {
     bytes: Bytes,
-    /// The number of each event, and where it ends.
+    /// The number of each event, and its end offset.
     ends: Box<[(u64, usize)]>,
 }
 
@@ -50,7 +50,7 @@ impl Text {
         let mut seq = String::new();
         for update in updates {
             seq.clear();
-            // Writing to a string does not fail.
+            // Writing to a String cannot fail.
             let _written = write!(seq, "{}", Seq { number: update.seq, era, floor });
             let row = Row { db_name: &update.db, r#type: update.change.label(), seq: &seq };
             let row = serde_json::to_string(&row).unwrap_or_default();
@@ -65,8 +65,7 @@ impl Text {
         Self { bytes: text.into(), ends: ends.into() }
     }
 
-    /// The events behind a number, so many of them: how many there are, the number of the last
-    /// one, and the bytes, which are not copied.
+    /// The events after a number, at most `at_most` of them. The bytes are not copied.
     pub(super) fn behind(&self, after: u64, at_most: u64) -> Option<Part> {
         let first = self.ends.partition_point(|(seq, _)| *seq <= after);
         let rest = self.ends.get(first..)?;
@@ -76,30 +75,31 @@ impl Text {
         Some(Part { count: count as u64, last, bytes: self.bytes.slice(begin..end) })
     }
 
-    /// All of them, in whatever order they are.
+    /// All events, in any order.
     pub(super) fn all(&self) -> Option<Part> {
         let (last, _) = *self.ends.last()?;
         Some(Part { count: self.ends.len() as u64, last, bytes: self.bytes.clone() })
     }
 }
 
-/// Some of the events of a text.
+/// A slice of rendered events.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) count: u64,
-    /// The number of the last one.
+    /// Number of the last event.
     pub(super) last: u64,
     pub(super) bytes: Bytes,
 }
 
-/// Events that all readers get who are there: rendered by the first who wants the form.
+/// New events shared by all current readers. Each format is rendered by the first reader that needs
+/// it.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// Every event behind this number is in it, or in a later one.
+    /// Contains every event after this number, except those in later chunks.
     pub(super) after: u64,
-    /// The number up to which it tells everything.
+    /// Contains every event up to this number.
     pub(super) upto: u64,
-    /// The highest number that had been removed by then.
+    /// Highest number removed so far.
     pub(super) removed: u64,
     pub(super) era: String,
     updates: Vec<Update>,
@@ -107,7 +107,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Of a page that has everything between these numbers.
+    /// Creates a chunk from a page with all events between these numbers.
     pub(super) fn new((after, upto): (u64, u64), page: FeedPage) -> Self {
         let FeedPage { removed, era, updates, .. } = page;
         Self { after, upto, removed, era, updates, forms: Default::default() }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_couchdbs() {
+    fn rows_have_couchdbs_format() {
         assert_eq!(
             text(Form::Line),
             "{\"db_name\":\"a/\\\"b\",\"type\":\"created\",\"seq\":\"3-0123456789abcdef.4\"}\n\
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_letter_of_a_name_steers_or_hides() {
+    fn hidden_characters_in_names_are_escaped() {
         let db = "a\u{1b}[1m\u{9b}\u{202e}\u{200b}";
         let updates = [Update { seq: 3, change: DbChange::Created, db: db.into() }];
         for form in Form::ALL {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_where_the_reader_is() {
+    fn rendered_rows_are_sliced_at_the_readers_position() {
         let text = Text::of(&updates(), ERA, 0, Form::Line);
         let lines = |after, at_most| {
             let part = text.behind(after, at_most)?;

@@ -1,25 +1,25 @@
-//! Sequences as readers of the feed see them. Pure.
+//! Sequences of the feed as its readers see them. Pure.
 //!
-//! `<number>-<era>` with the journal's number and sixteen hexadecimal digits that say which
-//! life of which file gave it; for a reader that began without what had been removed,
-//! `.<number>` behind says up to where, as long as it has not read that far.
+//! The format is `<number>-<era>`: the journal's number and sixteen hexadecimal digits that
+//! identify one lifetime of one file. For a reader that started after some events were removed,
+//! `.<number>` is appended with the highest removed number, until it has read that far.
 
 use crate::store::journal::Since;
 use base64::Engine as _;
 use std::fmt;
 
-/// Characters of an era's name.
+/// Number of characters of an era.
 const ERA: usize = 16;
 
-/// The first byte of Erlang's external terms, which CouchDB's sequences are.
+/// The first byte of Erlang's external term format, which CouchDB's sequences use.
 const ERLANG: u8 = 131;
 
-/// A sequence that is given out.
+/// A sequence sent to a reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seq<'a> {
     pub(super) number: u64,
     pub(super) era: &'a str,
-    /// Up to where its reader began without what had been removed before.
+    /// Removals up to this number happened before the reader started.
     pub(super) floor: u64,
 }
 
@@ -34,8 +34,8 @@ impl fmt::Display for Seq<'_> {
     }
 }
 
-/// What a reader wants to go on from; `None` for what nobody ever gave out. Quotes around a
-/// sequence are taken, as CouchDB does: identifiers of its events have them.
+/// Parses a `since` parameter; `None` if it is malformed. Quotes around a sequence are accepted as
+/// in CouchDB, because event ids contain them.
 pub(super) fn since(text: &str) -> Option<Since> {
     match text {
         "0" => return Some(Since::Start),
@@ -65,7 +65,8 @@ fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Whether CouchDB may have given it out: packed terms, with or without a number before them.
+/// Whether the text looks like one of CouchDB's sequences: a packed term, optionally preceded by a
+/// number.
 fn foreign(text: &str) -> bool {
     let packed = match text.split_once('-') {
         Some((seq, packed)) if !seq.is_empty() && digits(seq).is_some() => packed,
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_taken_apart_told_from_couchdbs_and_from_garbage() {
+    fn own_sequences_couchdbs_sequences_and_malformed_ones_are_distinguished() {
         for (text, read) in [
             ("0", Some(Since::Start)),
             ("now", Some(Since::Now)),
@@ -119,14 +120,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_given_out_is_taken_back(number in 1_u64.., floor: u64, era in "[0-9a-f]{16}") {
+        fn a_sequence_sent_to_a_reader_is_parsed_back(number in 1_u64.., floor: u64, era in "[0-9a-f]{16}") {
             let text = Seq { number, era: &era, floor }.to_string();
             let floor = if floor > number { floor } else { 0 };
             prop_assert_eq!(since(&text), Some(Since::Behind { number, era, floor }));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text: String) {
+        fn any_text_is_parsed_or_refused(text: String) {
             let _any = since(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! The feed over a journal in memory, on paused time.
+//! The feed of an in-memory journal, on paused time.
 
 mod resumed;
 mod timeline;
@@ -16,7 +16,7 @@ use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Longer than anything here may take on its own clock.
+/// Longer than anything here takes on the paused clock.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 const fn millis(millis: u64) -> Duration {
@@ -49,14 +49,14 @@ impl Told {
         Self::new(work::Journal::default(), 10).await
     }
 
-    /// Writes events down, and waits until they are.
+    /// Records events and waits until they are stored.
     async fn happens(&self, events: Vec<What>) {
         self.journal.publish(events);
-        // Whoever asks sees what was kept before.
+        // A later request sees everything stored before it.
         self.journal.taken().await.unwrap();
     }
 
-    /// Writes something of recliner's own down.
+    /// Records an event of recliner's own.
     async fn goes_on(&self) {
         self.happens(vec![What::Released { target: "cleanup:x".parse().unwrap() }]).await;
     }
@@ -72,7 +72,7 @@ impl Told {
     }
 }
 
-/// An answer that comes piece by piece.
+/// A response body that arrives piece by piece.
 struct Reading {
     anew: Option<Anew>,
     pieces: BoxStream<'static, Result<Bytes, Infallible>>,
@@ -80,7 +80,7 @@ struct Reading {
 
 impl Reading {
     async fn piece(&mut self) -> Option<String> {
-        let piece = time::timeout(PATIENCE, self.pieces.next()).await.expect("it goes on");
+        let piece = time::timeout(PATIENCE, self.pieces.next()).await.expect("the feed continues");
         piece.map(|piece| String::from_utf8(piece.unwrap().to_vec()).unwrap())
     }
 
@@ -92,7 +92,7 @@ impl Reading {
         all
     }
 
-    /// The whole of an answer that is one object.
+    /// A response that is one JSON object.
     async fn object(&mut self) -> Value {
         serde_json::from_str(&self.rest().await).unwrap()
     }

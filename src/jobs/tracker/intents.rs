@@ -1,4 +1,4 @@
-//! Starts of this program: from the decision until all of their jobs ended.
+//! Starts made by this program, from the decision until all their jobs have ended.
 
 use super::{Ended, SETTLES, SETTLES_UNSURE, Stage, Step, Tracked, Tracker, UNREAD, place};
 use crate::{
@@ -16,49 +16,49 @@ use crate::{
 use std::collections::BTreeSet;
 use wall_clock::Moment;
 
-const NEVER_RAN: &str = "nothing shows that it ever ran";
+const NEVER_RAN: &str = "there is no evidence that it ever ran";
 
-/// What came of a request.
+/// Result of sending a start request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// CouchDB took it (202), which is not to say that it started anything.
+    /// CouchDB accepted it (202). This does not prove that anything was started.
     Accepted,
-    /// CouchDB refused it; why.
+    /// CouchDB refused it, with the reason.
     Refused(String),
-    /// It never went out; why.
+    /// It was not sent, with the reason.
     NotSent(String),
-    /// It may have arrived; why nobody knows.
+    /// It may have arrived, with the reason for the uncertainty.
     Unknown(String),
 }
 
-/// Why an intent is not taken.
+/// Why a start is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartRefused {
-    /// One with the same key is open.
-    #[error("it is being started already")]
+    /// An intent with the same key is open.
+    #[error("it is already being started")]
     Open,
-    /// A job works on one of its files.
-    #[error("a compaction of it runs already")]
+    /// A job is working on one of the target's files.
+    #[error("a compaction of it is already running")]
     Runs,
-    /// The tables do not have its node or its database.
-    #[error("its node or its database is not known any more")]
+    /// The tables do not contain its node or database.
+    #[error("its node or database is no longer known")]
     Unknown,
 }
 
-/// An intent that is open, with what its jobs came to so far.
+/// An open intent with the results of its jobs so far.
 #[derive(Debug)]
 pub(super) struct Open {
     intent: Intent,
-    /// Its jobs that have not ended; `None` while the tables do not know them.
+    /// Jobs that have not ended; `None` while the tables do not know them.
     waits: Option<BTreeSet<JobKey>>,
     jobs: usize,
-    /// When this process learned of it.
+    /// When this process learned of the intent.
     since: Moment,
-    /// What a request that may have arrived ended with.
+    /// Why it is uncertain whether the request arrived, if it is.
     doubt: Option<String>,
     failed: Option<String>,
     lost: Option<String>,
-    /// What was read afterwards shows that one of its jobs never ran.
+    /// Later readings show that one of its jobs never ran.
     never_ran: bool,
     done: usize,
     ended_at: Moment,
@@ -68,20 +68,20 @@ pub(super) struct Open {
 }
 
 impl Tracker {
-    /// Takes up intents that an earlier process left open: what may run is adopted, and
-    /// nothing of it is started twice.
+    /// Takes over intents that an earlier process left open. Their jobs may still be running, so
+    /// nothing is started twice.
     pub fn adopt(&mut self, intents: impl IntoIterator<Item = Intent>, now: Moment) {
         for intent in intents {
-            let doubt = "the process that started it ended before it was over".to_owned();
+            let doubt = "the process that started it ended before the job did".to_owned();
             let open = Open { doubt: Some(doubt), ..Open::new(intent, now) };
             self.intents.insert(open.intent.key(), open);
         }
     }
 
-    /// Takes up a start that was decided.
+    /// Records a start that was decided.
     ///
     /// # Errors
-    /// When it, or a compaction of one of its files, is under way.
+    /// If this start, or a compaction of one of its files, is already in progress.
     pub fn start(
         &mut self,
         intent: Intent,
@@ -103,7 +103,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Takes in what came of the request.
+    /// Applies the result of the request.
     pub fn sent(&mut self, key: &IntentKey, sent: Sent, tables: &Snapshot, now: Moment) -> Step {
         let mut step = Step::default();
         let Some(open) = self.intents.get_mut(key) else { return step };
@@ -120,7 +120,7 @@ impl Tracker {
                         job.last_seen = now;
                     }
                 }
-                // Of a cleanup CouchDB shows nothing: it is over with the answer.
+                // CouchDB shows no task for a cleanup: it ends with the answer.
                 if open.waits_for_none()
                     && let Some(open) = self.intents.remove(key)
                 {
@@ -145,8 +145,7 @@ impl Tracker {
         step
     }
 
-    /// Gives the intents of an earlier process their jobs, as soon as the tables know their
-    /// files.
+    /// Assigns jobs to the intents of an earlier process as soon as the tables know their files.
     pub(super) fn place(&mut self, tables: &Snapshot, now: Moment) {
         let unplaced: Vec<IntentKey> = self
             .intents
@@ -161,14 +160,14 @@ impl Tracker {
                 || place::find(&open.intent.target, tables).is_some();
             match keys.filter(|_| known) {
                 Some(keys) => {
-                    // The request went out when it was decided on, or never; but what was
-                    // accepted in the last moment may still have to show.
+                    // The request was sent when it was decided, or never. A request accepted just
+                    // before the restart may not show a task yet.
                     let just_now = now.unix().saturating_sub((SETTLES_UNSURE - SETTLES).as_secs());
                     let at = open.intent.at.max(Moment::from_unix(just_now)).min(now);
                     let stage = Stage::Sent { at, sure: false };
                     self.expect(&mut open, keys, stage, tables, now);
                 }
-                // Its target is not coming any more.
+                // The target will not appear any more.
                 None if open.since.age(now) > UNREAD => open.waits = Some(BTreeSet::new()),
                 None => {}
             }
@@ -176,7 +175,7 @@ impl Tracker {
         }
     }
 
-    /// Ends intents of an earlier process that can have no job.
+    /// Ends intents of an earlier process that cannot have a job.
     pub(super) fn forlorn(&mut self, tables: &Snapshot, now: Moment, step: &mut Step) {
         let over: Vec<IntentKey> = self
             .intents
@@ -228,7 +227,7 @@ impl Tracker {
                 measured: false,
                 peak: 0,
             });
-            // A node may have shown it before the tables knew its file.
+            // A node may have shown the task before the tables knew its file.
             job.target = ix.or(job.target);
             job.id = Some(intent.target.clone());
             job.intent = Some(intent.key());
@@ -262,17 +261,17 @@ impl Open {
         }
     }
 
-    /// It is waited for from now on.
+    /// Restarts the waiting period.
     pub(super) fn waits_from(&mut self, now: Moment) {
         self.since = now;
     }
 
-    /// Whether all of its jobs ended, or it makes none.
+    /// Whether all jobs of the intent ended, or it has none.
     pub(super) fn waits_for_none(&self) -> bool {
         self.waits.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// One of its jobs ended.
+    /// Records that one of the jobs ended.
     pub(super) fn over(
         &mut self,
         key: &JobKey,
@@ -299,8 +298,8 @@ impl Open {
         }
     }
 
-    /// What it came to. Where one of several copies failed, all of it did: it is tried again
-    /// as a whole.
+    /// The outcome of the intent. If one of several copies failed, the whole intent counts as
+    /// failed, because it is retried as a whole.
     pub(super) fn ended(self, target: Option<TargetRef<'_>>) -> Ended {
         let Self { intent, .. } = self;
         let unsure = self.doubt.is_some() && !self.never_ran;
@@ -312,7 +311,7 @@ impl Open {
                 None => why,
             }),
             (None, None) if self.done == 0 => {
-                Verdict::Lost(self.doubt.unwrap_or_else(|| "nothing is known of it".into()))
+                Verdict::Lost(self.doubt.unwrap_or_else(|| "nothing is known about it".into()))
             }
             (None, _) => Verdict::Done,
         };
@@ -349,7 +348,7 @@ impl Open {
     }
 }
 
-/// What a verdict is called, given the sizes.
+/// Maps a verdict and the sizes before and after to an ending.
 pub(super) fn ending(
     verdict: Verdict,
     before: Option<u64>,
@@ -365,9 +364,9 @@ pub(super) fn ending(
             Some(_) => (Ending::NothingFreed, None),
             None => {
                 let unknown = match (before, after) {
-                    (None, Some(_)) => "its size before is not known",
-                    (Some(_), None) => "its size after is not known",
-                    _ => "its sizes are not known",
+                    (None, Some(_)) => "its size before is unknown",
+                    (Some(_), None) => "its size after is unknown",
+                    _ => "its sizes are unknown",
                 };
                 (Ending::Unmeasured, Some(unknown.into()))
             }
@@ -375,15 +374,15 @@ pub(super) fn ending(
     }
 }
 
-/// Active bytes that a job had to copy. A file that is written to is copied with what comes
-/// meanwhile.
+/// Active bytes that a job had to copy. If the file is written to during the job, the new data is
+/// copied too.
 pub(super) fn copied(before: Option<u64>, target: Option<TargetRef<'_>>) -> Option<u64> {
     let db = target.filter(|target| target.kind() == Kind::Db);
     let after = db.and_then(|target| target.facts().active.get());
     before.map(|before| before.max(after.unwrap_or_default()))
 }
 
-/// What a job left, where that was measured; `seq` is the last sequence written before it.
+/// Measurements of the target after a job; `seq` is the last sequence before it.
 pub(super) fn left(
     target: Option<TargetRef<'_>>,
     after: Option<u64>,
@@ -392,7 +391,7 @@ pub(super) fn left(
 ) -> Left {
     let facts = target.map(TargetRef::facts).unwrap_or_default();
     let kind = target.map_or(Kind::Db, TargetRef::kind);
-    // A database's header holds the sequence at the swap; what came later it did not copy.
+    // A database's header holds the sequence at the swap; later changes were not copied.
     let swapped_at = match kind {
         Kind::Db => facts.compacted_seq.get(),
         Kind::View | Kind::Cleanup | Kind::Search => facts.update_seq.get(),
@@ -408,7 +407,7 @@ pub(super) fn left(
 }
 
 impl Work {
-    /// The design document whose index it works on.
+    /// The design document of the index, if the job works on one.
     #[must_use]
     pub fn design(&self) -> Option<&str> {
         match self {

@@ -1,9 +1,8 @@
-//! Jobs and their targets: of those that somebody else started, when they began, and how large
-//! their files were then.
+//! Jobs that other programs started: when they began and how large their files were then.
 //!
-//! A job shows with the next poll, and its target was measured some time before or is measured
-//! while it runs. Only what was measured near its start, or during it, tells how large the file
-//! was before; otherwise that stays unknown.
+//! Such a job appears with the next poll. Its target was measured some time before, or is
+//! measured while it runs. Only a measurement shortly before its start, or during it, gives the
+//! size before; otherwise that size stays unknown.
 
 use super::{Rules, Stage, Tracked, place, scaled};
 use crate::{
@@ -15,13 +14,13 @@ use crate::{
 use std::time::Duration;
 use wall_clock::Moment;
 
-/// What was measured so long before a job began still tells how large its file was.
+/// A measurement up to this long before the start of a job still gives the file size before it.
 const NEAR: Duration = Duration::from_secs(60);
 
 impl Tracked {
-    /// A job that somebody else started.
+    /// Creates a job that another program started.
     pub(super) fn others(task: &Task, now: Moment) -> Self {
-        // By the node's clock, which may be ahead.
+        // The node's clock may be ahead of ours.
         let started = task.seen.started_on.map(Moment::from_unix).filter(|at| *at <= now);
         Self {
             target: task.target,
@@ -44,7 +43,7 @@ impl Tracked {
         }
     }
 
-    /// Its target may have left the tables and come back, to another place.
+    /// Finds the target again after it left the tables and came back at another position.
     pub(super) fn find_again(&mut self, tables: &Snapshot) {
         if self.alive(tables).is_none()
             && let Some(ix) = self.id.as_ref().and_then(|id| place::find(id, tables))
@@ -53,7 +52,7 @@ impl Tracked {
         }
     }
 
-    /// Notes what is known of its target, at first sight.
+    /// Records the facts of the target when it is first known.
     pub(super) fn about(
         &mut self,
         target: TargetRef<'_>,
@@ -79,7 +78,7 @@ impl Tracked {
         }
     }
 
-    /// Whether the size of its file before is not known, and reading it once may tell.
+    /// Whether the file size before is unknown and one more reading may provide it.
     pub(super) fn wants_sizes(&self, tables: &Snapshot) -> bool {
         let compacts = self.intent.is_none() && self.measured && self.before.file.is_none();
         let read = |target: TargetRef<'_>| {
@@ -88,7 +87,7 @@ impl Tracked {
         compacts && self.alive(tables).is_some_and(|target| !read(target))
     }
 
-    /// Takes the sizes of its file from what was read while it runs, where they were not known.
+    /// Takes the file size before from a reading made while the job runs, if it was unknown.
     pub(super) fn look_at_sizes(&mut self, tables: &Snapshot) {
         let shown = matches!(self.stage, Stage::Shown { .. });
         if !shown || self.intent.is_some() || self.before.file.is_some() {
@@ -100,9 +99,8 @@ impl Tracked {
         }
     }
 
-    /// Whether facts tell how large its file was when it began: they were measured not long
-    /// before, or while CouchDB said that it runs, and so before the new file takes the old one's
-    /// place.
+    /// Whether facts give the file size before the job: they were measured shortly before it, or
+    /// while CouchDB showed it as running and therefore before the new file replaced the old one.
     fn tells_before(&self, facts: &Facts) -> bool {
         let Some(measured) = facts.measured_at.map(|measured| measured.at) else { return false };
         if measured <= self.since {

@@ -1,4 +1,4 @@
-//! Which files a start works on, and which copy of a view is the one that is measured. Pure.
+//! Determines the files a start works on, and which copy of a view is measured. Pure.
 
 use crate::{
     jobs::{JobKey, Work},
@@ -12,9 +12,8 @@ use crate::{
 use couchdb_names::ShardName;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The jobs that an intent makes: one, or one for each copy of a view's database; none for a
-/// cleanup, of which CouchDB shows nothing. `None` while the tables do not know its node or
-/// its database.
+/// The jobs of an intent: one, or one per copy of a view's database. None for a cleanup, for which
+/// CouchDB shows no task. `None` while the tables do not contain its node or database.
 pub(super) fn keys(intent: &Intent, tables: &Snapshot) -> Option<BTreeSet<JobKey>> {
     if intent.target.kind() == Kind::Cleanup {
         return Some(BTreeSet::new());
@@ -44,8 +43,8 @@ pub(super) fn keys(intent: &Intent, tables: &Snapshot) -> Option<BTreeSet<JobKey
     (!keys.is_empty()).then_some(keys)
 }
 
-/// Whether the target's facts are of the very file that a job works on: always for a db; for
-/// a view on the copy that `inventory` reads, the first by node of those that hold the design
+/// Whether the target's facts describe the file of this job. Always true for a database. For a
+/// view, true for the copy that `inventory` reads: the first by node of those that hold the design
 /// document.
 pub(super) fn is_measured(target: TargetRef<'_>, key: &JobKey, tables: &Snapshot) -> bool {
     let Some(view) = target.view() else { return true };
@@ -61,7 +60,7 @@ pub(super) fn is_measured(target: TargetRef<'_>, key: &JobKey, tables: &Snapshot
     holder.is_some_and(|copy| copy.node_ix() == key.node && copy.range() == range)
 }
 
-/// The place of a target that is known by its id.
+/// Finds a target by its id.
 pub(super) fn find(id: &TargetId, tables: &Snapshot) -> Option<crate::table::Ix> {
     let db = match id {
         TargetId::Db { shard, .. } => ShardName::split(shard).map_or(shard.as_str(), |it| it.db),
@@ -69,6 +68,6 @@ pub(super) fn find(id: &TargetId, tables: &Snapshot) -> Option<crate::table::Ix>
         TargetId::Cleanup { db } | TargetId::Search { db, .. } => db,
     };
     let mut near = tables.targets().filter(|target| target.kind() == id.kind());
-    // The id is made of text: only of those whose database fits.
+    // Building an id allocates text, so it is compared only if the database matches.
     near.find(|target| db.starts_with(target.db_name().db) && target.id() == *id).map(TargetRef::ix)
 }

@@ -1,4 +1,4 @@
-//! Jobs on a line of time: what nodes show, what files say, and what is concluded.
+//! Sequences of task lists, file facts and requests, and the conclusions of the tracker.
 
 mod doubt;
 mod others;
@@ -22,7 +22,7 @@ fn at(seconds: u64) -> Moment {
     Moment::from_unix(1_000 + seconds)
 }
 
-/// Two nodes, each with a copy of one database of one view.
+/// Two nodes, each with a copy of one database and its view.
 struct Line {
     draft: Draft,
     tracker: Tracker,
@@ -91,7 +91,7 @@ impl Line {
         Self { draft, tracker: Tracker::default(), nodes, dbs, view, running: Running::default() }
     }
 
-    /// The nodes are asked; each shows these tasks, or does not answer.
+    /// Polls the nodes; each shows the given tasks, or does not answer.
     fn poll(&mut self, seconds: u64, shown: [Option<&[TaskSeen]>; 2]) -> Step {
         for (at_node, tasks) in self.nodes.into_iter().zip(shown) {
             let tasks = tasks.map(|tasks| {
@@ -160,7 +160,7 @@ impl Line {
         self.tracker.sent(&intent.key(), sent, self.draft.now(), at(seconds))
     }
 
-    /// Phase, owner, progress in percent and bytes reserved of each job.
+    /// Phase, owner, progress in percent and reserved bytes of each job.
     fn jobs(&self) -> Vec<(Phase, Owner, Option<u64>, u64)> {
         let percent = |share: f64| scaled(100, share + 0.005);
         let jobs = self.tracker.jobs();
@@ -171,7 +171,7 @@ impl Line {
     }
 }
 
-/// Ending, owner, sizes before and after, and seconds it took.
+/// Ending, owner, sizes before and after, and duration in seconds.
 type End = (Ending, Owner, Option<u64>, Option<u64>, u64);
 
 /// How jobs ended.
@@ -187,13 +187,13 @@ fn ends(step: &Step) -> Vec<End> {
 const IDLE: [Option<&[TaskSeen]>; 2] = [Some(&[]), Some(&[])];
 
 #[test]
-fn a_start_is_followed_to_its_end() {
+fn a_start_is_tracked_to_its_end() {
     let mut line = Line::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
     assert_eq!(line.start(intent.clone()), Err(StartRefused::Open), "never twice");
     assert_eq!(line.jobs(), [(Phase::Starting, Owner::Recliner, None, 200)]);
-    assert_eq!(line.poll(10, IDLE), Step::default(), "the request is not answered");
+    assert_eq!(line.poll(10, IDLE), Step::default(), "the request has no answer yet");
     line.sent(10, &intent, Sent::Accepted);
     assert_eq!(line.poll(11, IDLE), Step::default(), "CouchDB takes a moment");
     line.poll(15, [Some(&[shown(100, 200)]), Some(&[])]);
@@ -209,7 +209,7 @@ fn a_start_is_followed_to_its_end() {
 }
 
 #[test]
-fn what_was_written_meanwhile_is_part_of_what_a_job_copied() {
+fn data_written_during_a_job_counts_as_copied() {
     for (active, copied) in [(240, 240), (90, 100)] {
         let mut line = Line::new();
         let intent = line.intent(10);
@@ -222,7 +222,7 @@ fn what_was_written_meanwhile_is_part_of_what_a_job_copied() {
 }
 
 #[test]
-fn what_ends_between_two_looks_is_done_and_what_swaps_nothing_failed() {
+fn a_job_that_ends_between_two_polls_is_completed_if_it_swapped_and_failed_if_not() {
     for (after, ending) in [
         (facts(15, 110, 100, 50, 50), Ending::Freed),
         (facts(16, 900, 100, 55, 10), Ending::Failed),
@@ -233,7 +233,7 @@ fn what_ends_between_two_looks_is_done_and_what_swaps_nothing_failed() {
         line.start(intent.clone()).unwrap();
         line.sent(10, &intent, Sent::Accepted);
         let step = line.poll(15, IDLE);
-        assert!(step.reread.contains(&line.dbs[0]), "nobody else knows that it is to be read");
+        assert!(step.reread.contains(&line.dbs[0]), "only the tracker knows that it must be read");
         assert_eq!(ends(&line.read(line.dbs[0], after))[0].0, ending);
         assert_eq!(line.jobs(), []);
     }
@@ -247,7 +247,7 @@ fn a_further_pass_is_the_same_job() {
         |done| TaskSeen { pid: Some("<0.9.0>".into()), started_on: Some(9), ..shown(done, 10) };
     line.poll(10, [Some(&[pass(1)]), Some(&[])]);
     assert_eq!(line.jobs(), [(Phase::Running, Owner::Other, Some(65), 70)]);
-    // Between two passes no process shows, but the file knows better.
+    // Between two passes no task is shown, but the file shows that one is running.
     line.poll(15, IDLE);
     let flags = Flags { compact_running: true, ..Flags::default() };
     let step = line.read(line.dbs[0], Facts { flags, ..facts(16, 900, 100, 50, 10) });
@@ -260,7 +260,7 @@ fn a_further_pass_is_the_same_job() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_ends_nothing_until_an_hour_is_over() {
+fn a_node_that_does_not_answer_ends_no_job_for_an_hour() {
     let mut line = Line::new();
     line.poll(5, [Some(&[shown(1, 200)]), Some(&[])]);
     assert_eq!(line.poll(3_600, [None, Some(&[])]), Step::default());
@@ -271,18 +271,18 @@ fn a_node_that_does_not_answer_ends_nothing_until_an_hour_is_over() {
 }
 
 #[test]
-fn a_database_that_is_deleted_takes_its_job_along() {
+fn deleting_a_database_ends_its_job() {
     let mut line = Line::new();
     line.poll(5, [Some(&[shown(1, 200)]), Some(&[])]);
     line.poll(10, IDLE);
     line.draft.remove(line.dbs[0]);
     let step = line.tracker.measured(line.draft.now(), at(12));
     assert_eq!(ends(&step)[0].0, Ending::Lost);
-    assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no more"));
+    assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no longer exists"));
 }
 
 #[test]
-fn a_refusal_is_a_failure_and_what_never_went_out_is_nothing() {
+fn a_refusal_is_a_failure_and_an_unsent_request_has_no_outcome() {
     let mut line = Line::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
@@ -295,8 +295,8 @@ fn a_refusal_is_a_failure_and_what_never_went_out_is_nothing() {
 }
 
 #[test]
-fn after_a_restart_what_runs_is_adopted_and_what_does_not_is_judged() {
-    // (what the first poll shows, what the file says, how it ends)
+fn after_a_restart_running_jobs_are_adopted_and_others_are_judged() {
+    // (what the first poll shows, what the file shows, how it ends)
     for (running, after, ending) in [
         (true, facts(50, 110, 100, 50, 50), Ending::Freed),
         (false, facts(50, 110, 100, 50, 50), Ending::Freed),
@@ -307,7 +307,7 @@ fn after_a_restart_what_runs_is_adopted_and_what_does_not_is_judged() {
         line.tracker.adopt([intent.clone()], at(10));
         let tasks = [shown(5, 200)];
         line.poll(15, [Some(if running { &tasks } else { &[] }), Some(&[])]);
-        assert_eq!(line.start(intent.clone()), Err(StartRefused::Open), "none is started twice");
+        assert_eq!(line.start(intent.clone()), Err(StartRefused::Open), "nothing is started twice");
         let (phase, owner, ..) = line.jobs()[0];
         let expected = if running { Phase::Running } else { Phase::Starting };
         assert_eq!((phase, owner), (expected, Owner::Recliner));
@@ -318,7 +318,7 @@ fn after_a_restart_what_runs_is_adopted_and_what_does_not_is_judged() {
 }
 
 #[test]
-fn what_was_asked_for_long_before_the_restart_shows_at_once_or_never() {
+fn a_request_from_long_before_the_restart_shows_at_once_or_never() {
     for (since, settled) in [(0, 102), (90, 120), (1_000, 130)] {
         let mut line = Line::new();
         line.tracker.adopt([line.intent(since)], at(99));
@@ -331,23 +331,27 @@ fn what_was_asked_for_long_before_the_restart_shows_at_once_or_never() {
 }
 
 #[test]
-fn after_a_restart_a_file_that_was_swapped_meanwhile_is_proof_enough() {
+fn after_a_restart_a_swapped_file_proves_completion() {
     let mut line = Line::new();
     let intent = line.intent(0);
     line.tracker.adopt([intent.clone()], at(10));
     line.poll(12, IDLE);
     assert_eq!(ends(&line.read(line.dbs[0], facts(11, 110, 100, 50, 50))), [], "read before");
-    assert_eq!(ends(&line.read(line.dbs[0], facts(13, 900, 100, 50, 10))), [], "it may come yet");
+    assert_eq!(
+        ends(&line.read(line.dbs[0], facts(13, 900, 100, 50, 10))),
+        [],
+        "it may still appear"
+    );
     let step = line.read(line.dbs[0], facts(14, 110, 100, 50, 50));
     assert_eq!(ends(&step), [(Ending::Freed, Owner::Recliner, Some(900), Some(110), 14)]);
     assert_eq!(line.jobs(), []);
 }
 
 #[test]
-fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_catch_up() {
+fn after_a_clock_change_waiting_jobs_neither_end_at_once_nor_wait_longer() {
     const DAY: u64 = 86_400;
     for (before, after) in [(2 * DAY, DAY), (DAY, 2 * DAY)] {
-        // One that runs is not lost for its node's silence.
+        // A running job is not lost because of its node's apparent silence.
         let mut line = Line::new();
         let intent = line.intent(before);
         line.start(intent.clone()).unwrap();
@@ -355,7 +359,7 @@ fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_cat
         line.poll(before + 5, [Some(&[shown(100, 200)]), Some(&[])]);
         line.tracker.clock_set(at(after));
         assert_eq!(line.tracker.measured(line.draft.now(), at(after)), Step::default());
-        // What was read before the clock was set back proves nothing.
+        // Facts read before the clock was set back prove nothing.
         line.draft.set_facts(line.dbs[0], facts(before + 6, 900, 100, 50, 10));
         line.poll(after + 5, IDLE);
         let step = line.poll(after + 10, IDLE);
@@ -363,7 +367,7 @@ fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_cat
         let step = line.read(line.dbs[0], facts(after + 11, 110, 100, 50, 50));
         assert_eq!(ends(&step).iter().map(|end| end.0).collect::<Vec<_>>(), [Ending::Freed]);
 
-        // One that was missed just before is judged as soon as its file is read.
+        // A job that disappeared just before is judged as soon as its file is read.
         line.draft.set_facts(line.dbs[0], facts(0, 900, 100, 50, 10));
         let intent = line.intent(before);
         line.start(intent.clone()).unwrap();
@@ -376,7 +380,7 @@ fn what_waits_when_the_clock_is_set_neither_ends_at_once_nor_waits_for_it_to_cat
 }
 
 #[test]
-fn what_was_shown_before_its_file_was_known_is_judged_like_the_rest() {
+fn a_task_shown_before_its_file_was_known_is_judged_like_others() {
     for target in [true, false] {
         let mut line = Line::new();
         line.tracker.adopt([line.intent(0)], at(10));
@@ -404,7 +408,7 @@ fn an_intent_whose_target_never_comes_back_is_lost() {
 }
 
 #[test]
-fn of_a_view_one_copy_shows_its_size() {
+fn only_one_copy_of_a_view_shows_its_size() {
     for (node, sizes) in [(0, (Some(600), Some(61))), (1, (None, None))] {
         let mut line = Line::new();
         let intent = line.view_intent(10, NODES[node], Some(SHARD));
@@ -418,12 +422,12 @@ fn of_a_view_one_copy_shows_its_size() {
         let step = line.read(line.view, facts(20, 61, 60, 50, 0));
         let mut over = line.poll(25, IDLE);
         over.ended.extend(step.ended);
-        // The other copy's end needs no reading.
+        // The end of the other copy needs no reading.
         if let Some(ended) = over.ended.first() {
             assert_eq!((ended.outcome.before_bytes, ended.outcome.after_bytes), sizes);
             assert_eq!(ended.copies, 2);
         } else {
-            assert_eq!(node, 1, "it ended with the poll before");
+            assert_eq!(node, 1, "it already ended with the previous poll");
         }
     }
 }
@@ -446,7 +450,7 @@ fn a_whole_design_document_counts_on_every_node_until_its_last_copy_ends() {
 }
 
 #[test]
-fn the_indexer_of_a_compaction_that_builds_anew_is_no_job_of_its_own() {
+fn the_indexer_of_a_rebuilding_compaction_is_not_a_job() {
     let mut line = Line::new();
     let indexer = |pid: &str, done| TaskSeen {
         indexer_pid: Some(pid.into()),
@@ -456,15 +460,15 @@ fn the_indexer_of_a_compaction_that_builds_anew_is_no_job_of_its_own() {
     line.poll(5, [Some(&[view_shown(50), indexer("<0.2.0>", 1)]), Some(&[])]);
     line.poll(65, [Some(&[view_shown(50), indexer("<0.2.0>", 2)]), Some(&[])]);
     assert_eq!(line.jobs().len(), 1);
-    assert_eq!(line.tracker.jobs().list[0].last_progress, at(65), "it moves all the same");
+    assert_eq!(line.tracker.jobs().list[0].last_progress, at(65), "the indexer's progress counts");
     line.poll(70, [Some(&[view_shown(50), indexer("<0.7.0>", 2)]), Some(&[])]);
     assert_eq!(line.tracker.jobs().builds_on(line.nodes[0]), 1);
     line.poll(75, [Some(&[view_shown(50)]), Some(&[])]);
-    assert_eq!(line.tracker.jobs().builds_on(line.nodes[0]), 0, "a build ends without a word");
+    assert_eq!(line.tracker.jobs().builds_on(line.nodes[0]), 0, "a build ends without an outcome");
 }
 
 #[test]
-fn cleanups_are_over_with_the_answer() {
+fn cleanups_end_with_the_answer() {
     let mut line = Line::new();
     let intent = Intent {
         target: TargetId::Cleanup { db: "orders".into() },
@@ -478,7 +482,7 @@ fn cleanups_are_over_with_the_answer() {
 }
 
 #[test]
-fn a_suspended_job_says_so() {
+fn a_suspended_job_is_shown_as_suspended() {
     let mut line = Line::new();
     let status = Some("suspended".to_owned());
     line.poll(5, [Some(&[TaskSeen { process_status: status, ..shown(1, 2) }]), Some(&[])]);

@@ -1,35 +1,34 @@
-//! What is down and for how long, and how often that is worth a line.
+//! Tracks an outage and decides how often to log it.
 
 use std::time::Duration;
 
-/// The first pause after it was said that something is down; each later one is twice as long.
+/// Interval until the first reminder of an outage; each later interval is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
-/// The longest pause.
+/// Longest interval between reminders.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
-/// What there is to say.
+/// A change to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// It is down.
+    /// The outage began.
     Down,
-    /// It is still down, after so long.
+    /// The outage continues, after this time.
     StillDown(Duration),
-    /// It is up again, after so long.
+    /// The outage ended, after this time.
     Up(Duration),
 }
 
-/// One thing that may be down.
+/// State of one thing that may be down.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outage {
-    /// Since when it is.
+    /// Since when it is down.
     since: Option<Duration>,
-    /// When that is said again, once it was said, and the pause before.
+    /// After the first line: time of the next reminder, and the last interval.
     again: Option<(Duration, Duration)>,
 }
 
 impl Outage {
-    /// Looks at it; what lasts for less than `grace` is not worth a line. Moments count from
-    /// the start.
+    /// Updates the state. Outages shorter than `grace` are not logged. Times count from the start.
     pub(super) fn look(&mut self, down: bool, grace: Duration, now: Duration) -> Option<News> {
         if !down {
             let since = self.since.take()?;
@@ -57,7 +56,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(3);
 
-    /// What is said of a course, in seconds: each second is up (`.`) or down (`x`).
+    /// The lines for a sequence of seconds, each up (`.`) or down (`x`).
     fn said(course: &str) -> Vec<(u64, News)> {
         let mut outage = Outage::default();
         let seconds = (0..).zip(course.chars());
@@ -68,10 +67,10 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_once_and_then_ever_more_seldom_and_once_when_it_is_over() {
+    fn an_outage_is_logged_once_then_at_growing_intervals_and_once_at_its_end() {
         let seconds = Duration::from_secs;
         assert_eq!(said("....."), []);
-        assert_eq!(said("..xxx...xxx.."), [], "it lasts for a moment");
+        assert_eq!(said("..xxx...xxx.."), [], "it is too short");
         assert_eq!(
             said("..xxxxxx..xxxx"),
             [(5, News::Down), (8, News::Up(seconds(6))), (13, News::Down)]

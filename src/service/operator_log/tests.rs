@@ -5,7 +5,7 @@ use wall_clock::Moment;
 const A: &str = "http://a:5984";
 const B: &str = "http://b:5984";
 
-/// What is seen, as a test changes it.
+/// The observed state, which a test changes.
 struct Seen {
     log: OperatorLog,
     seconds: u64,
@@ -36,7 +36,7 @@ impl Seen {
         entry.why = (!up).then(|| format!("{url} refused"));
     }
 
-    /// Looks once a second for so long; answers what was said, with the second.
+    /// Checks once a second for the given time; returns the lines with their seconds.
     fn pass(&mut self, seconds: u64) -> Vec<(u64, Line)> {
         let mut draft = Draft::new(1);
         let mut pressures = Pressures::default();
@@ -75,7 +75,7 @@ const fn lasts(seconds: u64) -> Duration {
 }
 
 #[test]
-fn a_couchdb_that_is_down_at_the_start_is_said_within_seconds_and_when_it_comes() {
+fn a_couchdb_that_is_down_at_the_start_is_logged_within_seconds_and_when_it_answers() {
     let mut seen = Seen::new(&[A, B]);
     seen.up(A, false);
     let why = "http://a:5984 refused";
@@ -89,14 +89,14 @@ fn a_couchdb_that_is_down_at_the_start_is_said_within_seconds_and_when_it_comes(
         seen.pass(5),
         [(120, couchdb(urls, "http://b:5984 refused", News::Up(lasts(120)), false))]
     );
-    // Nothing was asked yet, and nothing comes.
+    // No request was sent yet, and no answer arrives.
     let mut seen = Seen::new(&[A]);
-    let none = "no answer has come yet";
+    let none = "no answer so far";
     assert_eq!(seen.pass(30), [(3, couchdb(A, none, News::Down, false))]);
 }
 
 #[test]
-fn the_first_sweep_is_said_once_and_then_a_cluster_that_answers_is_silent() {
+fn the_first_sweep_is_logged_once_and_an_answering_cluster_gives_no_lines() {
     let mut seen = Seen::new(&[A]);
     seen.up(A, true);
     assert_eq!(seen.pass(20), []);
@@ -124,7 +124,7 @@ fn one_cause_is_one_line() {
     seen.up(B, true);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
     assert_eq!(seen.pass(10), []);
-    // All of it goes; what the sweeps find later is no news.
+    // Everything fails; what the sweeps find later gives no further lines.
     seen.up(A, false);
     seen.up(B, false);
     let urls = "http://a:5984 http://b:5984";
@@ -133,13 +133,10 @@ fn one_cause_is_one_line() {
     seen.status.problem = Some("nobody answers".to_owned());
     seen.nodes = vec![("couchdb@a", Some(false)), ("couchdb@b", Some(false))];
     assert_eq!(seen.pass(50), []);
-    // And comes again: the next sweep is yet to find the nodes.
+    // Everything answers again; the next sweep has yet to find the nodes up.
     seen.up(A, true);
     seen.up(B, true);
-    assert_eq!(
-        seen.pass(3),
-        [(70, couchdb(urls, "no answer has come yet", News::Up(lasts(60)), true))]
-    );
+    assert_eq!(seen.pass(3), [(70, couchdb(urls, "no answer so far", News::Up(lasts(60)), true))]);
     seen.status.problem = None;
     assert_eq!(seen.pass(3), []);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
@@ -154,7 +151,7 @@ fn one_cause_is_one_line() {
 }
 
 #[test]
-fn what_answers_and_cannot_be_read_is_said_but_not_that_a_login_was_refused() {
+fn an_unreadable_cluster_is_logged_but_not_a_refused_login() {
     let mut seen = Seen::new(&[A]);
     seen.up(A, true);
     seen.status.problem = Some("this is no CouchDB".to_owned());
@@ -172,14 +169,14 @@ fn what_answers_and_cannot_be_read_is_said_but_not_that_a_login_was_refused() {
     seen.status.problem = Some("nothing was sent".to_owned());
     seen.login_refused = true;
     assert_eq!(seen.pass(300), []);
-    // It was refused before anything was sent: the password cannot be read.
+    // The login failed before anything was sent: the password cannot be read.
     let mut seen = Seen::new(&[A]);
     seen.login_refused = true;
     assert_eq!(seen.pass(300), []);
 }
 
 #[test]
-fn a_reload_that_begins_with_other_urls_is_no_outage() {
+fn a_reload_with_other_urls_is_not_an_outage() {
     let mut seen = Seen::new(&[A]);
     seen.up(A, true);
     assert_eq!(seen.pass(10), []);
@@ -189,12 +186,12 @@ fn a_reload_that_begins_with_other_urls_is_no_outage() {
     assert_eq!(seen.pass(10), [(73, couchdb(B, "http://b:5984 refused", News::Down, true))]);
     seen.up(B, true);
     assert_eq!(seen.pass(10).len(), 1);
-    // Files alone are read: no URL, no line.
+    // Only files are read: no URL, no line.
     assert_eq!(Seen::new(&[]).pass(100), []);
 }
 
 #[test]
-fn a_node_that_answers_nobody_is_said_once_and_before_a_sweep_finds_it() {
+fn a_silent_node_is_logged_once_and_before_a_sweep_detects_it() {
     let mut seen = Seen::new(&[A]);
     seen.up(A, true);
     seen.nodes = vec![("couchdb@a", Some(true)), ("couchdb@b", Some(true))];
@@ -202,7 +199,7 @@ fn a_node_that_answers_nobody_is_said_once_and_before_a_sweep_finds_it() {
     let node = |news| Line::Node { node: "couchdb@b".to_owned(), news };
     seen.silent = vec!["couchdb@b"];
     assert_eq!(seen.pass(20), [(30, node(News::Down))]);
-    // A sweep finds it down; then it is not asked for pressure any more.
+    // A sweep finds it down; then it is not probed for pressure any more.
     seen.nodes[1].1 = Some(false);
     assert_eq!(seen.pass(20), []);
     seen.silent = Vec::new();

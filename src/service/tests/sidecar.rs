@@ -1,4 +1,4 @@
-//! A sidecar over real files, and whoever uses its parts over real sockets.
+//! A sidecar with real files, and a service that uses its parts over real sockets.
 
 use super::*;
 use crate::{
@@ -142,11 +142,11 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     assert!(has(&format!("recliner_node_view_file_bytes{{node=\"{NODE}\"}} {file}")), "{text}");
     assert!(has(&format!("recliner_trash_bytes{{node=\"{NODE}\"}} 1000")), "{text}");
     assert!(has(&format!("recliner_leftover_bytes{{node=\"{NODE}\"}} 0")), "{text}");
-    // What only CouchDB could say is absent, not zero.
+    // Values that only CouchDB knows are absent, not zero.
     for absent in ["recliner_node_up", "recliner_source_disagreements", "recliner_jobs_running"] {
         assert!(!text.lines().any(|line| line.starts_with(&format!("{absent}{{"))), "{absent}");
     }
-    assert!(!text.contains("\"_cluster\""), "nothing is known of the cluster");
+    assert!(!text.contains("\"_cluster\""), "nothing is known about the cluster");
 
     let address = url.parse().unwrap();
     let peers = PeersSource::new(&[address], None, Clock::System).unwrap().unwrap();
@@ -177,7 +177,7 @@ async fn a_sidecar_serves_its_node_without_couchdb_and_its_parts_to_others() {
     };
     let known = handle.snapshots.wait_for(exact(Some(file as u64)));
     drop(time::timeout(PATIENCE, known).await.expect("its parts are known").unwrap());
-    // The sidecar goes: CouchDB's own numbers count again, and here it said none.
+    // The sidecar stops: CouchDB's own values count again, and here CouchDB gives none.
     stop.cancel();
     let ended = time::timeout(PATIENCE, tasks.join_next()).await;
     assert_eq!(ended.unwrap().unwrap().unwrap(), Ended::Told);

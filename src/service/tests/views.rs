@@ -1,4 +1,5 @@
-//! What is said of the cluster's views, by whoever says it, with directories read and without.
+//! Reported values of the cluster's views, from every endpoint, with and without reading
+//! directories.
 
 use super::*;
 use crate::simulated::Directories;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 
 const NODES: [&str; 3] = ["couchdb@sim-1.local", "couchdb@sim-2.local", "couchdb@sim-3.local"];
 
-/// Two databases with views, to which nothing is written; one has index files of no use.
+/// Two databases with views that are not written to; one has unused index files.
 fn world() -> Config {
     let database = |name: &str, q| Database {
         q,
@@ -24,8 +25,8 @@ fn world() -> Config {
     Config::new(&NODES).with(stale).with(database("people", 2))
 }
 
-/// The values of a family of metrics by the labels of interest, where they say nothing of the node
-/// but whether it is one.
+/// The values of a metric family by the given labels. The node label is reduced to whether it is
+/// one.
 fn metric(text: &str, name: &str, labels: &[&str]) -> BTreeMap<Vec<String>, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')) {
@@ -86,7 +87,7 @@ async fn said(directories: bool) -> Said {
 }
 
 #[tokio::test]
-async fn the_clusters_views_mean_all_copies_everywhere_whether_directories_are_read_or_not() {
+async fn cluster_views_mean_all_copies_everywhere_whether_directories_are_read_or_not() {
     let mut sums = Vec::new();
     for directories in [false, true] {
         let Said { metrics, page, targets } = said(directories).await;
@@ -101,13 +102,13 @@ async fn the_clusters_views_mean_all_copies_everywhere_whether_directories_are_r
             let total = metric(&metrics, &format!("recliner_{family}"), &["node", "kind"]);
             let views: Vec<_> = total.iter().filter(|(labels, _)| labels[1] == "view").collect();
             let expected = vec!["_cluster".to_owned(), "view".to_owned()];
-            assert_eq!(views, [(&expected, &of_json)], "no copy of them is in that sum again");
+            assert_eq!(views, [(&expected, &of_json)], "no copy is counted twice");
             for name in ["target", "database"] {
                 let kinds = metric(&metrics, &format!("recliner_{name}_{family}"), &["kind"]);
                 assert_eq!(kinds[&vec!["view".to_owned()]], of_json, "{name} {family}");
                 let dbs = total.iter().filter(|(labels, _)| labels[1] == "db");
                 let dbs: u64 = dbs.map(|(_, bytes)| bytes).sum();
-                // Node-local databases are among them.
+                // Node-local databases are included.
                 assert_eq!(kinds[&vec!["db".to_owned()]], dbs, "{name} {family}");
             }
             if family == "file_bytes" {
@@ -117,7 +118,7 @@ async fn the_clusters_views_mean_all_copies_everywhere_whether_directories_are_r
                 sums.push(of_json);
             }
         }
-        // Where directories are read, the same files once more, node by node and one by one.
+        // Where directories are read, the same files appear once more, per node and per file.
         let on_nodes = metric(&metrics, "recliner_node_view_file_bytes", &[]);
         let parts = metric(&metrics, "recliner_view_part_file_bytes", &[]);
         let of_cluster = directories.then(|| *sums.last().unwrap());
@@ -127,7 +128,7 @@ async fn the_clusters_views_mean_all_copies_everywhere_whether_directories_are_r
         );
         let states = metric(&metrics, "recliner_node_view_files", &["state"]);
         let count = |state: &str| states.get(&vec![state.to_owned()]).copied();
-        // Two views over 12 and 6 files; stale ones are no part of any view.
+        // Two views over 12 and 6 files; stale files belong to no view.
         assert_eq!(count("ok"), directories.then_some(36));
         assert_eq!(count("orphan").is_some_and(|orphans| orphans > 0), directories);
     }

@@ -1,4 +1,4 @@
-//! The ways in which tasks reach CouchDB, and how another client takes their place.
+//! The tasks' interfaces to CouchDB, and their replacement with another client.
 
 use super::source_of;
 use crate::{
@@ -13,8 +13,7 @@ use std::sync::Arc;
 use tokio::sync::watch as latest;
 use wall_clock::Clock;
 
-/// The ways in which tasks reach CouchDB, all of one client; another takes its place in all
-/// of them.
+/// Interfaces to CouchDB for all tasks, backed by one client. A new client replaces all of them.
 #[derive(Debug)]
 pub(super) struct Reach {
     pub(super) client: latest::Sender<Client>,
@@ -24,7 +23,7 @@ pub(super) struct Reach {
     pub(super) feeds: latest::Sender<Arc<dyn changes::Feeds>>,
     pub(super) smoosh: latest::Sender<Arc<dyn takeover::Hands>>,
     pub(super) builds: latest::Sender<Arc<dyn warmer::Hands>>,
-    /// Directories that are read by whatever client.
+    /// Directories that are read whichever client is used.
     directories: Option<Arc<dyn Directories>>,
 }
 

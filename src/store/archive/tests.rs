@@ -12,7 +12,7 @@ use wall_clock::Clock;
 
 const NOW: u64 = 1_795_222_434;
 
-/// A draft, what is published of it, and a journal that keeps it.
+/// A draft, its published snapshots, and the journal that stores them.
 struct Scene {
     draft: Draft,
     snapshots: watch::Sender<Arc<Snapshot>>,
@@ -73,7 +73,7 @@ impl Scene {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_each_sweep_it_is_kept_and_not_before() {
+async fn measurements_are_saved_after_each_sweep_and_not_before() {
     let mut scene = Scene::of(700).await;
     let mut running = JoinSet::new();
     running.spawn(scene.task().run(scene.stop.clone()));
@@ -102,14 +102,14 @@ async fn after_each_sweep_it_is_kept_and_not_before() {
             }
         };
         let count = time::timeout(Duration::from_secs(600), until).await;
-        assert_eq!(count.expect("it is kept"), 700);
+        assert_eq!(count.expect("it is saved"), 700);
     }
     scene.stop.cancel();
     running.join_next().await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_changed_is_written_again() {
+async fn only_changed_blocks_are_written_again() {
     let mut scene = Scene::of(700).await;
     let mut task = scene.task();
     task.keep().await;
@@ -131,7 +131,7 @@ async fn only_what_changed_is_written_again() {
     assert!(second.iter().all(|block| block.at == later));
     let (_, news) = task.batch(0);
     assert!(news.changed.is_empty() && news.moments.is_empty(), "{news:?}");
-    // Targets that are gone are not kept, and neither are places that are.
+    // Removed targets and removed table positions are not saved.
     for at in 512..700 {
         scene.draft.remove(Ix::from_usize(at).unwrap());
     }
@@ -146,12 +146,12 @@ async fn only_what_changed_is_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_it_cannot_be_kept_it_rests() {
+async fn after_a_failed_write_the_task_pauses() {
     let scene = Scene::of(10).await;
     let mut task = scene.task();
     scene.stop.cancel();
     time::sleep(Duration::from_secs(1)).await;
     task.keep().await;
     assert!(task.paused.is_some());
-    assert_eq!(task.batch(0).1.changed.len(), 1, "it is new still");
+    assert_eq!(task.batch(0).1.changed.len(), 1, "it is still unsaved");
 }

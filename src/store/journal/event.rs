@@ -1,4 +1,4 @@
-//! What happened, as the journal tells it.
+//! Events recorded in the journal.
 
 mod summary;
 
@@ -12,17 +12,17 @@ use couchdb_client::wire::DbChange;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// One thing that happened.
+/// One recorded event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When it was written down.
+    /// When the event was recorded.
     pub at: Moment,
-    /// What it was.
+    /// What happened.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened.
+/// What happened, with its details. The names of variants and fields are part of the JSON API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum What {
@@ -32,82 +32,82 @@ pub enum What {
         target: TargetId,
         /// The channel that took it.
         channel: String,
-        /// What else the entry stands for.
+        /// Further targets and repeats covered by this entry.
         #[serde(flatten)]
         summary: Summary,
     },
-    /// What keeps a target that waits from starting became another thing, and lasts.
+    /// A queued target is refused for a new reason, and the reason persists.
     Refused {
         /// The target.
         target: TargetId,
-        /// The channel in which it waits.
+        /// The channel in whose queue it waits.
         channel: String,
-        /// The refusal's reason.
+        /// Reason of the refusal.
         reason: String,
-        /// What else the entry stands for.
+        /// Further targets and repeats covered by this entry.
         #[serde(flatten)]
         summary: Summary,
     },
-    /// More of one kind happened at once than is written down one by one.
+    /// More events of one type happened at once than are recorded individually.
     Omitted {
-        /// The type of what happened.
+        /// Type of the omitted events.
         of: String,
-        /// To how many targets more.
+        /// Number of affected targets.
         targets: u64,
     },
-    /// A start was decided, and its request was about to go out.
+    /// A start was decided and its request was about to be sent.
     Started {
         /// The target.
         target: TargetId,
         /// The node, or `_cluster`.
         node: String,
-        /// The channel it was started for.
+        /// The channel that started it.
         channel: String,
-        /// Who ordered it, where an operator did.
+        /// Who ordered it, if an operator did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ordered_by: Option<String>,
     },
-    /// A start that was decided came to nothing: its request was refused, or never went out.
+    /// A decided start did not happen: its request was refused or never sent.
     NotStarted {
         /// The target.
         target: TargetId,
         /// The node, or `_cluster`.
         node: String,
-        /// Why, where that is known.
+        /// Why, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// A job ended; the history has the rest.
+    /// A job ended; the history has the details.
     Finished {
         /// The target.
         target: TargetId,
         /// The node, or `_cluster`.
         node: String,
-        /// Who had started it.
+        /// Who started it.
         owner: Owner,
         /// How it ended.
         result: Ending,
-        /// Bytes that came free, negative where the file grew; absent where unknown.
+        /// Freed bytes, negative if the file grew; absent if unknown.
         freed_bytes: Option<i64>,
     },
     /// An operator suspended starts.
     Suspended {
-        /// Of what.
+        /// Which starts.
         #[serde(with = "scope_text")]
         scope: Scope,
-        /// Who did, and from where.
+        /// Who suspended them, and from where.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
-        /// The reason that was given.
+        /// The reason given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// An operator let starts go on.
+    /// An operator resumed starts.
     Resumed {
-        /// Of what.
+        /// Which starts.
         #[serde(with = "scope_text")]
         scope: Scope,
-        /// Who did, and from where.
+        /// Who resumed them, and from where.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
@@ -115,16 +115,16 @@ pub enum What {
     Ordered {
         /// The target.
         target: TargetId,
-        /// Who did.
+        /// Who ordered it.
         by: String,
-        /// Whether though no channel takes it, or it rests.
+        /// Whether it overrides thresholds and rest periods.
         force: bool,
     },
-    /// What was ordered had not started in time, and is forgotten.
+    /// An order expired because it did not start in time.
     Lapsed {
         /// The target.
         target: TargetId,
-        /// Who had ordered it.
+        /// Who ordered it.
         by: String,
     },
     /// A target failed too often and waits for an operator.
@@ -139,9 +139,9 @@ pub enum What {
         /// The target.
         target: TargetId,
     },
-    /// A setting of smoosh was taken over.
+    /// A smoosh setting was overridden.
     TakenOver(Taken),
-    /// A setting of smoosh was given back.
+    /// A smoosh setting was restored.
     Restored(Taken),
     /// CouchDB was asked to build a view index.
     IndexBuildStarted {
@@ -150,14 +150,14 @@ pub enum What {
         /// `batch` or `incremental`.
         class: String,
     },
-    /// That build ended.
+    /// An index build ended.
     IndexBuildFinished {
         /// The view.
         target: TargetId,
         /// `built` or `failed`.
         result: String,
     },
-    /// A database was made.
+    /// A database was created.
     Created {
         /// Its name.
         db: String,
@@ -174,59 +174,59 @@ pub enum What {
     },
 }
 
-/// A setting of a node's smoosh that was changed to stop a channel.
+/// A smoosh setting of a node that was changed to stop a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// The node, by CouchDB's name.
+    /// The node's name in CouchDB.
     pub node: String,
-    /// The section of its configuration.
+    /// The configuration section.
     pub section: String,
     /// The key.
     pub key: String,
-    /// The value before; none where the key was absent.
+    /// The value before; `None` if the key was absent.
     pub was: Option<String>,
 }
 
-/// The kinds of events.
+/// The types of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Type {
     /// A target entered a queue.
     Queued,
-    /// Another reason keeps it from starting.
+    /// A target is refused for a new reason.
     Refused,
-    /// More of that than is written down.
+    /// More events than were recorded individually.
     Omitted,
     /// A start was decided.
     Started,
-    /// It came to nothing.
+    /// A decided start did not happen.
     NotStarted,
     /// A job ended.
     Finished,
     /// Starts were suspended.
     Suspended,
-    /// And let go on.
+    /// Starts were resumed.
     Resumed,
     /// An operator ordered a compaction.
     Ordered,
-    /// It had not started in time.
+    /// An order expired.
     Lapsed,
-    /// A target waits for an operator.
+    /// A target was quarantined.
     Quarantined,
-    /// It may be started again.
+    /// A target was released from quarantine.
     Released,
-    /// A setting of smoosh was taken over.
+    /// A smoosh setting was overridden.
     TakenOver,
-    /// And given back.
+    /// A smoosh setting was restored.
     Restored,
     /// CouchDB was asked to build a view index.
     IndexBuildStarted,
-    /// That build ended.
+    /// An index build ended.
     IndexBuildFinished,
-    /// A database was made.
+    /// A database was created.
     Created,
-    /// One was written to.
+    /// A database was written to.
     Updated,
-    /// One was deleted.
+    /// A database was deleted.
     Deleted,
 }
 
@@ -254,7 +254,7 @@ impl Type {
         Self::Deleted,
     ];
 
-    /// The word in JSON.
+    /// The value in JSON.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -280,13 +280,13 @@ impl Type {
         }
     }
 
-    /// Whether it tells of a database, and not of this program.
+    /// Whether the event is about a database rather than about this program.
     #[must_use]
     pub const fn is_of_database(self) -> bool {
         matches!(self, Self::Created | Self::Updated | Self::Deleted)
     }
 
-    /// The type with this word.
+    /// The type with this JSON value.
     #[must_use]
     pub fn from_label(label: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.label() == label)
@@ -294,7 +294,7 @@ impl Type {
 }
 
 impl What {
-    /// What happened to which database, where it is that.
+    /// The change and the database name, if this is a database event.
     #[must_use]
     pub fn database(&self) -> Option<(DbChange, &str)> {
         let (change, db) = if let Self::Created { db } = self {
@@ -309,7 +309,7 @@ impl What {
         Some((change, db))
     }
 
-    /// The target that it is about, where it is about one.
+    /// The target of the event, if it has one.
     #[must_use]
     pub const fn target(&self) -> Option<&TargetId> {
         match self {
@@ -335,7 +335,7 @@ impl What {
         }
     }
 
-    /// Further targets that it names, to which the same happened at once.
+    /// Further targets covered by the same entry.
     #[must_use]
     pub fn also(&self) -> &[TargetId] {
         if let Self::Queued { summary, .. } | Self::Refused { summary, .. } = self {
@@ -345,7 +345,7 @@ impl What {
         }
     }
 
-    /// Its type.
+    /// Type of the event.
     #[must_use]
     pub const fn kind(&self) -> Type {
         match self {
@@ -372,7 +372,7 @@ impl What {
     }
 }
 
-/// Scopes as people write them: `all`, `node:<name>`, `channel:<name>`.
+/// Serialises scopes as text: `all`, `node:<name>`, `channel:<name>`.
 mod scope_text {
     use super::Scope;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -1,9 +1,11 @@
-//! The feed's tables: the latest created, updated and deleted of each database, by number.
+//! Tables behind the feed: the latest `created`, `updated` and `deleted` event of each database,
+//! by number.
 //!
-//! An event takes the place of the one like it. Of a database that lives, all entries stay;
-//! of one that is gone they are removed when that is long ago. Sequences that were given out
-//! are judged here: what they name may be another journal's, or older than what is kept, and
-//! whoever goes on from such a one begins anew, for else it would miss something unawares.
+//! A new event replaces the previous one of its type. Entries of existing databases are kept
+//! forever; entries of deleted databases are removed after a long time. This module also checks
+//! the sequences that readers send back. A sequence may belong to another journal, or may be older
+//! than what is kept. Such a reader must start again from the beginning, because it would miss
+//! events otherwise.
 
 use super::{
     query::Unread,
@@ -20,122 +22,122 @@ use std::{
 };
 use wall_clock::Moment;
 
-/// Eras that are known; a sequence of an older one is as another journal's.
+/// Maximum number of eras kept. A sequence of an older era is treated as unknown.
 const ERAS: usize = 100;
 
-/// An `updated` that comes so soon after `deleted` was under way before it, and is no sign of
-/// life.
+/// An `updated` event so soon after `deleted` belongs to a write from before the deletion and does
+/// not show that the database exists again.
 const STRAGGLER: Duration = Duration::from_secs(600);
 
-/// Removing goes on until this part of the budget is free again: whoever reads page by page
-/// from the beginning has to begin anew when something was removed meanwhile, which had
-/// better be seldom.
+/// Trimming continues until this fraction (one eighth) of the budget is free. A removal forces
+/// readers in the middle of the feed to start again, so it should happen rarely.
 const SLACK: u32 = 8;
 
-/// The numbers that one opened file gave. A file that was put back from a copy gives numbers
-/// a second time, in another era.
+/// Range of numbers assigned while one file was open. A file restored from a backup assigns some
+/// numbers a second time, but in another era.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Era {
     id: String,
-    /// The newest number when it began.
+    /// Newest number when the era began.
     after: u64,
 }
 
-/// A name for an era that no other has.
+/// Generates a unique name for an era.
 pub(super) fn new_era() -> String {
-    // Keyed by the system's random numbers.
+    // `RandomState` is seeded with random numbers of the system.
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// Adds an era.
+/// Adds an era and drops the oldest if there are too many.
 pub(super) fn begin(eras: &mut Vec<Era>, id: &str, after: u64) {
     eras.push(Era { id: id.to_owned(), after });
     let over = eras.len().saturating_sub(ERAS);
     eras.drain(..over);
 }
 
-/// An event in the feed.
+/// An entry of the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// Its number.
+    /// Number of the event.
     pub seq: u64,
     /// What happened.
     pub change: DbChange,
-    /// To which database.
+    /// Name of the database.
     pub db: String,
 }
 
-/// From where the feed is read.
+/// Where to start reading the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// From its beginning.
+    /// At the beginning.
     Start,
-    /// From its end.
+    /// At the end.
     Now,
-    /// Behind a number that was given out.
+    /// After a sequence that a feed response contained.
     Behind {
-        /// The number.
+        /// Number of the last event read.
         number: u64,
-        /// The era it was given in.
+        /// Era of the number.
         era: String,
-        /// Up to where its reader began without what had been removed before.
+        /// Everything removed up to this number was already missing when the reader started, so the
+        /// reader did not miss it.
         floor: u64,
     },
-    /// Behind a number that was read from this journal, as it is open.
+    /// After a number read from this journal since it was opened.
     Number {
-        /// The number.
+        /// Number of the last event read.
         number: u64,
-        /// Up to where its reader began without what had been removed before.
+        /// As in `AfterSequence`.
         floor: u64,
     },
-    /// Behind something that no journal of this program's gave.
+    /// After a sequence that is not in this program's format.
     Foreign,
 }
 
-/// Why a reader begins anew.
+/// Why a reader must start again from the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anew {
-    /// Its sequence is not this journal's.
+    /// Its sequence does not belong to this journal.
     Foreign,
-    /// Something that it has not seen was removed.
+    /// Events that it has not read were removed.
     Trimmed,
 }
 
-/// Which part of the feed.
+/// Which part of the feed to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedQuery {
-    /// From where.
+    /// Where to start.
     pub since: Since,
-    /// Up to this number; in the other direction, only below it.
+    /// Highest number to return; with `newest_first`, numbers must be below it.
     pub until: Option<u64>,
-    /// The newest first, all of them: `since` then means nothing.
+    /// Newest first, down to the beginning; `since` is ignored.
     pub newest_first: bool,
-    /// How many at most.
+    /// Maximum number of events.
     pub limit: usize,
 }
 
-/// A part of the feed.
+/// One page of the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedPage {
-    /// Events, in order.
+    /// Events in the requested order.
     pub updates: Vec<Update>,
-    /// Whether there are more behind them.
+    /// Whether there are more events after these.
     pub more: bool,
-    /// Where it really begins.
+    /// Number after which the page really starts.
     pub after: u64,
-    /// Up to where its reader began without what had been removed before.
+    /// Removals up to this number happened before the reader started.
     pub floor: u64,
-    /// Why it does not begin where it was asked to.
+    /// Why the page does not start where requested, if so.
     pub anew: Option<Anew>,
-    /// The newest number in the feed.
+    /// Newest number in the feed.
     pub newest: u64,
-    /// The highest number that was removed.
+    /// Highest number that was removed.
     pub removed: u64,
-    /// The era that sequences are given in.
+    /// Era in which new sequences are issued.
     pub era: String,
 }
 
-/// The feed's tables in one transaction.
+/// The feed's tables within one transaction.
 pub(super) struct Tables<'tx> {
     feed: Table<'tx, u64, (u32, u8, &'static str)>,
     numbers: Table<'tx, (&'static str, u8), u64>,
@@ -151,7 +153,7 @@ impl<'tx> Tables<'tx> {
         })
     }
 
-    /// Puts an event in the place of the one like it.
+    /// Stores an event in place of the previous one of the same database and type.
     pub(super) fn put(
         &mut self,
         counts: &mut FeedCounts,
@@ -185,8 +187,8 @@ impl<'tx> Tables<'tx> {
         Ok(())
     }
 
-    /// Removes what is known of databases that are gone, those first that are so longest, as
-    /// long as the budget wants it; `at_most` of them. Answers whether more are to go.
+    /// Removes entries of deleted databases, the longest deleted first, as far as the budget
+    /// requires but at most `at_most` of them. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         counts: &mut FeedCounts,
@@ -194,13 +196,15 @@ impl<'tx> Tables<'tx> {
         now: Moment,
         at_most: usize,
     ) -> Result<bool, Error> {
-        // Whatever comes so late that it could go at once is a sign of life.
+        // An update later than this window proves that the database exists again, so the entry must
+        // be kept at least that long.
         let longest = keep.keep.max(STRAGGLER);
         for _ in 0..at_most {
             let Some(oldest) = self.gone.first()?.map(|(seq, _)| seq.value()) else { break };
             let entry = self.entry(oldest)?;
             let age = entry.as_ref().map_or(Duration::MAX, |(at, _)| at.age(now));
-            // Old enough, or too much, by a good deal: then as far as that goes.
+            // Trimming starts when a limit is clearly exceeded, and then continues down to the
+            // lower limit.
             let (age_over, bytes_over) = if counts.trimming {
                 (
                     age > longest,
@@ -231,7 +235,7 @@ impl<'tx> Tables<'tx> {
         }))
     }
 
-    /// Whether a database was written to after it was gone: nobody saw how it came back.
+    /// Whether a database was written to after it was deleted, i.e. it was created again unnoticed.
     fn lives_after(&self, db: &str, gone: Moment) -> Result<bool, Error> {
         let Some(updated) = self.numbers.get((db, number(DbChange::Updated)))? else {
             return Ok(false);
@@ -252,7 +256,7 @@ impl<'tx> Tables<'tx> {
     }
 }
 
-/// Reads a part of the feed.
+/// Reads a page of the feed.
 pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, Unread> {
     let meta = tx.open_table(META)?;
     let counts: super::tables::Counts = value(&meta, META_COUNTS)?.unwrap_or_default();
@@ -276,7 +280,7 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
     let range = if query.newest_first {
         feed.range(..until)?
     } else {
-        // A range that begins behind its end is empty, and not asked for.
+        // A range whose start is after its end is empty; it need not be queried.
         if begun.after >= until {
             return Ok(page);
         }
@@ -291,8 +295,9 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
         }
         let (_, change, db) = entry.value();
         let known = DbChange::ALL.into_iter().find(|it| number(*it) == change);
-        let change = known
-            .ok_or_else(|| Error::Corrupted(format!("{change} is no type of event in the feed")))?;
+        let change = known.ok_or_else(|| {
+            Error::Corrupted(format!("{change} is not an event type of the feed"))
+        })?;
         page.updates.push(Update { seq: seq.value(), change, db: db.to_owned() });
         Ok(true)
     };
@@ -312,19 +317,19 @@ pub(super) fn read(tx: &ReadTransaction, query: &FeedQuery) -> Result<FeedPage, 
     Ok(page)
 }
 
-/// Where a reader really begins.
+/// Where reading really starts.
 struct Begun {
     after: u64,
     floor: u64,
     anew: Option<Anew>,
 }
 
-/// Where a reader begins that wants to go on from there.
+/// Checks a requested start and determines where reading really starts.
 fn judged(since: &Since, eras: &[Era], counts: &super::tables::Counts, newest: u64) -> Begun {
     let removed = counts.feed.floor;
     let begins = |anew| Begun { after: 0, floor: removed, anew };
     let (number, era, floor) = match since {
-        // Nothing was seen yet, so that nothing can have been missed.
+        // Nothing was read yet, so nothing can be missed.
         Since::Start | Since::Behind { number: 0, .. } => return begins(None),
         Since::Now => return Begun { after: newest, floor: 0, anew: None },
         Since::Foreign => return begins(Some(Anew::Foreign)),
@@ -335,7 +340,7 @@ fn judged(since: &Since, eras: &[Era], counts: &super::tables::Counts, newest: u
         let Some(at) = eras.iter().rposition(|it| it.id == *era) else {
             return begins(Some(Anew::Foreign));
         };
-        // The numbers of an era end where the next one begins.
+        // The numbers of an era end where the next era begins.
         let end = eras.get(at + 1).map_or(counts.last_seq, |next| next.after);
         if number > end {
             return begins(Some(Anew::Foreign));

@@ -1,4 +1,4 @@
-//! How others reach the journal.
+//! The handle by which other tasks use the journal.
 
 use super::{
     Event, EventsQuery, FeedPage, FeedQuery, HistoryQuery, Identity, Measured, Page, Position,
@@ -20,38 +20,38 @@ use std::sync::{
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use wall_clock::Moment;
 
-/// How the journal is.
+/// State of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// The number of the newest entry that is on the disk.
+    /// Number of the newest stored entry.
     pub last_seq: u64,
-    /// Since when it cannot be written, and why.
+    /// Since when the journal cannot be written, and why.
     pub trouble: Option<(Moment, Trouble)>,
-    /// Bytes of its file, where that is known.
+    /// Size of the file in bytes, if known.
     pub bytes: Option<u64>,
 }
 
-/// Why a journal cannot be used for a cluster.
+/// Why a journal cannot be claimed for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// It was written for another one.
+    /// The journal belongs to another cluster.
     #[error(
-        "{place} was written for {kept}, and CouchDB is {found}: give this cluster a --storage.path of its own, or move the file away to begin a new one"
+        "{place} belongs to {kept}, but CouchDB is {found}: use a separate --storage.path for this cluster, or move the file away to start a new journal"
     )]
     Another {
         /// The file.
         place: String,
-        /// The cluster it was written for.
+        /// The cluster the journal belongs to.
         kept: Box<Identity>,
-        /// The cluster it was to be used for.
+        /// The cluster to claim it for.
         found: Box<Identity>,
     },
-    /// It cannot be read or written.
+    /// The journal cannot be read or written.
     #[error(transparent)]
     Trouble(#[from] Trouble),
 }
 
-/// A handle on the journal; cheap to clone.
+/// Handle to the journal; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Journal {
     pub(super) requests: mpsc::Sender<Request>,
@@ -61,85 +61,86 @@ pub struct Journal {
     pub(super) kept: broadcast::Sender<Kept>,
 }
 
-/// Events of one commit with their numbers, now that they are on the disk.
+/// The events of one commit with their numbers, sent after the commit is durable.
 pub type Kept = Arc<[(u64, Event)]>;
 
 impl Journal {
-    /// Claims it for a cluster, and reads back what was kept. Nothing is kept before.
+    /// Claims the journal for a cluster and loads its state. Nothing is stored before the claim.
     ///
     /// # Errors
-    /// Names both clusters where it was written for another, or says what is wrong with the
-    /// file.
+    /// Names both clusters if the journal belongs to another one; otherwise says what is wrong
+    /// with the file.
     pub async fn claim(&self, cluster: Identity) -> Result<Recovered, ClaimError> {
         self.asked(|answer| Request::Claim(Box::new(cluster), answer)).await?
     }
 
-    /// Keeps that a setting of smoosh is taken over, before it is: the value that was kept
-    /// first stays until it is given back.
+    /// Records that smoosh settings are about to be overridden. A value recorded first stays until
+    /// the setting is restored.
     ///
     /// # Errors
-    /// When it may not be on the disk.
+    /// If the record may not be on the disk.
     pub async fn take(&self, taken: Vec<Taken>) -> Result<(), Trouble> {
         let taken = taken.into_iter().map(|it| (it, true)).collect();
         self.asked(|answer| Request::Take(taken, answer)).await?
     }
 
-    /// Keeps that settings of smoosh were given back.
+    /// Records that smoosh settings were restored.
     ///
     /// # Errors
-    /// When it may not be on the disk.
+    /// If the record may not be on the disk.
     pub async fn give_back(&self, taken: Vec<Taken>) -> Result<(), Trouble> {
         let taken = taken.into_iter().map(|it| (it, false)).collect();
         self.asked(|answer| Request::Take(taken, answer)).await?
     }
 
-    /// What was taken from smoosh and not given back.
+    /// The smoosh settings that are overridden and not restored yet.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If they cannot be read.
     pub async fn taken(&self) -> Result<Vec<Taken>, Trouble> {
         self.asked(Request::Taken).await?
     }
 
-    /// Keeps what was measured, for the next start.
+    /// Saves measured facts for the next start.
     ///
     /// # Errors
-    /// When it may not be on the disk.
+    /// If they may not be on the disk.
     pub async fn keep_measured(&self, measured: Measured) -> Result<(), Trouble> {
         self.asked(|answer| Request::Measured(Box::new(measured), answer)).await?
     }
 
-    /// What was measured, as it was kept last.
+    /// The measured facts as last saved.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If they cannot be read.
     pub async fn measured(&self) -> Result<Vec<Block>, Trouble> {
         self.read(measured::read).await
     }
 
-    /// How databases stood when something of them was told, where that is newer.
+    /// The state of databases at their last event, where it is newer than the saved facts.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub async fn marks(&self) -> Result<Vec<Mark>, Trouble> {
         self.read(marks::read).await
     }
 
-    /// Writes down what happened, soon and with others. Where there is no room for it, or
-    /// nothing can be written, it is dropped and counted.
+    /// Records an event soon, together with others. If the queue is full or the journal cannot be
+    /// written, the event is dropped and counted.
     pub fn note(&self, what: What) {
         if self.events.try_send(what).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Writes down a batch of what happened in one commit, at once. Where too much waits, or
-    /// nothing can be written, it is dropped and counted.
+    /// Records a batch of events at once, in one commit. If the queue is full or the journal cannot
+    /// be written, the batch is dropped and counted.
     pub fn publish(&self, batch: Vec<What>) {
         self.publish_up_to(batch, Reached::default());
     }
 
-    /// The same, and in the same commit how far whoever told of them had come.
+    /// Like [`Self::publish`], and stores in the same commit how far the source of the events had
+    /// been read.
     pub fn publish_up_to(&self, batch: Vec<What>, reached: Reached) {
         let count = batch.len() as u64;
         if self.requests.try_send(Request::Publish(batch, reached)).is_err() {
@@ -147,54 +148,55 @@ impl Journal {
         }
     }
 
-    /// How far `_db_updates` was followed by an earlier process, or by this one.
+    /// How far `_db_updates` was read by this process or an earlier one.
     ///
     /// # Errors
-    /// When it cannot be read, or it is not known yet whose journal this is.
+    /// If it cannot be read, or the journal is not claimed yet.
     pub async fn position(&self) -> Result<Option<Position>, Trouble> {
         self.asked(Request::Position).await?
     }
 
-    /// Every event from now on, as soon as it is on the disk and in the order of the numbers.
-    /// Whoever falls behind is told so, and finds what it missed with [`Self::events`].
+    /// Subscribes to all events from now on, in the order of their numbers and after they are
+    /// stored. A subscriber that falls behind receives an error and can read the missed events with
+    /// [`Self::events`].
     #[must_use]
     pub fn kept(&self) -> broadcast::Receiver<Kept> {
         self.kept.subscribe()
     }
 
-    /// How it is: the newest value.
+    /// The current state of the journal.
     #[must_use]
     pub fn health(&self) -> watch::Receiver<Arc<Health>> {
         self.health.clone()
     }
 
-    /// Events that were dropped since the start.
+    /// Number of events dropped since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// How jobs ended, the newest first.
+    /// Outcomes of jobs, newest first.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If they cannot be read.
     pub async fn history(&self, query: HistoryQuery) -> Result<Page<Outcome>, Trouble> {
         self.read(move |tx| query::history(tx, &query)).await
     }
 
-    /// What happened, the oldest first.
+    /// Events, oldest first.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If they cannot be read.
     pub async fn events(&self, query: EventsQuery) -> Result<Page<Event>, Trouble> {
         self.read(move |tx| query::events(tx, &query)).await
     }
 
-    /// The number of the oldest of the newest events that are wanted, of as many as the query
-    /// takes at most: from there on they can be read page by page. None where there is none.
+    /// Of the newest `query.limit` matching events, the number of the oldest. Reading page by page
+    /// can start there. `None` if no event matches.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If they cannot be read.
     pub async fn newest_events_from(&self, query: EventsQuery) -> Result<Option<u64>, Trouble> {
         self.read(move |tx| query::newest_from(tx, &query)).await
     }
@@ -202,12 +204,12 @@ impl Journal {
     /// The latest event of each type of each database.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub async fn feed(&self, query: FeedQuery) -> Result<FeedPage, Trouble> {
         self.read(move |tx| feed::read(tx, &query)).await
     }
 
-    /// Reads away from the journal's own thread, which goes on writing.
+    /// Reads on a blocking thread while the journal's own thread goes on writing.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&ReadTransaction) -> Result<T, Unread> + Send + 'static,

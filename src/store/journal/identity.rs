@@ -1,22 +1,22 @@
-//! Which cluster a journal belongs to.
+//! Identity of the cluster that a journal belongs to.
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// What tells one cluster from another: its nodes' uuids, or where CouchDB shows none, their
-/// names. Both change while a cluster lives, one node at a time, so it is the same cluster
-/// where something of them stayed.
+/// Identifies a cluster by the uuids of its nodes, or by their names if CouchDB shows no uuid. Both
+/// may change while a cluster lives, one node at a time, so two identities that share a member are
+/// the same cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// What `GET /` says of the nodes that were asked; those of one cluster may share one.
+    /// The uuids in `GET /` of the queried nodes. Nodes of one cluster may share one.
     pub uuids: BTreeSet<String>,
-    /// The members, by CouchDB's names.
+    /// Names of the members in CouchDB.
     pub nodes: BTreeSet<String>,
 }
 
 impl Identity {
-    /// Whether two identities are of one cluster. Names alone say little, as every
-    /// single node may be called `nonode@nohost`: they count only where a uuid is missing.
+    /// Whether two identities describe the same cluster. Names are compared only if a uuid is
+    /// missing, because every single-node cluster may be named `nonode@nohost`.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         let shared = |one: &BTreeSet<String>, two: &BTreeSet<String>| !one.is_disjoint(two);
@@ -27,14 +27,14 @@ impl Identity {
         }
     }
 
-    /// Whether it says anything.
+    /// Whether nothing is known about the cluster.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.uuids.is_empty() && self.nodes.is_empty()
     }
 
-    /// The identity now, of a cluster that was `self`: a uuid that was not shown this time
-    /// stays known, as its node may be the only one that is up the next time.
+    /// The updated identity of the same cluster. Uuids that were not shown this time are kept,
+    /// because their node may be the only one that is up next time.
     #[must_use]
     pub fn followed_by(&self, now: &Self) -> Self {
         let uuids = self.uuids.union(&now.uuids).cloned().collect();
@@ -46,7 +46,7 @@ impl fmt::Display for Identity {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
         match (self.nodes.is_empty(), self.uuids.is_empty()) {
-            (true, true) => out.write_str("a cluster of which nothing is known"),
+            (true, true) => out.write_str("an unknown cluster"),
             (false, true) => write!(out, "the cluster of {}", list(&self.nodes)),
             (true, false) => write!(out, "the cluster with uuid {}", list(&self.uuids)),
             (false, false) => {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_stays_itself_while_nodes_come_and_go() {
+    fn a_cluster_keeps_its_identity_while_nodes_come_and_go() {
         for (one, two, same) in [
             (identity(&["u"], &["a", "b"]), identity(&["u"], &["c"]), true),
             (identity(&["u", "v"], &["a", "b"]), identity(&["v", "w"], &["b", "c"]), true),

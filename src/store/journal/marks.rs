@@ -1,13 +1,13 @@
-//! How databases stood when something of them was told, where what was measured is older.
+//! Marks: the state of a database at its last event, where the saved facts are older.
 //!
-//! A mark is written with its events, and goes once what is newer was kept: what is measured is
-//! kept in passes, and one that began after the mark was written holds what it says.
+//! A mark is written in the same commit as its events. It is removed after newer facts were saved:
+//! facts are saved in passes, and a pass that began after the mark was written includes its state.
 
 use super::{query::Unread, tables::MARKS};
 use crate::table::Mark;
 use redb::{Error, ReadTransaction, ReadableTable as _, TableError, WriteTransaction};
 
-/// Writes marks; `passes` have ended so far.
+/// Writes marks; `passes` is the number of completed passes.
 pub(super) fn write(tx: &WriteTransaction, marks: &[Mark], passes: u32) -> Result<(), Error> {
     if marks.is_empty() {
         return Ok(());
@@ -20,13 +20,14 @@ pub(super) fn write(tx: &WriteTransaction, marks: &[Mark], passes: u32) -> Resul
     Ok(())
 }
 
-/// A pass has ended, before which so many had: what was written before it began goes.
+/// Called at the end of a pass, with the number of passes completed before it. Removes the marks
+/// written before the pass began.
 pub(super) fn trim(tx: &WriteTransaction, passes: u32) -> Result<(), Error> {
     tx.open_table(MARKS)?.retain(|_, (at, _)| at == passes)?;
     Ok(())
 }
 
-/// All of them. One that cannot be read is left out: it may cost that something is told twice.
+/// Reads all marks. Unreadable ones are skipped, which at worst repeats an event.
 pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<Mark>, Unread> {
     let table = match tx.open_table(MARKS) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),

@@ -1,7 +1,7 @@
-//! What was measured, kept block by block.
+//! Saved facts, block by block.
 //!
-//! The blocks' bytes mean nothing here. Tables of another form are taken out and begun anew:
-//! all of it can be measured again.
+//! The content of blocks is not interpreted here. Tables of an unknown format are deleted and
+//! started again, because all facts can be measured again.
 
 use super::{
     marks,
@@ -12,18 +12,18 @@ use crate::table::Block;
 use redb::{Database, Error, ReadTransaction, ReadableTable as _, TableError, WriteTransaction};
 use wall_clock::Moment;
 
-/// What is new of the blocks that are kept.
+/// Changes to the saved blocks.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Blocks that changed; one without bytes goes.
+    /// Changed blocks; a block without bytes is removed.
     pub changed: Vec<Block>,
-    /// Blocks of which only the moment did.
+    /// Blocks for which only the measurement time changed.
     pub moments: Vec<(u32, Moment)>,
-    /// How many blocks there are, once that is known: those beyond go.
+    /// Total number of blocks, once known; blocks beyond it are removed.
     pub total: Option<u32>,
 }
 
-/// Keeps it; so many passes have ended before.
+/// Saves the changes; `passes` is the number of completed passes.
 pub(super) fn keep(database: &Database, measured: &Measured, passes: u32) -> Result<(), Error> {
     let tx = database.begin_write()?;
     match written(&tx, measured) {
@@ -32,7 +32,7 @@ pub(super) fn keep(database: &Database, measured: &Measured, passes: u32) -> Res
             | Error::TypeDefinitionChanged { .. }
             | Error::TableIsMultimap(_),
         ) => {
-            tracing::warn!("what was measured is kept in another form: it is begun anew");
+            tracing::warn!("the saved measurements have another format and are discarded");
             for table in tx.list_tables()? {
                 use redb::TableHandle as _;
                 if [BLOCKS.name(), MOMENTS.name()].contains(&table.name()) {
@@ -71,7 +71,7 @@ fn written(tx: &WriteTransaction, measured: &Measured) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every block, in order. One without its moment is left out.
+/// Reads all blocks in order. A block without a measurement time is skipped.
 pub(super) fn read(tx: &ReadTransaction) -> Result<Vec<Block>, Unread> {
     let (blocks, moments) = match (tx.open_table(BLOCKS), tx.open_table(MOMENTS)) {
         (Err(TableError::TableDoesNotExist(_)), _) | (_, Err(TableError::TableDoesNotExist(_))) => {

@@ -1,8 +1,7 @@
-//! Changes as the tables take them in, within one transaction.
+//! Applies changes to the tables within one transaction.
 //!
-//! What a change makes of the tables is the same however often it comes, so that a batch of
-//! which nobody knows whether it was kept can be sent again: an event is told only where
-//! something became different.
+//! Changes are idempotent: applying one again has no further effect and records no event. A batch
+//! can therefore be sent again if it is unknown whether it was stored.
 
 use super::{
     Event, Taken, What,
@@ -26,30 +25,30 @@ use xxhash_rust::xxh3::xxh3_128;
 
 type Bytes = &'static [u8];
 
-/// What tells one outcome from another: a hash of its target, its node and its start, because
-/// thousands are held.
+/// Identifies an outcome by a hash of its target, node and start time. Thousands are held in
+/// memory, so the key is small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ended(u128);
 
 impl Ended {
     pub(super) fn of(outcome: &Outcome) -> Self {
         let Outcome { target, node, started_at, .. } = outcome;
-        // A node's name ends where the number begins, and no name holds a zero byte.
+        // The zero byte separates the parts unambiguously, because names cannot contain it.
         let text = format!("{target}\0{node}\0{}", started_at.unix());
         Self(xxh3_128(text.as_bytes()))
     }
 }
 
-/// What one transaction wrote.
+/// Results of one transaction.
 pub(super) struct Written {
     pub(super) counts: Counts,
-    /// The outcomes that are new.
+    /// New outcomes.
     pub(super) ended: Vec<Ended>,
-    /// The events with their numbers, where somebody hears of them.
+    /// New events with their numbers, if somebody subscribed.
     pub(super) told: Vec<(u64, Event)>,
 }
 
-/// The tables of one transaction.
+/// The tables within one write transaction.
 pub(super) struct Pen<'tx> {
     outcomes: Table<'tx, u64, (u32, Bytes)>,
     events: Table<'tx, u64, (u32, Bytes)>,
@@ -63,7 +62,7 @@ pub(super) struct Pen<'tx> {
     counts: Counts,
     recent: &'tx RecentOutcomes,
     ended: Vec<Ended>,
-    /// Events with their numbers, where somebody wants to hear of them.
+    /// New events with their numbers, if somebody subscribed.
     told: Option<Vec<(u64, Event)>>,
     now: Moment,
 }
@@ -93,7 +92,7 @@ impl<'tx> Pen<'tx> {
         })
     }
 
-    /// Whether somebody wants to hear of the events.
+    /// Sets whether new events are collected for subscribers.
     pub(super) fn tells(&mut self, hears: bool) {
         self.told = hears.then(Vec::new);
     }
@@ -216,8 +215,8 @@ impl<'tx> Pen<'tx> {
         self.event(What::Resumed { scope: scope.clone(), by: by.map(str::to_owned) })
     }
 
-    /// Writes down that a setting was taken from smoosh, or given back. What was noted first
-    /// stays: a second look finds the value that this program set.
+    /// Records that a smoosh setting was overridden or restored. The first recorded value is kept,
+    /// because a second reading would find the value set by this program.
     pub(super) fn take(&mut self, taken: &Taken, is_taken: bool) -> Result<(), Error> {
         let key = (taken.node.as_str(), taken.section.as_str(), taken.key.as_str());
         if is_taken {
@@ -246,14 +245,14 @@ impl<'tx> Pen<'tx> {
         Ok(())
     }
 
-    /// Puts what happened to a database into the feed.
+    /// Adds a database event to the feed.
     pub(super) fn feed(&mut self, seq: u64, event: &Event) -> Result<(), Error> {
         let Some((change, db)) = event.what.database() else { return Ok(()) };
         self.feed.put(&mut self.counts.feed, (seq, event.at), change, db)
     }
 
-    /// Begins an era: numbers that are given from now on are told from those that another
-    /// life of this file gave.
+    /// Begins an era, so that numbers assigned from now on differ from those assigned by another
+    /// copy of this file.
     pub(super) fn begin_era(&mut self, id: &str) -> Result<(), Error> {
         let said = self.meta.get(META_ERAS)?.map(|said| said.value().to_vec());
         let mut eras: Vec<Era> = said.map_or_else(|| Ok(Vec::new()), |said| parsed(&said))?;
@@ -261,7 +260,7 @@ impl<'tx> Pen<'tx> {
         self.meta(META_ERAS, &eras)
     }
 
-    /// Removes the oldest of what is over its budget; answers whether more is.
+    /// Removes the oldest entries that exceed their budgets. Returns whether more must be removed.
     pub(super) fn trim(&mut self, budgets: &work::Journal, at_most: usize) -> Result<bool, Error> {
         let Counts { outcomes, events, db_events, feed, .. } = &mut self.counts;
         let of = |shelf: &mut Shelf, table, keep| shelf.trim(table, keep, self.now, at_most);
@@ -271,7 +270,7 @@ impl<'tx> Pen<'tx> {
         Ok(self.feed.trim(feed, budgets.events, self.now, at_most)? || more)
     }
 
-    /// Ends the writing.
+    /// Writes the counts and returns the results.
     pub(super) fn done(mut self) -> Result<Written, Error> {
         let counts = self.counts;
         self.meta(META_COUNTS, &counts)?;

@@ -1,4 +1,4 @@
-//! Where the database is, and how it is opened there.
+//! Storage locations of the database and how it is opened.
 
 use redb::{Builder, Database, DatabaseError, StorageError, backends::InMemoryBackend};
 use std::{
@@ -8,41 +8,40 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The file's name in the directory.
+/// Name of the database file.
 const FILE: &str = "journal.redb";
 
-/// A database that is being made: it takes its name when it is whole.
+/// Name of a database while it is created; renamed when complete.
 const UNFINISHED: &str = "journal.redb.new";
 
-/// Memory for pages of the file. The library's own default is a gigabyte; what is read here
-/// is read once.
+/// Page cache in bytes. The library's default is 1 GiB, but entries are rarely read twice here.
 const CACHE: usize = 8 << 20;
 
-/// The same where the file is memory already: its pages need not be there twice.
+/// Page cache of an in-memory database, whose pages need not be cached again.
 const CACHE_IN_MEMORY: usize = 256 << 10;
 
 /// Why the journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory cannot be made or looked into.
-    #[error("cannot use the directory {}: {why}; create it, or name another with --storage.path", .path.display())]
+    /// The directory cannot be created or accessed.
+    #[error("cannot use the directory {}: {why}; create it, or choose another one with --storage.path", .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         why: io::Error,
     },
-    /// Another process holds it.
+    /// Another process has the file open.
     #[error(
-        "another process has {place} open, and one at a time may: stop that one, or give this one a --storage.path of its own"
+        "another process has {place} open, and only one may at a time: stop that process, or give this one a separate --storage.path"
     )]
     Held {
         /// The file.
         place: String,
     },
-    /// What is in it was not written by this program, or not whole.
+    /// The content was not written by this program, or is incomplete.
     #[error(
-        "{place} is damaged: {why}; put a copy of it back, or move it away to begin without history, quarantines and suspensions"
+        "{place} is damaged: {why}; restore a backup, or move the file away to start without history, quarantines and suspensions"
     )]
     Damaged {
         /// The file.
@@ -50,44 +49,44 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
-    /// Another version wrote it.
+    /// An incompatible version wrote the file.
     #[error(
-        "{place} has the form {found} and this version knows {known}: use a version that knows it, or move it away to begin without history, quarantines and suspensions"
+        "{place} has format {found}, but this version supports format {known}: use a matching version, or move the file away to start without history, quarantines and suspensions"
     )]
     Schema {
         /// The file.
         place: String,
-        /// Its number.
+        /// Format number of the file.
         found: u32,
-        /// The number known here.
+        /// Format number of this version.
         known: u32,
     },
-    /// The system refused.
+    /// The system refused access.
     #[error("cannot open {place}: {why}; {}", remedy(.why))]
     Io {
         /// The file.
         place: String,
-        /// What it said.
+        /// The error of the system.
         why: io::Error,
     },
 }
 
-/// What an operator can do where the system refused to open, read or write a file.
+/// Advice for an operator when the system refused to open, read or write a file.
 pub(super) fn remedy(why: &io::Error) -> &'static str {
     use io::ErrorKind as Is;
     let kind = why.kind();
     if kind == Is::PermissionDenied {
-        "let the user this process runs as read and write the file and its directory"
+        "give the user of this process read and write access to the file and its directory"
     } else if kind == Is::ReadOnlyFilesystem {
-        "mount it for writing, or name another directory with --storage.path"
+        "remount the file system writable, or choose another directory with --storage.path"
     } else if kind == Is::StorageFull || kind == Is::QuotaExceeded {
-        "make room on its disk"
+        "free space on its disk"
     } else if kind == Is::FileTooLarge {
-        "raise the limit on file sizes for this process (LimitFSIZE of its unit, or ulimit -f)"
+        "raise the file size limit of this process (LimitFSIZE of its unit, or ulimit -f)"
     } else if kind == Is::NotFound {
-        "put it back, or restart to begin a new one"
+        "put the file back, or restart to create a new one"
     } else {
-        "look into the system's log for what is wrong with the disk"
+        "check the system log for disk errors"
     }
 }
 
@@ -107,42 +106,42 @@ impl OpenError {
     }
 }
 
-/// Which file of a file system a name stands for.
+/// Identifies a file independently of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// Somewhere a database can be opened again and again.
+/// A location where the database can be opened repeatedly.
 pub trait Place: Debug + Send {
-    /// The name in messages.
+    /// Name used in messages.
     fn name(&self) -> String;
 
-    /// Opens it; a new one is made only where `make` says so and none is there.
+    /// Opens the database. Creates a new one only if `make` is set and none exists.
     ///
     /// # Errors
-    /// Says what is in the way.
+    /// Why the database cannot be opened.
     fn open(&self, make: bool) -> Result<Database, OpenError>;
 
-    /// Bytes it takes, where that is known.
+    /// Size in bytes, if known.
     fn bytes(&self) -> Option<u64>;
 
-    /// The file that is there under its name now; none for what is no file.
+    /// The file that has the database's name now; `None` for storage that is not a file.
     ///
     /// # Errors
-    /// What the system said; [`io::ErrorKind::NotFound`] where no file has the name.
+    /// The error of the system; [`io::ErrorKind::NotFound`] if no file has the name.
     fn file_id(&self) -> io::Result<Option<FileId>> {
         Ok(None)
     }
 }
 
-/// A directory of the file system: `--storage.path`.
+/// A directory of the file system, as in `--storage.path`.
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// This one.
+    /// Uses the directory at `path`.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
@@ -156,9 +155,9 @@ impl Directory {
         OpenError::of(self.name(), why.into())
     }
 
-    /// Makes an empty database that is whole from the moment it has its name: a process that
-    /// ends on the way leaves nothing that looks like a damaged one. Another process that
-    /// does the same keeps its own.
+    /// Creates an empty database that is complete from the moment it has its final name, so an
+    /// interrupted process leaves nothing that looks damaged. If another process creates one at the
+    /// same time, the other one's file is kept.
     fn make(&self) -> Result<(), OpenError> {
         let of_directory = |why| OpenError::Directory { path: self.0.clone(), why };
         match fs::create_dir(&self.0) {
@@ -172,7 +171,7 @@ impl Directory {
             Err(DatabaseError::DatabaseAlreadyOpen) => {
                 return Err(OpenError::Held { place: self.name() });
             }
-            // Left by a process that ended on the way.
+            // Left by a process that was interrupted.
             Err(_) if unfinished.metadata().is_ok_and(|it| it.len() > 0) => {
                 fs::remove_file(&unfinished).map_err(|why| self.refused(why))?;
                 builder().create(&unfinished).map_err(|why| self.refused(why))?
@@ -190,7 +189,7 @@ impl Directory {
     }
 }
 
-/// Names in a directory survive a crash only when the directory is written too.
+/// New names survive a crash only after the directory itself was synced.
 fn synced(directory: &Path) -> io::Result<()> {
     fs::File::open(directory)?.sync_all()
 }
@@ -221,13 +220,13 @@ impl Place for Directory {
     }
 }
 
-/// The memory of this process, for a demo: gone with it.
+/// In-memory storage for a demo; lost when the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct InMemory;
 
 impl Place for InMemory {
     fn name(&self) -> String {
-        "the journal in memory".to_owned()
+        "the in-memory journal".to_owned()
     }
 
     fn open(&self, _make: bool) -> Result<Database, OpenError> {
@@ -242,8 +241,8 @@ impl Place for InMemory {
     }
 }
 
-/// How every database is opened. All of it is verified each time: a file that changed behind
-/// redb's back would else be trusted until a page of it makes no sense.
+/// Options for every database. The whole file is verified on open: redb would otherwise trust a
+/// file that was changed from outside until one of its pages is unreadable.
 pub(super) fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE).set_check_integrity_on_open(true);

@@ -1,39 +1,39 @@
-//! How far whoever tells of databases had come.
+//! How far the sources of database events were read.
 
 use crate::table::Mark;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Everything up to here that `_db_updates` told is in the journal, or was counted as dropped.
+/// Position in `_db_updates`. All events up to it are in the journal or were counted as dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The sequence to go on from, as CouchDB wrote it.
+    /// The sequence to continue from, as CouchDB wrote it.
     pub seq: String,
-    /// When the `_global_changes` was made of which that is, as CouchDB tells it; none where it
-    /// did not. One that takes its place counts anew.
+    /// When the `_global_changes` database of this sequence was created, if CouchDB shows it. A
+    /// database that replaces it starts a new series of sequences.
     #[serde(default)]
     pub made: Option<String>,
-    /// When the feed was last known to be no further.
+    /// When the feed was last known to have no later events.
     pub at: Moment,
 }
 
-/// How far whoever told of databases had come with that.
+/// How far the sources of database events were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// The feed, where one was followed.
+    /// Position in the feed, if one is followed.
     pub position: Option<Position>,
-    /// Databases that the scanner read.
+    /// States of databases as the scanner read them.
     pub marks: Vec<Mark>,
 }
 
 impl Reached {
-    /// Both, of which the other one is the newer.
+    /// Combines two values, of which `newer` wins.
     pub(super) fn join(&mut self, newer: Self) {
         self.position = newer.position.or_else(|| self.position.take());
         self.marks.extend(newer.marks);
     }
 
-    /// Whether nothing is said.
+    /// Whether there is no progress to store.
     pub(super) const fn is_blank(&self) -> bool {
         self.position.is_none() && self.marks.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Questions to the history and to the events.
+//! Queries of the history and the events.
 
 use super::{
     Event, Type, What,
@@ -12,44 +12,44 @@ use crate::model::{
 use redb::{AccessGuard, ReadTransaction, ReadableTable as _, StorageError};
 use wall_clock::Moment;
 
-/// Why something was not read: anything the library may say.
+/// Why a query failed; any error of the database library.
 pub(super) type Unread = redb::Error;
 
-/// Which outcomes, the newest first.
+/// A query of outcomes, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// Of these targets.
+    /// Only of these targets.
     pub target: Option<Selector>,
-    /// Of this node.
+    /// Only of this node.
     pub node: Option<String>,
-    /// That ended then or later.
+    /// Only jobs that ended at or after this time.
     pub since: Option<Moment>,
-    /// That ended like this.
+    /// Only with this result.
     pub result: Option<Ending>,
-    /// With a lower number: where the page before ended.
+    /// Only numbers below this: where the previous page ended.
     pub before: Option<u64>,
-    /// How many at most.
+    /// Maximum number of outcomes.
     pub limit: usize,
 }
 
-/// Which events, the oldest first.
+/// A query of events, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsQuery {
-    /// Of these types; of all where none is named.
+    /// Only of these types; all types if empty.
     pub types: Vec<Type>,
-    /// About these targets, alone or among others that it names; or a database that is meant by
-    /// the same text.
+    /// Only about these targets, including entries that cover several, or about a database matched
+    /// by the same text.
     pub target: Option<Selector>,
-    /// With a higher number; without one and without a moment, the newest are meant.
+    /// Only numbers above this. Without `since` and `from`, the newest events are returned.
     pub since: Option<u64>,
-    /// Written down then or later.
+    /// Only events recorded at or after this time.
     pub from: Option<Moment>,
-    /// How many at most.
+    /// Maximum number of events.
     pub limit: usize,
 }
 
 impl EventsQuery {
-    /// Whether an event is of a type and about a target that are asked for.
+    /// Whether an event matches the requested types and targets.
     #[must_use]
     pub fn wants(&self, what: &What) -> bool {
         let about = |target: &Selector| {
@@ -61,16 +61,16 @@ impl EventsQuery {
     }
 }
 
-/// Part of a list.
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
     /// Entries with their numbers.
     pub entries: Vec<(u64, T)>,
-    /// Whether there are more beyond the last one.
+    /// Whether there are more entries after the last one.
     pub more: bool,
 }
 
-/// Takes what is wanted until there is one too many, which is how more are known of.
+/// Collects up to `limit` entries. One more entry shows that there is a next page.
 fn taken<T>(
     entries: impl Iterator<Item = Result<Option<(u64, T)>, Unread>>,
     limit: usize,
@@ -110,10 +110,10 @@ pub(super) fn history(tx: &ReadTransaction, query: &HistoryQuery) -> Result<Page
     taken(entries, query.limit)
 }
 
-/// What the text of every wanted outcome has in it. Looking for it is far cheaper than
-/// reading an entry that is not wanted, and most are not.
+/// Substrings that the JSON text of every matching outcome contains. Searching for them is much
+/// cheaper than parsing entries that mostly do not match.
 fn needles(query: &HistoryQuery) -> Vec<String> {
-    // Letters of an id are none that JSON escapes.
+    // Ids contain no characters that JSON escapes.
     let target = query.target.as_ref().and_then(Selector::needle);
     let node = query.node.as_ref().map(serde_json::to_string);
     let result = query.result.as_ref().map(serde_json::to_string);
@@ -148,8 +148,7 @@ pub(super) fn events(tx: &ReadTransaction, query: &EventsQuery) -> Result<Page<E
     }
 }
 
-/// The number of the oldest of the newest wanted events, of `query.limit` at most; none where
-/// there is none.
+/// Of the newest `query.limit` matching events, the number of the oldest; `None` if none matches.
 pub(super) fn newest_from(
     tx: &ReadTransaction,
     query: &EventsQuery,
@@ -172,7 +171,7 @@ pub(super) fn newest_from(
 
 type Entry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, (u32, &'static [u8])>);
 
-/// Entries of two tables that share one series of numbers, as one list.
+/// Merges the entries of two tables that share one series of numbers.
 fn merged<'a>(
     one: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
     two: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
@@ -180,7 +179,7 @@ fn merged<'a>(
 ) -> impl Iterator<Item = Result<Entry<'a>, StorageError>> {
     let (mut one, mut two) = (one.peekable(), two.peekable());
     std::iter::from_fn(move || match (one.peek(), two.peek()) {
-        // An error comes first: nothing is told behind it.
+        // Errors come first, so that no entry after an error is returned.
         (Some(Ok(left)), Some(Ok(right))) if first(left.0.value(), right.0.value()) => one.next(),
         (Some(Ok(_)), Some(_)) | (None, _) => two.next(),
         (Some(_), _) => one.next(),

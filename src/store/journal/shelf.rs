@@ -1,14 +1,14 @@
-//! A table of numbered entries within its budget.
+//! Size accounting of a table of numbered entries, and its retention.
 
 use crate::model::settings::work::Keep;
 use redb::{ReadableTable as _, StorageError, Table};
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// Bytes that an entry takes beside what it says: its key, its moment, its place in a page.
+/// Bytes per entry beyond its content: key, time, and space in a page.
 const OVERHEAD: u64 = 32;
 
-/// How full a table of numbered entries is.
+/// Number and size of the entries of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shelf {
     pub(super) entries: u64,
@@ -16,7 +16,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// Puts an entry in.
+    /// Inserts an entry.
     pub(super) fn put(
         &mut self,
         table: &mut Table<'_, u64, (u32, &'static [u8])>,
@@ -24,27 +24,27 @@ impl Shelf {
         at: Moment,
         said: &[u8],
     ) -> Result<(), StorageError> {
-        // A moment has 32 bits.
+        // Times are stored with 32 bits.
         let at = u32::try_from(at.unix()).unwrap_or(u32::MAX);
         table.insert(seq, (at, said))?;
         self.add(said.len());
         Ok(())
     }
 
-    /// Counts an entry of so many bytes in.
+    /// Counts an added entry with content of `length` bytes.
     pub(super) const fn add(&mut self, length: usize) {
         self.entries += 1;
         self.bytes += cost(length);
     }
 
-    /// Counts one out.
+    /// Counts a removed entry.
     pub(super) const fn remove(&mut self, length: usize) {
         self.entries = self.entries.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(cost(length));
     }
 
-    /// Removes the oldest entries that are over the budget, `at_most` of them, so that no one
-    /// commit gets large. Answers whether more are.
+    /// Removes the oldest entries that exceed the budget, at most `at_most` so that a commit stays
+    /// small. Returns whether more must be removed.
     pub(super) fn trim(
         &mut self,
         table: &mut Table<'_, u64, (u32, &'static [u8])>,

@@ -1,4 +1,4 @@
-//! The open database: read back at start, written batch by batch.
+//! The open database: loaded at start, written batch by batch.
 
 use super::{
     Event, Identity, Measured, OpenError, Place, Position, Reached, Taken, feed, marks,
@@ -24,26 +24,25 @@ pub(super) type RecentOutcomes = LruCache<Ended, ()>;
 /// How many of them are kept.
 const RECENT_OUTCOMES: NonZeroUsize = NonZeroUsize::new(4_096).expect("a literal that is not zero");
 
-/// Outcomes of jobs that started within this time are read back: the hourly budget counts
+/// Outcomes of jobs that started within this time are loaded, because the hourly budget counts
 /// them.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How much is written and taken away again to learn whether there is room: more than a
-/// batch usually takes.
+/// Bytes written and removed again to test for free space; more than a usual batch.
 const TRIAL: usize = 256 << 10;
 
-/// Entries that one commit removes from a table at most, beside twice what it adds.
+/// Maximum entries that one commit removes from a table, in addition to twice what it adds.
 const TRIM: usize = 256;
 
-/// What one commit writes.
+/// The content of one commit.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     pub(super) taken: Vec<(Taken, bool)>,
     pub(super) events: Vec<super::What>,
-    /// How far whoever told of them had come.
+    /// How far the sources of the events were read.
     pub(super) reached: Reached,
-    /// Whether somebody hears of the events.
+    /// Whether events have subscribers.
     pub(super) hears: bool,
 }
 
@@ -55,14 +54,14 @@ pub(super) struct Store {
     recent: RecentOutcomes,
     /// Events of the last batch with their numbers, where somebody hears of them.
     told: Vec<(u64, Event)>,
-    /// Passes over what was measured that have ended.
+    /// Number of completed passes that saved measurements.
     passes: u32,
-    /// The era that the first event of a database begins, until one did.
+    /// Name of the era that begins with the first database event; `None` after that.
     era: Option<String>,
 }
 
 impl Store {
-    /// Opens it and reads what writing needs to know.
+    /// Opens the database and loads what writing needs.
     pub(super) fn open(place: &dyn Place, make: bool) -> Result<Self, OpenError> {
         let database = place.open(make)?;
         let (counts, recent) = Self::begun(&database)
@@ -91,7 +90,7 @@ impl Store {
                 let recent = RecentOutcomes::new(RECENT_OUTCOMES);
                 let mut pen = Pen::new(&tx, counts, &recent, Moment::default())?;
                 pen.meta(META_SCHEMA, &SCHEMA)?;
-                // A number that somebody may have from now on is of an era.
+                // Numbers that readers receive from now on need an era.
                 pen.begin_era(&feed::new_era())?;
                 if schema.is_some() {
                     let before = database.begin_read()?;
@@ -122,22 +121,22 @@ impl Store {
         self.counts.last_seq
     }
 
-    /// The events of the last batch, where somebody hears of them.
+    /// Takes the events of the last batch, if there are subscribers.
     pub(super) fn told(&mut self) -> Vec<(u64, Event)> {
         std::mem::take(&mut self.told)
     }
 
-    /// What stands in it, without what is written later.
+    /// Begins a read transaction. It does not see later writes.
     pub(super) fn read(&self) -> Result<ReadTransaction, Error> {
         Ok(self.database.begin_read()?)
     }
 
-    /// The cluster it was written for; none yet in a new one.
+    /// The cluster the journal belongs to; `None` for a new one.
     pub(super) fn cluster(&self) -> Result<Option<Identity>, Error> {
         value(&self.read()?.open_table(META)?, META_CLUSTER)
     }
 
-    /// Everything the follower goes on from.
+    /// Everything the job state task needs to continue.
     pub(super) fn recovered(&self, now: Moment) -> Result<Recovered, Error> {
         let tx = self.read()?;
         let mut found = Recovered::default();
@@ -173,7 +172,7 @@ impl Store {
         Ok(())
     }
 
-    /// What was taken from smoosh and not given back.
+    /// Smoosh settings that are overridden and not restored.
     pub(super) fn taken(&self) -> Result<Vec<Taken>, Error> {
         let tx = self.read()?;
         let mut all = Vec::new();
@@ -183,7 +182,7 @@ impl Store {
         Ok(all)
     }
 
-    /// How far `_db_updates` was followed.
+    /// How far `_db_updates` was read.
     pub(super) fn position(&self) -> Result<Option<Position>, Error> {
         value(&self.read()?.open_table(META)?, META_POSITION)
     }
@@ -194,9 +193,9 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Writes a batch and removes some of what is over the budgets; durable when it returns.
-    /// Answers whether more is over. After an error it is not known whether the batch is in
-    /// the file, and the database has to be opened again.
+    /// Writes a batch and removes some of the entries over budget; durable when it returns. Returns
+    /// whether more must be removed. After an error it is unknown whether the batch is in the file,
+    /// and the database must be opened again.
     pub(super) fn write(
         &mut self,
         batch: &Batch,
@@ -238,7 +237,7 @@ impl Store {
         Ok(more)
     }
 
-    /// Writes as much as a batch usually takes, and takes it away again.
+    /// Writes as much as a usual batch and removes it again.
     pub(super) fn try_out(&self) -> Result<(), Error> {
         let tx = self.database.begin_write()?;
         tx.open_table(META)?.insert(META_TRIAL, vec![0x5a; TRIAL].as_slice())?;
@@ -248,19 +247,19 @@ impl Store {
         Ok(tx.commit()?)
     }
 
-    /// Entries and their bytes, of outcomes and of events, for tests.
+    /// Entries and bytes per table, for tests.
     #[cfg(test)]
     pub(super) const fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Ends what was begun and lets the file go.
+    /// Closes the file.
     pub(super) fn close(self) -> Result<(), Error> {
         Ok(self.database.close()?)
     }
 }
 
-/// An entry of the database as what it was.
+/// Parses an entry of the database.
 pub(super) fn parsed<T: DeserializeOwned>(said: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(said).map_err(|why| {
         let text = String::from_utf8_lossy(said);
@@ -273,7 +272,7 @@ fn unreadable(what: &str) -> Error {
     Error::Corrupted(format!("cannot read the entry {what:?}"))
 }
 
-/// A single value of the database.
+/// Reads a single value of the database.
 pub(super) fn value<T: DeserializeOwned>(
     meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
     name: &'static str,
@@ -281,7 +280,7 @@ pub(super) fn value<T: DeserializeOwned>(
     meta.get(name)?.map(|said| parsed(said.value())).transpose()
 }
 
-/// An error of reading at start, where all that was verified should have been readable.
+/// Converts a read error at start: after verification everything should be readable.
 fn broken(place: String, why: Error) -> OpenError {
     let said = why.to_string();
     if let Error::Io(why) = why {

@@ -26,36 +26,35 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use wall_clock::{Clock, Moment};
 
-/// Requests that wait; whoever has more waits itself.
+/// Maximum number of waiting requests; further senders wait.
 const REQUESTS: usize = 1024;
 
-/// Events that wait to be written with others; more are dropped.
+/// Maximum number of events waiting to be written together; further ones are dropped.
 const EVENTS: usize = 4096;
 
-/// Commits that whoever hears of kept events may be behind.
+/// Number of commits that a subscriber may lag behind.
 const BEHIND: usize = 64;
 
-/// Requests that one commit takes in.
+/// Maximum number of requests in one commit.
 const GROUP: usize = 256;
 
-/// How long an event may wait for others: each commit waits for the disk.
+/// How long an event may wait for others, because each commit waits for the disk.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// From one look at what is too old to the next, where nothing is written meanwhile.
+/// Interval between trims while nothing is written.
 const TRIM: Duration = Duration::from_secs(600);
 
-/// From one look whether the open file still has its name to the next, where nothing is written
-/// meanwhile.
+/// Interval between checks that the open file still has its name, while nothing is written.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The first pause before the file is tried again, and the longest.
+/// First and longest delay before the file is tried again after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// How long everything is kept, and in how many bytes.
+/// Retention time and size limits.
 pub type Settings = work::Journal;
 
-/// Something asked of the task.
+/// A request to the task.
 #[derive(Debug)]
 pub(super) enum Request {
     Claim(Box<Identity>, oneshot::Sender<Result<Recovered, ClaimError>>),
@@ -68,7 +67,7 @@ pub(super) enum Request {
     Measured(Box<Measured>, oneshot::Sender<Result<(), Trouble>>),
 }
 
-/// Why nothing is written just now.
+/// The current write failure.
 #[derive(Debug)]
 struct Stuck {
     since: Moment,
@@ -77,14 +76,14 @@ struct Stuck {
     pause: Duration,
 }
 
-/// Holds the database. It waits for the disk within its turns: run it on a thread of its own.
+/// Holds the database. It blocks on disk I/O, so it needs its own thread.
 #[derive(Debug)]
 pub struct Task {
     place: Box<dyn Place>,
     clock: Clock,
     settings: watch::Receiver<Settings>,
     store: Option<Store>,
-    /// The file that was opened at first; no other one is taken for it.
+    /// The file opened at start; another file with the same name is not accepted.
     opened: Option<FileId>,
     claimed: bool,
     stuck: Option<Stuck>,
@@ -97,11 +96,11 @@ pub struct Task {
 }
 
 impl Task {
-    /// Opens the journal, a new one where none is there. From now on this process holds it.
-    /// All of the file is read and verified, which takes a second for some hundred MiB.
+    /// Opens the journal, or creates it if it does not exist, and locks it for this process. The
+    /// whole file is read and verified, which takes about one second per few hundred MiB.
     ///
     /// # Errors
-    /// Says what is in the way and what to do.
+    /// Why the journal cannot be opened and what to do about it.
     pub fn open(
         place: impl Place + 'static,
         clock: Clock,
@@ -140,8 +139,8 @@ impl Task {
         Ok((task, journal))
     }
 
-    /// Serves until `stop`, then what was asked before it, and lets the file go. Whoever
-    /// still has something to keep has to end before `stop`.
+    /// Serves requests until `stop`, then those already sent, and closes the file. Tasks that still
+    /// have something to store must end before `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut trim_at = Instant::now() + TRIM;
         let mut look_at = Instant::now() + LOOK;
@@ -172,8 +171,8 @@ impl Task {
                     }
                     if trim_at <= now || write_at.is_some_and(|at| at <= now) {
                         trim_at = now + if self.write(Batch::default()) == Ok(true) {
-                            // More than one commit should remove: the rest in a moment,
-                            // after whoever waits.
+                            // More entries must be removed than fit in one commit. Continue soon,
+                            // after waiting requests.
                             Duration::ZERO
                         } else {
                             TRIM
@@ -189,15 +188,15 @@ impl Task {
             self.noted.push(event);
         }
         if !self.noted.is_empty() {
-            // What could not be written was counted and shown.
+            // A failed write was already counted and logged.
             let _refused = self.write(Batch::default());
         }
         if let Some(Err(why)) = self.store.take().map(Store::close) {
-            tracing::warn!(%why, place = self.place.name(), "the journal was not closed whole");
+            tracing::warn!(%why, place = self.place.name(), "the journal was not closed cleanly");
         }
     }
 
-    /// Serves a request, and in the same commit what else waits to be kept.
+    /// Serves a request, and includes other waiting requests in the same commit.
     fn serve(&mut self, request: Request) {
         let mut waiting = Vec::new();
         let mut batch = Batch::default();
@@ -221,7 +220,7 @@ impl Task {
                 | Request::Position(_)
                 | Request::Read(_)
                 | Request::Measured(..)) => {
-                    // Whoever asks sees what was kept before.
+                    // Requests see everything stored before them.
                     self.settle(&mut batch, &mut waiting);
                     self.answer(other);
                 }
@@ -243,7 +242,7 @@ impl Task {
         }
         let kept = self.write(std::mem::take(batch)).map(|_more| ());
         for answer in waiting.drain(..) {
-            // Whoever asked may have gone; it is kept all the same.
+            // The requester may be gone; the data is stored anyway.
             let _gone = answer.send(kept.clone());
         }
     }
@@ -280,19 +279,19 @@ impl Task {
         })
     }
 
-    /// Whether it is known for which cluster it is.
+    /// Fails if the journal is not claimed for a cluster yet.
     fn claimed(&self) -> Result<(), Trouble> {
         let why = "the journal is not claimed for a cluster yet: CouchDB has not been reached";
         if self.claimed { Ok(()) } else { Err(Trouble(why.to_owned())) }
     }
 
-    /// Whether anything may be written now.
+    /// Fails if nothing may be written now.
     fn writable(&self) -> Result<(), Trouble> {
         self.claimed()?;
         if self.stuck.is_some() { Err(self.trouble()) } else { Ok(()) }
     }
 
-    /// Reads; a file that cannot be read is opened again.
+    /// Reads; after a read error the file is opened again.
     fn with<T>(&mut self, read: impl FnOnce(&Store) -> Result<T, Error>) -> Result<T, Trouble> {
         let Some(store) = &self.store else { return Err(self.trouble()) };
         read(store).map_err(|why| {
@@ -322,7 +321,8 @@ impl Task {
         Ok(recovered)
     }
 
-    /// Writes a batch with the events that wait. Answers whether more is over the budgets.
+    /// Writes a batch together with pending events. Returns whether more entries exceed their
+    /// budgets.
     fn write(&mut self, mut batch: Batch) -> Result<bool, Trouble> {
         batch.events.append(&mut self.noted);
         let lost = batch.events.len() as u64;
@@ -341,10 +341,10 @@ impl Task {
         match store.write(batch, &budgets, now) {
             Ok(more) => {
                 let told = store.told();
-                // Whoever hears of a number finds that it is the newest.
+                // Subscribers must find the received number in the published health.
                 self.publish();
                 if !told.is_empty() {
-                    // Whoever heard may have gone since.
+                    // Subscribers may have gone since.
                     let _gone = self.kept.send(told.into());
                 }
                 Ok(more)
@@ -363,18 +363,21 @@ impl Task {
         )
     }
 
-    /// After a failure the library trusts nothing it holds: the file is opened again at once,
-    /// so that it can be read, and tried for writing after a pause.
+    /// After a failure the library's state cannot be trusted. The file is reopened at once for
+    /// reading, and tried for writing after a delay.
     fn fail(&mut self, what: &str, why: &Error) {
         let place = self.place.name();
         let why = Trouble(if let Error::Io(why) = why {
-            format!("cannot {what} {place}: {why}; {}: it then goes on by itself", remedy(why))
+            format!(
+                "cannot {what} {place}: {why}; {}: recliner then continues automatically",
+                remedy(why)
+            )
         } else if let Error::Corrupted(why) = why {
-            format!("{place} is damaged: {why}; stop, and put a copy of it back")
+            format!("{place} is damaged: {why}; stop recliner and restore a backup")
         } else {
-            format!("cannot {what} {place}: {why}; it is opened again")
+            format!("cannot {what} {place}: {why}; reopening the file")
         });
-        tracing::error!(%why, "the journal is in trouble");
+        tracing::error!(%why, "the journal cannot be used");
         self.stick(why);
         self.store = None;
         self.reopen();
@@ -387,30 +390,30 @@ impl Task {
         self.stuck = Some(Stuck { since, why, again: Instant::now() + pause, pause });
     }
 
-    /// Notices that the open file lost its name: what is written to it would be gone with this
-    /// process.
+    /// Detects that the open file lost its name: data written to it would be lost when this process
+    /// ends.
     fn look_for_file(&mut self) {
         if self.stuck.is_none()
             && let Some(why) = self.misplaced()
         {
-            tracing::error!(%why, "the journal is in trouble");
+            tracing::error!(%why, "the journal cannot be used");
             self.stick(why);
             self.publish();
         }
     }
 
-    /// Why the file that was opened is not the one that has its name now, if it is not.
+    /// Why the opened file is no longer the one with its name, if so.
     fn misplaced(&self) -> Option<Trouble> {
         let opened = self.opened?;
         let (what, remedy) = match self.place.file_id() {
             Ok(Some(found)) if found != opened => (
-                "another file was put in its place",
-                "restart recliner to use that one, or put the old one back",
+                "it was replaced by another file",
+                "restart recliner to use the new file, or put the old one back",
             ),
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
-                ("it was deleted or moved away", "put it back, or restart to begin a new one")
+                ("it was deleted or moved away", "put it back, or restart to create a new one")
             }
-            // What the system does not tell for another reason shows when it is written.
+            // Any other error appears when the file is written.
             Ok(_) | Err(_) => return None,
         };
         let place = self.place.name();
@@ -425,7 +428,7 @@ impl Task {
         match Store::open(&*self.place, false) {
             Ok(store) => self.store = Some(store),
             Err(why) => {
-                tracing::warn!(%why, "the journal cannot be opened again yet");
+                tracing::warn!(%why, "the journal cannot be reopened yet");
                 if let Some(stuck) = &mut self.stuck {
                     stuck.why = Trouble(why.to_string());
                 }
@@ -433,7 +436,7 @@ impl Task {
         }
     }
 
-    /// Looks whether the file can be written again.
+    /// Tries whether the file can be written again.
     fn try_again(&mut self) {
         if let Some(why) = self.misplaced() {
             self.stick(why);
@@ -451,7 +454,7 @@ impl Task {
             Some(Ok(())) => {
                 self.stuck = None;
                 self.publish();
-                tracing::info!(place = self.place.name(), "the journal is written again");
+                tracing::info!(place = self.place.name(), "the journal is writable again");
             }
         }
     }

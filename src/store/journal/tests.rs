@@ -78,7 +78,7 @@ fn ended(number: u64) -> Change {
     Change::Ended { outcome: outcome(number), closes: Some(intent(number).key()) }
 }
 
-/// A journal whose task runs, until it is stopped or dropped.
+/// A journal with its running task, until it is stopped or dropped.
 struct Running {
     journal: Journal,
     stop: CancellationToken,
@@ -125,7 +125,7 @@ impl Running {
         page.entries.into_iter().map(|(_, event)| event.what).collect()
     }
 
-    /// Stops it; the file is free when this returns.
+    /// Stops it; the file is closed when this returns.
     async fn stopped(mut self) {
         self.stop.cancel();
         while let Some(ended) = soon(self.tasks.join_next()).await {

@@ -1,10 +1,10 @@
-//! What is new in a plan against the plans before. Pure, and one pass over what waits: a
-//! million targets take a few milliseconds and sixteen bytes each.
+//! Compares a plan with earlier plans. Pure; one pass over the queued targets: a million targets
+//! take a few milliseconds and sixteen bytes each.
 //!
-//! A reader of the journal wants to know what came to be, not each time it came again. So a
-//! target's reasons are written once in a [`WINDOW`]; what came and went within it is one
-//! entry at its end, with a count. And what comes to many targets of a queue at once has one
-//! cause, and is one entry that names them.
+//! A reader of the journal wants to see new facts, not each recurrence. Each reason of a target is
+//! therefore recorded once per [`WINDOW`]; recurrences are summarised in one entry with a count
+//! at the end of the window. Events that affect many targets of a queue at once have one cause, and
+//! are recorded as one entry that lists the targets.
 
 mod groups;
 
@@ -18,50 +18,50 @@ use groups::Groups;
 use std::{collections::BTreeMap, time::Duration};
 use wall_clock::Moment;
 
-/// Within this time nothing is written of a target twice.
+/// The same event of a target is recorded once within this time.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
 
-/// For how long a target has to wait for its turn before that is written.
+/// How long a target must wait for its turn before that is recorded.
 const TURN_HOLDS: Duration = Duration::from_secs(60);
 
-/// Of how many targets is counted, at most, what came again within a window.
+/// Maximum number of targets whose recurrences are counted within a window.
 const MAX_REPEATED: usize = 10_000;
 
-/// A target that waits, as a plan has it.
+/// A queued target in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The target.
     pub ix: Ix,
-    /// The node of its queue, or the pseudo node.
+    /// Node of its queue, or the pseudo node of the cluster.
     pub node: NodeIx,
-    /// The channel's place in the order.
+    /// Index of the channel.
     pub channel: usize,
-    /// Why it does not start; none where it does.
+    /// Why it is refused; `None` if it would start.
     pub refused: Option<RefusalReason>,
 }
 
-/// What is written of a target.
+/// What an entry says about a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
     /// It entered a queue.
     Queued,
-    /// It is refused for another reason than before.
+    /// It is refused for a new reason.
     Refused,
 }
 
-/// How often something came again that was written before.
+/// How often a recorded event recurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeated {
-    /// How many times.
+    /// Number of recurrences.
     pub count: u64,
-    /// When it first came again.
+    /// Time of the first recurrence.
     pub first: Moment,
-    /// When it last did.
+    /// Time of the last recurrence.
     pub last: Moment,
 }
 
 impl Repeated {
-    /// Both together.
+    /// Combines two counts.
     fn and(self, other: Self) -> Self {
         Self {
             count: self.count.saturating_add(other.count),
@@ -71,43 +71,43 @@ impl Repeated {
     }
 }
 
-/// What the looks so far saw, target by target.
+/// State of all targets from the previous comparisons.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     look: u32,
-    /// When the last look was, and when the window began.
+    /// Time of the last comparison, and start of the window.
     at: Moment,
     window: Moment,
     states: Vec<State>,
-    /// What came again within the window, and as what the target waited then.
+    /// Recurrences within the window, with the latest state of the target.
     repeated: BTreeMap<(About, Ix), (Waiting, Repeated)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// The last look that saw it wait; zero for none.
+    /// Last comparison that found the target queued; zero for none.
     look: u32,
-    /// Which of the targets that had its place it is.
+    /// Generation of the target at this table position.
     generation: u32,
-    /// What was written of it in this window: a bit for each reason and each channel.
+    /// Recorded events in this window: a bit for each reason and channel.
     written: u32,
     channel: u8,
-    /// Why it does not start as the last look saw it, and for how many seconds.
+    /// Code of the reason in the last comparison, and for how many seconds it lasted.
     seen: u8,
     held: u8,
-    /// The last reason that held long enough; zero for none.
+    /// Code of the last reason that persisted; zero for none.
     settled: u8,
 }
 
-/// Reasons come first, and what is left is for channels. From the eighth on these share a bit.
+/// Bits for channels; reasons use the lower bits. Channels from the eighth on share a bit.
 const CHANNEL_BITS: u32 = u32::BITS - REASON_BITS;
 
 /// One bit for each reason.
-#[expect(clippy::cast_possible_truncation, reason = "there are some twenty reasons")]
+#[expect(clippy::cast_possible_truncation, reason = "there are about twenty reasons")]
 const REASON_BITS: u32 = RefusalReason::ALL.len() as u32;
 
-/// Reasons that say one thing of a target: that it waits for its turn. Which limit is reached
-/// first changes with every job that starts or ends.
+/// Reasons that all mean that a target waits for its turn. Which limit applies first changes with
+/// every job that starts or ends.
 const fn is_turn(reason: RefusalReason) -> bool {
     matches!(
         reason,
@@ -120,7 +120,7 @@ const fn is_turn(reason: RefusalReason) -> bool {
     )
 }
 
-/// A reason as a number, all that wait for their turn having one; zero for none.
+/// A reason as a number. All reasons of waiting for a turn share one; zero means no reason.
 fn code(reason: Option<RefusalReason>) -> u8 {
     let reason = reason.map(|it| if is_turn(it) { RefusalReason::NodeLimit } else { it });
     reason.and_then(|reason| u8::try_from(reason as usize + 1).ok()).unwrap_or(0)
@@ -138,7 +138,7 @@ fn channel_bit(channel: u8) -> u32 {
 }
 
 impl State {
-    /// Whether a reason has to be written: that a target runs, its start says.
+    /// Whether a refusal must be recorded. `Running` need not be, because the start was recorded.
     fn settles(&self, reason: RefusalReason) -> bool {
         let holds = if is_turn(reason) { TURN_HOLDS } else { Duration::ZERO };
         reason != RefusalReason::Running
@@ -148,11 +148,12 @@ impl State {
 }
 
 impl Memory {
-    /// Looks at what waits in a plan; answers what is new, in at most `limit` entries.
+    /// Compares the queued targets of a plan with the previous state and returns the changes, in at
+    /// most `limit` entries.
     ///
-    /// `there` says whether a target still is: of one that went it is not told what came again. A
-    /// reason counts once two looks in a row have seen it: many last for a moment. That a target
-    /// waits for its turn counts after a minute.
+    /// `there` tells whether a target still exists; recurrences of removed targets are dropped. A
+    /// reason counts after two successive comparisons found it, because many last only for a
+    /// moment. Waiting for a turn counts after a minute.
     pub fn look(
         &mut self,
         now: Moment,
@@ -211,7 +212,7 @@ impl Memory {
         groups.into_difference(limit)
     }
 
-    /// Counts what was written before in this window.
+    /// Counts a recurrence within this window.
     fn repeat(&mut self, about: About, it: Waiting, now: Moment) {
         let again = Repeated { count: 1, first: now, last: now };
         let full = self.repeated.len() >= MAX_REPEATED;
@@ -222,8 +223,8 @@ impl Memory {
         }
     }
 
-    /// Says what came again. What did is not written one by one in the next window either: it
-    /// is likely to go on.
+    /// Adds entries for recurrences. Events that recurred are not recorded individually in the next
+    /// window either, because they are likely to recur.
     fn end_window(&mut self, groups: &mut Groups, there: impl Fn(Ix) -> bool) {
         let mut repeated = std::mem::take(&mut self.repeated);
         repeated.retain(|(_, ix), _| there(*ix));

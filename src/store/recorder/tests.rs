@@ -13,7 +13,7 @@ use wall_clock::{Clock, Moment};
 
 const NOW: Moment = Moment::from_unix(1_795_222_440);
 
-/// A plan that advises, for so many bloated shards on each of so many nodes.
+/// A plan in advise mode with the given number of bloated shards on each node.
 fn planned(nodes: usize, each: usize) -> Arc<Plan> {
     let mut draft = Draft::new(5);
     for at in 0..nodes * each {
@@ -24,7 +24,7 @@ fn planned(nodes: usize, each: usize) -> Arc<Plan> {
         let facts = Facts {
             file: Known::new(100 << 20),
             active: Known::new(1 << 20),
-            // Too old to act upon.
+            // Too old to act on.
             measured_at: Some(Measured { at: Moment::from_unix(7), by: Source::Http }),
             ..Facts::default()
         };
@@ -38,7 +38,7 @@ fn planned(nodes: usize, each: usize) -> Arc<Plan> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_written_down_once_and_never_too_much_of_it() {
+async fn queue_events_are_recorded_once_and_bounded() {
     let settings = watch::channel(journal::Settings::default()).1;
     let clock = Clock::anchored(NOW);
     let (keeps, journal) = journal::Task::open(InMemory, clock, settings).unwrap();
@@ -57,7 +57,7 @@ async fn what_waits_is_written_down_once_and_never_too_much_of_it() {
     let id = |db: &str| format!("db:couchdb@0/{db}").parse().unwrap();
     let channel = || "ratio_dbs".to_owned();
     plans.send_replace(planned(1, 1));
-    // Nothing is planned anew: what lasts is written all the same.
+    // The plan does not change; persisting reasons are recorded anyway.
     time::sleep(LOOK + LOOK_AGAIN + LOOK).await;
     let summary = Summary::default;
     let refused = |summary| What::Refused {
@@ -69,7 +69,7 @@ async fn what_waits_is_written_down_once_and_never_too_much_of_it() {
     let queued = |summary| What::Queued { target: id("db0000"), channel: channel(), summary };
     assert_eq!(since(0).await, [queued(summary()), refused(summary())]);
 
-    // What comes to many of a queue at once is one entry.
+    // Changes of many targets of a queue are one entry.
     let seq = journal.health().borrow().last_seq;
     plans.send_replace(planned(1, 24));
     time::sleep(LOOK * 2).await;
@@ -79,7 +79,7 @@ async fn what_waits_is_written_down_once_and_never_too_much_of_it() {
     let named: Vec<_> = (2..24).map(|at| id(&format!("db{at:04}"))).collect();
     assert_eq!(summary.also, named);
 
-    // What comes again is told at the end of the hour, with how often it did.
+    // Recurrences are recorded at the end of the hour with their count.
     let seq = journal.health().borrow().last_seq;
     for _ in 0..5 {
         for targets in [0, 1, 1, 1] {

@@ -204,7 +204,7 @@ async fn what_is_ordered_is_compacted_or_refused_with_a_reason() {
     let id = lean_target(&base).await;
     let ran = recliner(&["compact", &id, "--force", "--recliner.url", &base], &[]).await;
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.err.contains("(mode): recliner only advises"), "{ran:?}");
+    assert!(ran.err.contains("(mode): recliner runs in advise mode"), "{ran:?}");
     let request = ran.out.trim_end().to_owned();
     assert!(request.starts_with("POST /_node/") && request.ends_with("/_compact"), "{ran:?}");
     advises.stop().await;
@@ -248,7 +248,7 @@ async fn what_was_measured_shows_after_a_restart_before_anything_is_read() {
     let kept = async {
         let mut lines = (&mut first.stderr).lines();
         while let Some(line) = lines.next_line().await.expect("it can be read") {
-            if line.contains("what was measured is kept") {
+            if line.contains("measurements saved") {
                 return;
             }
         }
@@ -304,7 +304,7 @@ async fn a_limit_on_file_sizes_is_like_a_full_disk() {
 
     limit_files(pid, Some(1024));
     let refused = recliner(&suspend, &[]).await;
-    refused.refuses(1, &["journal.redb", "limit on file sizes"]);
+    refused.refuses(1, &["journal.redb", "file size limit"]);
     assert_eq!(running.process.try_wait().expect("it can be asked"), None, "it runs on");
 
     limit_files(pid, None);

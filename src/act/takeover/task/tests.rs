@@ -1,4 +1,4 @@
-//! The task on paused time, over nodes and a ledger in this process.
+//! The task on paused time, with simulated nodes and records in memory.
 
 use super::*;
 use crate::{
@@ -11,7 +11,7 @@ use wall_clock::Moment;
 
 type Sections = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What a node's files say, and what is in force.
+/// The configuration in a node's files, and the one in force.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Node {
     files: Sections,
@@ -22,12 +22,12 @@ struct Node {
 #[derive(Clone, Debug, Default)]
 struct State {
     nodes: BTreeMap<String, Node>,
-    /// How many more changes succeed; after that this client is dead.
+    /// Number of further changes that succeed; after that every change fails.
     lives: Option<u32>,
     changes: u32,
 }
 
-/// The cluster's configurations, with CouchDB's rules for them.
+/// The configurations of a cluster, with CouchDB's rules for them.
 #[derive(Clone, Debug, Default)]
 struct Cluster(Arc<watch::Sender<State>>);
 
@@ -35,8 +35,8 @@ const A: &str = "couchdb@a";
 const B: &str = "couchdb@b";
 
 impl Cluster {
-    /// Two nodes; on a `ratio_dbs` has a concurrency of its own in the files, and
-    /// `slack_dbs` one that somebody set until the restart.
+    /// Two nodes. On node a, `ratio_dbs` has its own concurrency in the files, and `slack_dbs` one
+    /// that was set until the restart.
     fn new() -> Self {
         let cluster = Self::default();
         cluster.change(|state| {
@@ -198,7 +198,7 @@ fn zeros(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn channels_are_stopped_and_given_back_as_they_were() {
+async fn channels_are_stopped_and_restored_to_their_previous_values() {
     let (cluster, ledger) = (Cluster::new(), Fleeting::default());
     let before = [cluster.node(A), cluster.node(B)];
     let running = Running::start(&cluster, ledger.clone(), takeover());
@@ -207,18 +207,18 @@ async fn channels_are_stopped_and_given_back_as_they_were() {
     assert_eq!(state.nodes[A].taken, takeover().takeover);
     assert_eq!((state.nodes[A].findings.len(), &state.nodes[A].problem), (0, &None));
     assert_eq!(ledger.taken().await.unwrap().len(), 6);
-    assert_eq!(cluster.node(A).files, before[0].files, "nothing goes to the files");
+    assert_eq!(cluster.node(A).files, before[0].files, "nothing is written to the files");
     assert_eq!(cluster.node(A).ram[SECTION].len(), 3);
     let changes = cluster.0.borrow().changes;
     running.after(3_600).await;
-    assert_eq!(cluster.0.borrow().changes, changes, "what is as it should be is left alone");
+    assert_eq!(cluster.0.borrow().changes, changes, "correct values are left alone");
     running.stop().await;
     assert_eq!([cluster.node(A), cluster.node(B)], before);
     assert_eq!(ledger.taken().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_node_is_taken_again_and_given_back_as_its_files_say() {
+async fn a_restarted_node_is_taken_over_again_and_restored_to_its_files() {
     let (cluster, ledger) = (Cluster::new(), Fleeting::default());
     let running = Running::start(&cluster, ledger.clone(), takeover());
     running.after(5).await;
@@ -231,12 +231,16 @@ async fn a_restarted_node_is_taken_again_and_given_back_as_its_files_say() {
     assert_eq!(zeros(&cluster), 6);
     running.stop().await;
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("4"));
-    assert_eq!(cluster.value(A, "slack_dbs"), None, "what somebody set went with the restart");
+    assert_eq!(
+        cluster.value(A, "slack_dbs"),
+        None,
+        "the value set by hand was lost with the restart"
+    );
     assert_eq!(ledger.taken().await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_sets_meanwhile_is_theirs() {
+async fn a_value_set_by_hand_is_left_alone() {
     let (cluster, ledger) = (Cluster::new(), Fleeting::default());
     let running = Running::start(&cluster, ledger.clone(), takeover());
     running.after(5).await;
@@ -247,7 +251,7 @@ async fn what_somebody_sets_meanwhile_is_theirs() {
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
     assert_eq!(state.nodes[A].taken, words(&["slack_dbs", "upgrade_dbs"]));
     let why = &state.nodes[A].not_taken["ratio_dbs"];
-    assert!(why.contains("somebody set") && why.contains("\"3\""), "{why}");
+    assert!(why.contains("was changed") && why.contains("\"3\""), "{why}");
     running.stop().await;
     assert_eq!(cluster.value(A, "ratio_dbs").as_deref(), Some("3"));
     assert_eq!(cluster.node(A).ram.get(SECTION), None);
@@ -255,7 +259,7 @@ async fn what_somebody_sets_meanwhile_is_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_channel_that_somebody_stopped_is_not_given_back() {
+async fn a_channel_stopped_by_somebody_else_is_not_restored() {
     let (cluster, ledger) = (Cluster::new(), Fleeting::default());
     cluster.change(|state| {
         put(&mut state.nodes.get_mut(B).unwrap().ram, "smoosh.ratio_dbs", "concurrency", "0");
@@ -270,7 +274,7 @@ async fn a_channel_that_somebody_stopped_is_not_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_gives_back_what_is_listed_no_more_and_says_where_both_act() {
+async fn a_reload_restores_removed_channels_and_reports_contested_ones() {
     let cluster = Cluster::new();
     let before = [cluster.node(A), cluster.node(B)];
     let running = Running::start(&cluster, Fleeting::default(), takeover());
@@ -279,16 +283,12 @@ async fn a_reload_gives_back_what_is_listed_no_more_and_says_where_both_act() {
     running.settings.send_replace(Arc::new(fewer));
     let state = running.after(1).await;
     assert_eq!(zeros(&cluster), 2);
-    assert_eq!(
-        state.nodes[A].findings.len(),
-        0,
-        "those that were given back are seen with the next look"
-    );
+    assert_eq!(state.nodes[A].findings.len(), 0, "restored channels are detected in the next pass");
     let state = running.after(31).await;
     let [slack, upgrade] = state.nodes[B].findings.as_slice() else { panic!("{state:?}") };
     assert!(slack.contains("channel slack_dbs on couchdb@b"), "{slack}");
     assert!(upgrade.contains("smoosh.mode takeover"), "{upgrade}");
-    // The process only advises from now on, and still gives back what it took.
+    // The process now only advises, and still restores what it took over.
     running.settings.send_replace(Arc::default());
     let state = running.after(1).await;
     assert_eq!([cluster.node(A), cluster.node(B)], before);
@@ -296,7 +296,7 @@ async fn a_reload_gives_back_what_is_listed_no_more_and_says_where_both_act() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adviser_changes_nothing_that_another_process_left() {
+async fn an_advising_process_changes_nothing_that_another_process_left() {
     let (cluster, ledger) = (Cluster::new(), Fleeting::default());
     let mut killed = Running::start(&cluster, ledger.clone(), takeover());
     killed.after(5).await;
@@ -309,7 +309,7 @@ async fn an_adviser_changes_nothing_that_another_process_left() {
     assert!(state.nodes[A].findings[0].contains("`recliner restore-smoosh`"));
     running.stop().await;
     assert_eq!((cluster.node(A), cluster.0.borrow().changes), left);
-    // One that may act gives back what its own ledger has, and nobody else's.
+    // An enforcing one restores what its own store contains, and nothing else.
     let other = Running::start(&cluster, Fleeting::default(), coexist());
     other.after(5).await;
     assert_eq!(zeros(&cluster), 6);
@@ -318,10 +318,10 @@ async fn an_adviser_changes_nothing_that_another_process_left() {
     assert_eq!(zeros(&cluster), 0);
 }
 
-/// Killed after each possible number of changes: whoever comes next ends with everything
-/// as it was before, with the ledger or, on another machine, without it.
+/// The process is killed after each possible number of changes. The next one restores everything,
+/// with the records or, on another machine, without them.
 #[tokio::test(start_paused = true)]
-async fn a_process_killed_at_any_moment_leaves_what_the_next_one_gives_back() {
+async fn a_process_killed_at_any_moment_leaves_a_restorable_state() {
     for lives in 0..=26 {
         for (ledger_survives, by_hand) in [(true, false), (false, false), (true, true)] {
             let cluster = Cluster::new();
@@ -330,7 +330,7 @@ async fn a_process_killed_at_any_moment_leaves_what_the_next_one_gives_back() {
             let ledger = Fleeting::default();
             let first = Running::start(&cluster, ledger.clone(), takeover());
             first.after(5).await;
-            // From twelve changes on it dies while it gives back.
+            // From twelve changes on it dies while restoring.
             first.stop().await;
             cluster.change(|state| state.lives = None);
             if by_hand {
@@ -346,8 +346,8 @@ async fn a_process_killed_at_any_moment_leaves_what_the_next_one_gives_back() {
                 assert_eq!(ledger.taken().await.unwrap(), [], "after {lives}");
             }
             let mut after = [cluster.node(A), cluster.node(B)];
-            // Cut off between the two steps of giving back, a value that somebody had set
-            // until the restart is what the files say.
+            // If it is killed between the two steps of restoring, a value set until the restart is
+            // replaced by the one in the files.
             let slack = || "smoosh.slack_dbs".to_owned();
             if !after[0].ram.contains_key(&slack()) {
                 after[0].ram.insert(slack(), before[0].ram[&slack()].clone());
@@ -359,7 +359,7 @@ async fn a_process_killed_at_any_moment_leaves_what_the_next_one_gives_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_down_holds_up_nobody() {
+async fn a_node_that_is_down_delays_no_other() {
     let (cluster, ledger) = (Cluster::new(), Fleeting::default());
     let running = Running::start(&cluster, ledger.clone(), takeover());
     running.after(5).await;
@@ -375,7 +375,7 @@ async fn a_node_that_is_down_holds_up_nobody() {
     assert!(left.len() == 3 && left.iter().all(|it| it.node == B), "{left:?}");
 }
 
-/// A ledger that cannot be written.
+/// Records that cannot be written.
 #[derive(Clone, Debug)]
 struct Full;
 
@@ -392,7 +392,7 @@ impl Ledger for Full {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_that_cannot_be_noted() {
+async fn nothing_is_taken_over_that_cannot_be_recorded() {
     let cluster = Cluster::new();
     let running = Running::start(&cluster, Full, takeover());
     let state = running.after(5).await;
@@ -402,7 +402,7 @@ async fn nothing_is_taken_that_cannot_be_noted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_command_gives_back_by_the_marks_alone() {
+async fn the_command_restores_by_the_marks_alone() {
     let cluster = Cluster::new();
     let before = cluster.node(A);
     let mut killed = Running::start(&cluster, Fleeting::default(), takeover());

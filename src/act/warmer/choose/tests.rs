@@ -20,7 +20,7 @@ fn ago(seconds: u64) -> Moment {
     Moment::from_unix(NOW.unix() - seconds)
 }
 
-/// One database, on two nodes, with views that lag.
+/// One database on two nodes, with lagging views.
 struct World {
     draft: Draft,
     plan: Plan,
@@ -91,7 +91,7 @@ impl World {
         choose(&look::look(&self.plan.snapshot), memory, present)
     }
 
-    /// Where each view stands, by its number.
+    /// The build status of each view, by its number.
     fn standings(&mut self, memory: &Memory) -> Vec<Standing> {
         let lines = self.choose(memory).lines;
         let of = |ix: &Ix| lines.iter().find(|line| line.ix == *ix).map(|line| line.standing);
@@ -102,7 +102,7 @@ impl World {
         self.standings(&Memory::default())[0]
     }
 
-    /// An indexer of the first view runs.
+    /// An indexer of the first view is running.
     fn indexer(&mut self) {
         let job = Job {
             key: JobKey {
@@ -127,17 +127,17 @@ impl World {
 }
 
 #[test]
-fn what_lags_longer_than_the_grace_is_built() {
+fn an_index_that_lags_longer_than_the_grace_period_is_built() {
     let mut world = World::new(&[3, 0]);
     let chosen = world.choose(&Memory::default());
-    assert_eq!(chosen.lines.len(), 1, "what lags nothing has no line");
+    assert_eq!(chosen.lines.len(), 1, "an index without lag is not listed");
     let line = &chosen.lines[0];
     assert_eq!((line.standing, line.class), (Standing::Starts, Class::Batch));
     assert_eq!((line.db.as_str(), &*line.design, line.pending), ("orders", "_design/1", Some(3)));
     assert_eq!(chosen.starts.len(), 1);
 }
 
-/// Each condition alone keeps a build back, under its own word.
+/// Each condition alone prevents a build and gives its own reason.
 #[test]
 fn each_condition_has_its_reason() {
     type Case = (Reason, fn(&mut World));
@@ -182,7 +182,8 @@ fn each_condition_has_its_reason() {
     }
 }
 
-/// One volume with so many bytes of a hundred free, which holds the files of the first node.
+/// A volume with the given number of free bytes out of a hundred, which holds the files of the
+/// first node.
 fn disks(available: u64) -> crate::plan::disk::Disks {
     let space = crate::plan::disk::Space { available, size: Some(100), at: NOW };
     crate::plan::disk::Disks {
@@ -197,14 +198,14 @@ fn disks(available: u64) -> crate::plan::disk::Disks {
 }
 
 #[test]
-fn a_disk_holds_builds_before_couchdbs_monitor_would() {
+fn a_full_disk_prevents_builds_before_couchdbs_monitor_does() {
     let mut world = World::new(&[3]);
     world.plan.conditions.disks = Arc::new(disks(25));
     assert_eq!(world.only(), Standing::Starts);
 }
 
 #[test]
-fn documents_that_want_no_builds_get_none() {
+fn design_documents_can_disable_automatic_builds() {
     let mut world = World::new(&[3]);
     let ix = world.views[0];
     let view = world.draft.now().target(ix).and_then(|it| it.view()).cloned().unwrap();
@@ -213,7 +214,7 @@ fn documents_that_want_no_builds_get_none() {
 }
 
 #[test]
-fn old_facts_are_measured_anew_first() {
+fn old_facts_are_measured_again_first() {
     let mut world = World::new(&[3]);
     let ix = world.views[0];
     let mut facts = world.draft.now().target(ix).unwrap().facts();
@@ -222,7 +223,7 @@ fn old_facts_are_measured_anew_first() {
     let chosen = world.choose(&Memory::default());
     assert_eq!(chosen.lines[0].standing, Standing::Waits(Reason::Stale));
     assert_eq!((chosen.reread, chosen.starts), (vec![ix], vec![]));
-    // And not again while the answer is under way.
+    // They are not requested again while the answer is pending.
     let mut memory = Memory::default();
     let all = look::look(&world.plan.snapshot);
     memory.see(&all.all, &Jobs::default(), &world.settings, NOW);
@@ -231,7 +232,7 @@ fn old_facts_are_measured_anew_first() {
 }
 
 #[test]
-fn a_build_that_is_out_takes_its_channels() {
+fn a_running_build_occupies_its_slots() {
     let mut world = World::new(&[3, 3, 3]);
     (world.settings.batch_channels, world.settings.incremental_channels) = (1, 1);
     let all = {
@@ -248,7 +249,7 @@ fn a_build_that_is_out_takes_its_channels() {
 }
 
 #[test]
-fn the_order_is_another_with_other_luck() {
+fn another_seed_gives_another_order() {
     let order = |luck: u64| {
         let mut places: Vec<usize> = (0..20).collect();
         places.sort_by_key(|at| shuffled(luck, *at));
@@ -259,7 +260,7 @@ fn the_order_is_another_with_other_luck() {
 }
 
 #[test]
-fn indexers_that_do_nothing_are_stalled() {
+fn indexers_without_progress_are_stalled() {
     let mut world = World::new(&[3]);
     world.indexer();
     assert_eq!(world.choose(&Memory::default()).lines[0].stalled_since, None);
@@ -270,7 +271,7 @@ fn indexers_that_do_nothing_are_stalled() {
 }
 
 #[test]
-fn what_failed_rests_and_is_stalled() {
+fn a_failed_build_is_delayed_and_stalled() {
     let mut world = World::new(&[3_000]);
     world.plan.snapshot = world.draft.publish(NOW);
     let all = look::look(&world.plan.snapshot);
@@ -309,7 +310,7 @@ fn search(world: &mut World, offered: Option<bool>, indexed: u64) -> Ix {
 }
 
 #[test]
-fn a_search_index_is_chosen_like_a_view() {
+fn a_search_index_is_selected_like_a_view() {
     let mut world = World::new(&[0]);
     let ix = search(&mut world, Some(true), 9_000);
     let chosen = world.choose(&Memory::default());
@@ -317,7 +318,7 @@ fn a_search_index_is_chosen_like_a_view() {
     assert_eq!((line.ix, line.standing, line.pending), (ix, Standing::Starts, Some(1_000)));
     assert_eq!(line.id.to_string(), "search:orders/nouveau/_design%2Fs/text");
     assert_eq!(chosen.starts.len(), 1);
-    // CouchDB's monitor stops views there, and no search index.
+    // CouchDB's monitor stops view builds there, but not search indexes.
     world.plan.conditions.disks = Arc::new(disks(24));
     assert_eq!(world.choose(&Memory::default()).lines[0].standing, Standing::Starts);
     world.plan.conditions.disks = Arc::new(disks(1));
@@ -326,7 +327,7 @@ fn a_search_index_is_chosen_like_a_view() {
 }
 
 #[test]
-fn a_search_index_without_its_engine_is_named_and_nothing_else() {
+fn a_search_index_without_its_engine_is_only_listed() {
     for offered in [None, Some(false)] {
         let mut world = World::new(&[0]);
         search(&mut world, offered, 9_000);

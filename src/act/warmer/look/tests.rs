@@ -15,8 +15,8 @@ fn measured(update_seq: Option<u64>) -> Facts {
     }
 }
 
-/// A search index of a database of two ranges, each with a copy on each of two nodes, which
-/// are so far: what a look makes of it.
+/// Measures a search index of a database with two ranges, each with a copy on two nodes at the
+/// given sequences.
 fn looked(copies: [[Option<u64>; 2]; 2], indexed: Option<u64>, offered: Option<bool>) -> Looked {
     let mut draft = Draft::new(1);
     let nodes = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
@@ -39,14 +39,14 @@ fn looked(copies: [[Option<u64>; 2]; 2], indexed: Option<u64>, offered: Option<b
 }
 
 #[test]
-fn lag_is_known_within_the_bounds_of_the_copies() {
+fn search_lag_is_bounded_by_the_copies() {
     let seqs = |a, b, c, d| [[Some(a), Some(b)], [Some(c), Some(d)]];
     for (copies, indexed, pending, unsure) in [
-        // Copies of a range that are equally far: the lag is what is missing to them.
+        // Copies of a range at the same sequence: the lag is exact.
         (seqs(100, 100, 80, 80), 150, 30, false),
         (seqs(100, 100, 80, 80), 180, 0, false),
         (seqs(100, 100, 80, 80), 0, 180, false),
-        // One copy is 40 ahead: behind both, behind one of them perhaps, and behind none.
+        // One copy is 40 ahead: behind both, possibly behind one, behind none.
         (seqs(100, 140, 80, 80), 150, 30, false),
         (seqs(100, 140, 80, 80), 180, 40, true),
         (seqs(100, 140, 80, 80), 200, 20, true),
@@ -64,7 +64,7 @@ fn lag_is_known_within_the_bounds_of_the_copies() {
 }
 
 #[test]
-fn without_a_measurement_nothing_is_said_of_lag() {
+fn without_a_measurement_there_is_no_lag() {
     let all = [[Some(100), Some(100)], [Some(80), Some(80)]];
     let one_unknown = [[Some(100), None], [Some(80), Some(80)]];
     for (copies, indexed) in [(all, None), (one_unknown, Some(10))] {
@@ -73,7 +73,7 @@ fn without_a_measurement_nothing_is_said_of_lag() {
 }
 
 #[test]
-fn what_has_no_engine_is_absent_whatever_was_measured_of_it() {
+fn an_index_without_engine_is_listed_separately_whatever_was_measured() {
     let copies = [[Some(100), Some(100)], [Some(80), Some(80)]];
     for offered in [None, Some(false)] {
         let looked = looked(copies, Some(10), offered);

@@ -19,7 +19,7 @@ fn node(at: usize) -> NodeIx {
     NodeIx::from_usize(at).unwrap()
 }
 
-/// A view of a database with a copy on each of two nodes.
+/// The lag of a view whose database has a copy on each of two nodes.
 fn seen(measured: u64, indexed: u64, pending: u64) -> Seen {
     Seen {
         ix: view(),
@@ -40,7 +40,7 @@ fn seen(measured: u64, indexed: u64, pending: u64) -> Seen {
     }
 }
 
-/// Both nodes said what they run; an indexer of the view is on the first of them, or none.
+/// Both nodes were polled; an indexer of the view runs on the first, or none.
 fn jobs(asked: u64, last_progress: Option<u64>) -> Jobs {
     let polled = vec![(node(1), at(asked)), (node(2), at(asked))];
     let job = |progress: u64| Job {
@@ -86,7 +86,7 @@ fn asks() -> Step {
 }
 
 #[test]
-fn lag_is_counted_from_when_nobody_works_on_it() {
+fn lag_counts_from_when_no_indexer_works() {
     let mut told = Told::default();
     let idle = jobs(0, None);
     told.see(10, &seen(10, 500, 0), &idle);
@@ -95,7 +95,7 @@ fn lag_is_counted_from_when_nobody_works_on_it() {
     assert_eq!(told.since(), Some(at(20)));
     told.see(30, &seen(20, 500, 30), &idle);
     assert_eq!(told.since(), Some(at(20)));
-    // An indexer is seen, and then one was there between two looks.
+    // An indexer is seen; then one ran between two polls.
     told.see(40, &seen(20, 500, 30), &jobs(40, Some(40)));
     assert_eq!(told.since(), Some(at(40)));
     told.see(60, &seen(60, 520, 10), &idle);
@@ -105,17 +105,17 @@ fn lag_is_counted_from_when_nobody_works_on_it() {
 }
 
 #[test]
-fn a_build_ends_when_its_index_has_seen_what_it_was_to_see() {
+fn a_build_ends_when_its_index_reaches_the_target_sequence() {
     let mut told = Told::default();
     let lags = seen(10, 500, 30);
     told.see(10, &lags, &jobs(10, None));
     told.0.start(&lags, Class::Incremental, at(200));
-    // Its nodes were not asked since; then they show it; then they do not.
+    // Its nodes were not polled since; then they show the build; then they do not.
     assert_eq!(told.see(201, &lags, &jobs(199, None)), Step::default());
     assert_eq!(told.see(206, &lags, &jobs(206, Some(206))), Step::default());
     assert_eq!(told.see(300, &lags, &jobs(300, None)), asks());
     assert_eq!(told.see(305, &lags, &jobs(305, None)), Step::default());
-    // Meanwhile more was written: the build was for what was there.
+    // More was written in the meantime, but the build was for the earlier sequence.
     let done = seen(306, 530, 4);
     assert_eq!(told.see(310, &done, &jobs(310, None)), ended(Class::Incremental, Ending::Built));
     let entry = told.0.get(view()).unwrap();
@@ -124,7 +124,7 @@ fn a_build_ends_when_its_index_has_seen_what_it_was_to_see() {
 }
 
 #[test]
-fn an_answer_within_the_second_counts() {
+fn an_answer_within_the_same_second_counts() {
     let mut told = Told::default();
     told.0.start(&seen(10, 500, 30), Class::Batch, at(100));
     assert_eq!(told.see(110, &seen(10, 500, 30), &jobs(110, None)), asks());
@@ -133,7 +133,7 @@ fn an_answer_within_the_second_counts() {
 }
 
 #[test]
-fn what_could_not_be_measured_is_asked_for_again() {
+fn a_missing_measurement_is_requested_again() {
     let mut told = Told::default();
     let lags = seen(10, 500, 30);
     told.0.start(&lags, Class::Batch, at(100));
@@ -143,7 +143,7 @@ fn what_could_not_be_measured_is_asked_for_again() {
 }
 
 #[test]
-fn lag_that_outlives_builds_is_stalled_and_rests_longer_each_time() {
+fn lag_despite_builds_is_stalled_and_rests_longer_each_time() {
     let mut told = Told::default();
     let mut now = 1_000;
     for rest in [5, 10, 20] {
@@ -151,7 +151,7 @@ fn lag_that_outlives_builds_is_stalled_and_rests_longer_each_time() {
         told.see(now, &lags, &jobs(now, None));
         told.0.start(&lags, Class::Batch, at(now));
         let mut last = Step::default();
-        // An indexer comes and goes, and the index is where it was.
+        // An indexer comes and goes without progress.
         told.see(now + 6, &lags, &jobs(now + 6, Some(now + 6)));
         for step in 2..60 {
             now += 6;
@@ -173,7 +173,7 @@ fn lag_that_outlives_builds_is_stalled_and_rests_longer_each_time() {
 }
 
 #[test]
-fn a_refusal_is_a_failure_at_once() {
+fn a_refusal_is_an_immediate_failure() {
     let mut told = Told::default();
     let lags = seen(10, 500, 30);
     told.0.start(&lags, Class::Batch, at(100));
@@ -187,7 +187,7 @@ fn sequences_without_documents_are_phantom_lag() {
     let mut told = Told::default();
     let idle = jobs(0, None);
     told.see(10, &seen(10, 500, 0), &idle);
-    // What was measured of the database before the lag says nothing of it.
+    // A measurement of the database from before the lag proves nothing.
     let mut lags = seen(20, 500, 1);
     lags.database.oldest = Some(at(10));
     told.see(20, &lags, &idle);
@@ -224,7 +224,7 @@ fn a_build_that_finds_nothing_to_do_shows_phantom_lag() {
 }
 
 #[test]
-fn what_is_gone_is_forgotten_and_its_build_with_it() {
+fn a_removed_index_is_forgotten_with_its_build() {
     let mut told = Told::default();
     let lags = seen(10, 500, 30);
     told.0.start(&lags, Class::Batch, at(100));
@@ -234,7 +234,7 @@ fn what_is_gone_is_forgotten_and_its_build_with_it() {
 }
 
 #[test]
-fn what_is_done_is_forgotten_after_a_while() {
+fn a_finished_build_is_forgotten_after_a_while() {
     let mut told = Told::default();
     let lags = seen(10, 500, 30);
     told.0.start(&lags, Class::Batch, at(100));
@@ -247,7 +247,7 @@ fn what_is_done_is_forgotten_after_a_while() {
 }
 
 #[test]
-fn what_may_lag_and_may_not_is_built_once_a_movement_of_its_database() {
+fn an_index_that_may_be_current_is_built_once_per_change_of_its_database() {
     let mut told = Told::default();
     let perhaps = |measured, most: u64| Seen {
         search: true,
@@ -256,13 +256,13 @@ fn what_may_lag_and_may_not_is_built_once_a_movement_of_its_database() {
     };
     let lags = perhaps(10, 540);
     told.see(10, &lags, &jobs(10, None));
-    assert!(!told.0.is_phantom(&lags), "nothing is known of what was before");
+    assert!(!told.0.is_phantom(&lags), "nothing is known about the time before");
     told.0.start(&lags, Class::Batch, at(100));
     assert_eq!(told.see(110, &lags, &jobs(110, None)), asks());
-    // The query found nothing to do, and nothing says that there was.
+    // The query found nothing to do, and nothing shows that there was any lag.
     let same = perhaps(112, 540);
     assert_eq!(told.see(115, &same, &jobs(115, None)), ended(Class::Batch, Ending::Built));
     assert_eq!(told.0.get(view()).unwrap().failures, 0);
     assert!(told.0.is_phantom(&perhaps(500, 540)));
-    assert!(!told.0.is_phantom(&perhaps(500, 541)), "a copy has moved");
+    assert!(!told.0.is_phantom(&perhaps(500, 541)), "a copy has changed");
 }

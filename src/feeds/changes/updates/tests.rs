@@ -20,7 +20,7 @@ fn names(events: &[Event]) -> Vec<&str> {
     events.iter().map(|event| &*event.db).collect()
 }
 
-/// One that listens behind this number.
+/// A feed listening after the given number.
 fn listening(number: u64) -> Updates {
     let mut state = Updates::new();
     state.begins((format!("{number}-x"), None), None, Moment::from_unix(100));
@@ -30,26 +30,26 @@ fn listening(number: u64) -> Updates {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_begins_now_and_goes_on_where_it_broke_off() {
+async fn it_starts_from_now_and_resumes_where_it_broke_off() {
     let mut state = listening(5);
     assert_eq!(state.standing().followed_since, Some(Moment::from_unix(101)));
-    assert!(state.standing().connected, "nothing can have been missed");
+    assert!(state.standing().connected, "nothing can be missed");
     let events = state.told(vec![update("a", 6), update("b", 7), update("b", 7)]);
-    assert_eq!(names(&events), ["a", "b"], "a line that comes twice is one event");
+    assert_eq!(names(&events), ["a", "b"], "a repeated line is one event");
     state.ended();
     assert!(matches!(state.step, Step::Rest(_)) && !state.standing().connected);
     state.rested();
     assert_eq!(state.step, Step::Open("7-x".to_owned()));
     state.is_open();
     assert_eq!(names(&state.told(vec![update("a", 9)])), ["a"]);
-    assert!(!state.standing().connected, "more of what it missed may come");
+    assert!(!state.standing().connected, "more missed rows may follow");
     assert_eq!(state.standing().followed_since, Some(Moment::from_unix(101)), "nothing was");
     assert!(state.told(vec![UpdateLine::Heartbeat]).is_empty());
     assert!(state.standing().connected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
+async fn missed_rows_come_first_and_confirm_nothing() {
     let kept =
         |seq: &str| Some(Position { seq: seq.to_owned(), made: None, at: Moment::from_unix(90) });
     let mut state = Updates::new();
@@ -59,7 +59,7 @@ async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
     assert_eq!(names(&state.told(vec![update("a", 6)])), ["a"]);
     assert!(state.missed_until.is_some() && !state.standing().connected);
     assert_eq!(state.standing().followed_since, None);
-    // A break in between loses nothing.
+    // An interruption in between loses nothing.
     state.ended();
     state.rested();
     assert_eq!(state.step, Step::Open("6-x".to_owned()));
@@ -68,14 +68,14 @@ async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
     assert!(state.missed_until.is_none() && state.standing().connected);
     assert_eq!(state.standing().followed_since, Some(Moment::from_unix(201)));
 
-    // Where all of it was told already under other names, a heartbeat says so.
+    // If all missed rows were already received, a heartbeat ends the catch-up.
     let mut state = Updates::new();
     state.begins(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
     state.is_open();
     assert!(state.told(vec![UpdateLine::Heartbeat]).is_empty());
     assert_eq!(state.standing().followed_since, Some(Moment::from_unix(201)));
 
-    // The feed does not know that place: it is begun from now, and the place is forgotten.
+    // CouchDB rejects the position: the feed starts from now, and the position is forgotten.
     for refused in [true, false] {
         let mut state = Updates::new();
         state.begins(("7-x".to_owned(), None), kept("5-x"), Moment::from_unix(100));
@@ -91,12 +91,12 @@ async fn what_an_earlier_process_missed_comes_first_and_confirms_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_goes_back_is_begun_anew_and_its_replay_is_no_news() {
+async fn a_feed_that_goes_back_restarts_and_its_replay_is_not_reported() {
     for behind in [1, 5] {
         let mut state = listening(5);
         let replay: Vec<UpdateLine> = (behind..100).map(|at| update("a", at)).collect();
         let replay = if behind == 5 {
-            // The last number with another text is another feed's.
+            // The last number with a different suffix belongs to another feed.
             vec![UpdateLine::Update { db: "a".into(), change: None, seq: "5-y".into() }]
         } else {
             replay
@@ -109,7 +109,7 @@ async fn a_feed_that_goes_back_is_begun_anew_and_its_replay_is_no_news() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_in_each_way_is_asked_again_as_it_deserves() {
+async fn each_kind_of_failure_is_retried_appropriately() {
     let rest = |state: &Updates| match state.step {
         Step::Rest(pause) => pause,
         Step::Begin | Step::Open(_) | Step::Listen => Duration::ZERO,
@@ -118,7 +118,7 @@ async fn what_fails_in_each_way_is_asked_again_as_it_deserves() {
     state.failed(Failed::Absent, "404".into());
     assert!(rest(&state) >= Duration::from_secs(60) && state.standing().absent);
     state.rested();
-    assert_eq!(state.step, Step::Begin, "another one may come in its place");
+    assert_eq!(state.step, Step::Begin, "another feed may replace it");
 
     let mut state = listening(5);
     state.failed(Failed::Refused, "401".into());
@@ -132,7 +132,7 @@ async fn what_fails_in_each_way_is_asked_again_as_it_deserves() {
     }
     state.failed(Failed::Garbage, "?".into());
     state.rested();
-    assert_eq!(state.step, Step::Begin, "it does not get past a line");
+    assert_eq!(state.step, Step::Begin, "it cannot get past a line");
 
     let mut state = listening(5);
     state.failed(Failed::BadSequence, "400".into());
@@ -152,7 +152,7 @@ async fn what_fails_in_each_way_is_asked_again_as_it_deserves() {
 
 proptest! {
     #[test]
-    fn whatever_comes_no_event_comes_twice(
+    fn no_event_is_reported_twice_whatever_arrives(
         numbers in proptest::collection::vec(0_u64..40, 0..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();

@@ -1,26 +1,26 @@
-//! A reader may stop and go on anywhere, and in the end knows the latest of everything.
+//! A reader may stop and continue anywhere, and always ends with the latest events of everything.
 
 use super::*;
 use crate::{model::settings::work::Keep, store::journal::EventsQuery};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// Something that happens.
+/// A step of a scenario.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Events of some databases, in one commit.
+    /// Events of some databases in one commit.
     Events(Vec<(u8, u8)>),
-    /// Something of recliner's own, which has a number too.
+    /// An event of recliner's own, which has a number too.
     Own,
     /// Time passes.
     Hours(u8),
-    /// A reader reads so many rows at most, in one answer.
+    /// A reader reads at most so many rows in one response.
     Reads(usize, u8),
-    /// A reader waits for events, and these come.
+    /// A reader waits for events, and these arrive.
     Polls(usize, Vec<(u8, u8)>),
-    /// A reader opens a feed, takes some pieces, with waits between, and goes away.
+    /// A reader opens a feed, takes some pieces with delays in between, and leaves.
     Listens(usize, u8),
-    /// A reader's open feed is asked for one more piece, while others go on.
+    /// One more piece is taken from a reader's open feed, while others continue.
     Takes(usize),
 }
 
@@ -97,7 +97,7 @@ impl Reader {
         self.sees_object(&reading.rest().await)
     }
 
-    /// Whether there was anything in it.
+    /// Applies a response; returns whether it contained any rows.
     fn sees_object(&mut self, text: &str) -> bool {
         let whole: Value = text.parse().unwrap();
         whole["results"].as_array().unwrap().iter().for_each(|row| self.sees(row));
@@ -134,16 +134,16 @@ impl Reader {
     }
 }
 
-/// The latest event of a type of a database.
+/// The latest event of one type of one database.
 #[derive(Clone, Copy)]
 struct Latest {
     seq: u64,
     at: u64,
-    /// The database was gone for long since: nobody needs to know it any more.
+    /// The database was deleted long ago, so readers need not know the event.
     optional: bool,
 }
 
-/// What is so.
+/// The expected state.
 #[derive(Default)]
 struct Truth {
     upto: u64,
@@ -151,7 +151,7 @@ struct Truth {
 }
 
 impl Truth {
-    /// Takes in what was written since.
+    /// Applies newly recorded events.
     async fn goes_on(&mut self, told: &Told, keep: Duration) {
         let query =
             EventsQuery { since: Some(self.upto), limit: usize::MAX, ..EventsQuery::default() };
@@ -170,7 +170,7 @@ impl Truth {
         }
     }
 
-    /// When the database was deleted, if it was not seen to live since.
+    /// When the database was deleted, if it has not been seen to exist since.
     fn gone_since(&self, db: &str) -> Option<u64> {
         let of = |kind: &str| self.all.get(&(db.to_owned(), kind.to_owned()));
         let deleted = of("deleted")?;
@@ -231,7 +231,7 @@ async fn ends_knowing_everything(steps: Vec<Step>, keep: Duration) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whoever_goes_on_from_anywhere_ends_with_the_latest_of_everything(
+    fn a_reader_that_continues_from_anywhere_ends_with_the_latest_events(
         steps in steps(),
         days in 0..3_u64,
     ) {

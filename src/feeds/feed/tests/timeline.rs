@@ -1,14 +1,14 @@
 use super::*;
 use tokio::time::Instant;
 
-/// The lines of a piece, as JSON, an empty one as null.
+/// The lines of a piece as JSON; an empty line gives null.
 fn lines(piece: &str) -> Vec<Value> {
     let line = |line: &str| if line.is_empty() { Value::Null } else { line.parse().unwrap() };
     piece.lines().map(line).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn normal_tells_the_latest_of_each_type_in_order() {
+async fn normal_returns_the_latest_of_each_type_in_order() {
     let told = Told::usual().await;
     let nothing = told.open("").await.rest().await;
     assert!(nothing.starts_with("{\"results\":[\n\n],\n\"last_seq\":\"0-"), "{nothing:?}");
@@ -59,7 +59,7 @@ async fn normal_tells_the_latest_of_each_type_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_a_page_comes_whole() {
+async fn a_response_longer_than_a_page_is_complete() {
     let told = Told::usual().await;
     let count = 2_500_u64;
     told.happens((0..count).map(|number| updated(&format!("d{number}"))).collect()).await;
@@ -75,7 +75,7 @@ async fn more_than_a_page_comes_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn longpoll_waits_for_the_first_event_or_for_its_time() {
+async fn longpoll_waits_for_the_first_event_or_its_timeout() {
     let told = Told::usual().await;
     told.happens(vec![updated("old")]).await;
     let begun = Instant::now();
@@ -96,7 +96,7 @@ async fn longpoll_waits_for_the_first_event_or_for_its_time() {
     let text = "{\"results\":[\n".to_owned() + &waits.rest().await;
     let whole: Value = text.parse().unwrap();
     assert_eq!((rows(&whole["results"]).len(), number(&whole["last_seq"])), (2, 4));
-    // What is there is told at once.
+    // Existing events are returned at once.
     let begun = Instant::now();
     let there = told.open("feed=longpoll&limit=1").await.object().await;
     assert_eq!((begun.elapsed(), rows(&there["results"]).len()), (millis(0), 1));
@@ -105,7 +105,7 @@ async fn longpoll_waits_for_the_first_event_or_for_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn continuous_ends_after_a_silence_and_lives_on_heartbeats() {
+async fn continuous_ends_after_silence_and_stays_open_with_heartbeats() {
     let told = Told::usual().await;
     let mut quiet = told.open("feed=continuous&timeout=1000").await;
     let mut beats = told.open("feed=continuous&heartbeat=400&timeout=1000&limit=3").await;
@@ -113,14 +113,14 @@ async fn continuous_ends_after_a_silence_and_lives_on_heartbeats() {
     for round in 0..3_u64 {
         time::sleep(millis(700)).await;
         told.happens(vec![updated("a")]).await;
-        // A silence is counted from the last event.
+        // Silence counts from the last event.
         let line = lines(&quiet.piece().await.unwrap());
         assert_eq!((line.len(), number(&line[0]["seq"])), (1, round + 1));
     }
     let end = lines(&quiet.rest().await);
     assert_eq!((end.len(), number(&end[0]["last_seq"])), (1, 3));
     assert!(begun.elapsed() >= millis(3100) && begun.elapsed() < millis(3500));
-    // The other was not asked meanwhile, and is told what came of it: the latest.
+    // The other feed was not read in the meantime, and returns only the latest event.
     let all = lines(&beats.rest().await);
     let shown: Vec<_> = all.iter().filter(|line| !line.is_null()).collect();
     assert_eq!(shown.len(), 4, "{all:?}");
@@ -128,7 +128,7 @@ async fn continuous_ends_after_a_silence_and_lives_on_heartbeats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_source_lives_on_heartbeats_and_says_where_it_is() {
+async fn an_event_source_stays_open_with_heartbeats_and_sends_its_position() {
     let told = Told::usual().await;
     told.happens(vec![updated("old")]).await;
     let mut source = told.open("feed=eventsource&since=now&heartbeat=400").await;
@@ -150,7 +150,7 @@ async fn an_event_source_lives_on_heartbeats_and_says_where_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_ends_all_feeds_in_good_order() {
+async fn shutdown_ends_all_feeds_in_a_valid_state() {
     let told = Told::usual().await;
     told.happens(vec![updated("a")]).await;
     let mut open = Vec::new();
@@ -175,20 +175,20 @@ async fn an_end_ends_all_feeds_in_good_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_wait_than_may() {
+async fn the_number_of_waiting_readers_is_limited() {
     let told = Told::new(work::Journal::default(), 2).await;
     let one = told.open("feed=continuous").await;
     let _two = told.open("feed=longpoll&since=now").await;
     let refused = told.try_open("feed=eventsource").await.err();
     assert_eq!(refused, Some(Refused::Full(Full(2))));
-    // Who does not wait needs no place.
+    // A feed that does not wait needs no slot.
     told.open("").await.object().await;
     drop(one);
     told.open("feed=eventsource&timeout=0").await.rest().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_told_late_and_less_but_the_latest() {
+async fn a_slow_reader_gets_fewer_events_late_but_always_the_latest() {
     let told = Told::usual().await;
     let mut slow = told.open("feed=continuous&heartbeat=true").await;
     let mut quick = told.open("feed=continuous&heartbeat=true").await;
@@ -203,14 +203,14 @@ async fn a_slow_reader_is_told_late_and_less_but_the_latest() {
     while told_to_slow.last().is_none_or(|line: &Value| number(&line["seq"]) < 50 * rounds) {
         told_to_slow.extend(lines(&slow.piece().await.unwrap()));
     }
-    // No more than each database once from the table, and what was shared at the time.
+    // At most one event per database from the table, plus the chunks shared at the time.
     assert!(told_to_slow.len() <= 50 + 16 * 50, "{}", told_to_slow.len());
     let last: Vec<u64> = told_to_slow.iter().rev().take(50).map(|it| number(&it["seq"])).collect();
     assert_eq!(last, (4_951..=5_000).rev().collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_this_journals_begins_anew_and_says_so() {
+async fn unknown_sequences_restart_the_feed_and_say_so() {
     let told = Told::usual().await;
     told.happens(vec![updated("a"), updated("b")]).await;
     let era =
@@ -218,7 +218,7 @@ async fn what_is_not_this_journals_begins_anew_and_says_so() {
     for (since, anew, count) in [
         (format!("1-{era}"), None, 1),
         (format!("2-{era}"), None, 0),
-        // Beyond the newest: of a later life of this file, or made up.
+        // Beyond the newest: from a later life of this file, or invented.
         (format!("3-{era}"), Some(Anew::Foreign), 2),
         ("1-0123456789abcdef".to_owned(), Some(Anew::Foreign), 2),
         ("0-0123456789abcdef".to_owned(), None, 2),

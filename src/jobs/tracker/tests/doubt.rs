@@ -1,9 +1,9 @@
-//! Requests of which nobody knows whether they arrived.
+//! Requests for which it is unknown whether they arrived.
 
 use super::*;
 
 #[test]
-fn where_nobody_knows_whether_the_request_arrived_the_file_says() {
+fn if_it_is_unknown_whether_the_request_arrived_the_file_decides() {
     let mut line = Line::new();
     let intent = line.intent(10);
     line.start(intent.clone()).unwrap();
@@ -13,14 +13,14 @@ fn where_nobody_knows_whether_the_request_arrived_the_file_says() {
     let step = line.read(line.dbs[0], facts(71, 900, 100, 50, 10));
     assert_eq!(ends(&step)[0].0, Ending::Lost);
     assert!(step.ended[0].outcome.why.as_deref().unwrap().contains("no answer"));
-    assert!(!step.ended[0].may_have_run, "its file is the old one");
+    assert!(!step.ended[0].may_have_run, "the old file is still in place");
 }
 
 #[test]
-fn a_copy_of_a_view_may_have_run_unless_what_is_read_since_says_otherwise() {
+fn a_copy_of_a_view_may_have_run_unless_a_later_reading_shows_otherwise() {
     for (node, may_have_run, why) in [
         (0, false, "its size was read afterwards"),
-        (1, true, "of the other copy no size is ever read"),
+        (1, true, "the other copy's size is never read"),
     ] {
         let mut line = Line::new();
         let intent = line.view_intent(10, NODES[node], Some(SHARD));

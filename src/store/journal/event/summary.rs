@@ -1,26 +1,26 @@
-//! What one entry stands for beside the target that it names.
+//! Further targets and repeats covered by one journal entry.
 
 use crate::model::target::TargetId;
 use serde::{Deserialize, Serialize};
 use wall_clock::Moment;
 
-/// What one entry stands for beside the target that it names: other targets of the same queue
-/// to which the same happened at once, and how often it happened again.
+/// Further targets and repeats covered by one journal entry: other targets of the same queue with
+/// the same event at the same time, and the number of repeats.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The other targets, as far as they are named.
+    /// Other affected targets, up to the number that is listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<TargetId>,
-    /// How many targets there are together; none where it is one.
+    /// Total number of affected targets; `None` for one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets: Option<u64>,
-    /// How often it happened again; none where it is new.
+    /// Number of repeats; `None` if the event is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// When it first happened again.
+    /// Time of the first repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Moment>,
-    /// When it last did.
+    /// Time of the last repeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Moment>,
 }

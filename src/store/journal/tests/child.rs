@@ -1,21 +1,22 @@
-//! A test as a process of its own, which prints what it was told is kept until it is killed.
+//! Runs a test as a separate process that prints what was acknowledged, until it is killed.
 
 use super::*;
 use tokio::{io::AsyncReadExt as _, process::Command};
 
-/// Where a child finds what it is to do.
+/// Environment variable with the child's instructions.
 const CHILD: &str = "RECLINER_TEST_JOURNAL_CHILD";
 
-/// What this process is to do, where it is such a child.
+/// The instructions of this process, if it is a child.
 pub(super) fn told() -> Option<String> {
     let told = std::env::var(CHILD).ok();
     if told.is_none() {
-        println!("skipped: nobody waits for what it prints");
+        println!("skipped: runs only as a child process");
     }
     told
 }
 
-/// Prints a line at once, and begins it: the harness may have printed before.
+/// Prints a whole line at once, starting with a line break because the harness may have printed
+/// before.
 pub(super) fn say(line: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
@@ -23,8 +24,8 @@ pub(super) fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// Starts such a test, kills it a while after it printed more than so many bytes, and answers
-/// with the whole lines it printed.
+/// Starts a test as a child, kills it some time after it printed more than the given number of
+/// bytes, and returns the complete lines it printed.
 pub(super) async fn killed(
     test: &str,
     told: &str,
@@ -48,7 +49,7 @@ pub(super) async fn killed(
     soon(child.kill()).await.unwrap();
     soon(out.read_to_end(&mut text)).await.unwrap();
     let text = String::from_utf8(text).unwrap();
-    // The last line may be torn.
+    // The last line may be incomplete.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(ToOwned::to_owned).collect()
 }

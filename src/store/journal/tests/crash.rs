@@ -20,7 +20,7 @@ fn batch(numbers: std::ops::Range<u64>) -> Batch {
     Batch { changes: changes.chain(ends).chain(rests).collect(), ..Batch::default() }
 }
 
-/// What batches that were kept leave: numbers whose job ended, and whose did not.
+/// What stored batches leave: the numbers of ended jobs, and of jobs that did not end.
 fn left(store: &Store) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let number = |target: &TargetId| -> u64 {
         target.to_string().rsplit_once('d').unwrap().1.parse().unwrap()
@@ -35,8 +35,8 @@ fn left(store: &Store) -> (BTreeSet<u64>, BTreeSet<u64>) {
     )
 }
 
-/// Writes batches of these sizes until the power goes; checks that what was acknowledged is
-/// there, what was not is there whole or not at all, and that it goes on from there.
+/// Writes batches of the given sizes until the power fails. Checks that acknowledged batches are
+/// present, others are either complete or absent, and that writing can continue.
 fn survives(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
     let mut luck = luck(seed);
     disk.power_goes_after(power);
@@ -52,7 +52,7 @@ fn survives(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
             acknowledged = next;
         }
     }
-    // Once in a while the power goes again while the file is mended.
+    // Sometimes the power fails again during recovery.
     while disk.has_power() || luck().is_multiple_of(3) {
         let some = luck() % 3;
         disk.reboot(|| match some {
@@ -79,7 +79,7 @@ fn survives(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
     let Some(found) = found else {
         panic!("{acknowledged} were acknowledged, {next} were sent, there is {ends:?} {open:?}")
     };
-    // Whoever was not answered sends it again.
+    // An unacknowledged batch is sent again.
     store
         .write(&batch(found.min(acknowledged)..next + 3), &work::Journal::default(), moment(0))
         .unwrap();
@@ -87,7 +87,7 @@ fn survives(disk: &Disk, sizes: &[u64], power: u64, seed: u64) {
 }
 
 #[test]
-fn the_power_may_go_at_any_point() {
+fn the_power_may_fail_at_any_point() {
     let formatted = Disk::formatted();
     let sizes = [1, 3, 1, 40, 2];
     let whole = formatted.copy();
@@ -103,7 +103,7 @@ fn the_power_may_go_at_any_point() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_is_written_and_whenever_the_power_goes(
+    fn random_writes_survive_a_power_failure_at_a_random_point(
         sizes in proptest::collection::vec(1_u64..30, 1..12),
         power in 0_u64..200,
         seed: u64,
@@ -112,9 +112,9 @@ proptest! {
     }
 }
 
-/// Not a test of its own: what [`everything_printed_outlives_a_kill`] starts and kills.
+/// Not a test of its own: [`acknowledged_changes_survive_a_kill`] starts and kills it.
 #[tokio::test]
-async fn prints_what_was_kept() {
+async fn prints_acknowledged_changes() {
     let Some(told) = child::told() else { return };
     let (dir, first) = told.rsplit_once(',').unwrap();
     let first: u64 = first.parse().unwrap();
@@ -126,17 +126,18 @@ async fn prints_what_was_kept() {
 }
 
 #[tokio::test]
-async fn everything_printed_outlives_a_kill() {
+async fn acknowledged_changes_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut luck = luck(7);
     let mut printed = BTreeSet::new();
     for round in 0..12 {
         let first = round * 1_000_000;
-        // The first rounds end while the file is made or opened, the others while it writes.
+        // In the first rounds the process is killed while it creates or opens the file, in the
+        // others while it writes.
         let wanted = (round >= 4).then(|| usize::try_from(luck() % 2000).unwrap());
         let pause = Duration::from_micros(luck() % 30_000);
         let told = format!("{},{first}", dir.path().display());
-        let test = "store::journal::tests::crash::prints_what_was_kept";
+        let test = "store::journal::tests::crash::prints_acknowledged_changes";
         let lines = child::killed(test, &told, wanted, pause).await;
         let before = printed.len();
         let kept = lines.iter().filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());
@@ -152,7 +153,7 @@ async fn everything_printed_outlives_a_kill() {
             .collect();
         let lost: Vec<_> = printed.difference(&kept).collect();
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
-        assert!(running.recovered().await.intents.is_empty(), "kept whole or not at all");
+        assert!(running.recovered().await.intents.is_empty(), "stored completely or not at all");
         running.stopped().await;
     }
 }

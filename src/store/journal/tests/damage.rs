@@ -3,7 +3,7 @@ use crate::table::Block;
 use proptest::prelude::*;
 use std::path::Path;
 
-/// A journal of some size, and how it is changed behind its back.
+/// A change made to the file from outside.
 #[derive(Clone, Debug)]
 enum Blow {
     Truncate(f64),
@@ -18,7 +18,7 @@ fn blow() -> impl Strategy<Value = Blow> {
         part.clone().prop_map(Blow::Truncate),
         (part.clone(), 1_usize..20_000, any::<u8>())
             .prop_map(|(from, length, with)| Blow::Overwrite { from, length, with }),
-        // Where most of what matters is.
+        // The start of the file holds the most important structures.
         (0.0..0.02_f64, 1_usize..400, any::<u8>())
             .prop_map(|(from, length, with)| Blow::Overwrite { from, length, with }),
         part.prop_map(Blow::Flip),
@@ -46,7 +46,7 @@ impl Blow {
     }
 }
 
-/// A journal with a few hundred outcomes, as a file.
+/// Writes a journal with a few hundred outcomes and returns its bytes.
 async fn written(dir: &Path) -> Vec<u8> {
     let running = Running::claimed(Directory::new(dir)).await;
     running.keep((0..400).map(ended).collect()).await.unwrap();
@@ -55,14 +55,14 @@ async fn written(dir: &Path) -> Vec<u8> {
     std::fs::read(dir.join("journal.redb")).unwrap()
 }
 
-/// Opens it and reads all: whole as it was, or an error that says so.
+/// Opens the journal and reads everything: it is intact, or opening reports the damage.
 fn whole_or_refused(dir: &Path) -> Result<(), String> {
     let store = match Store::open(&Directory::new(dir), true) {
         Ok(store) => store,
         Err(why @ (OpenError::Damaged { .. } | OpenError::Schema { .. })) => {
             return Err(why.to_string());
         }
-        Err(other) => panic!("not said to be damaged: {other}"),
+        Err(other) => panic!("not reported as damaged: {other}"),
     };
     let tx = store.read().unwrap();
     let query = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
@@ -72,7 +72,7 @@ fn whole_or_refused(dir: &Path) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused_with_a_sentence_or_is_whole() {
+async fn a_damaged_file_is_refused_with_an_explanation_or_intact() {
     let dir = tempfile::tempdir().unwrap();
     let good = written(dir.path()).await;
     let path = dir.path().join("journal.redb");
@@ -85,15 +85,15 @@ async fn a_damaged_file_is_refused_with_a_sentence_or_is_whole() {
             let start = format!("{} is damaged: ", path.display());
             prop_assert!(said.starts_with(&start), "{said}");
             prop_assert!(said.ends_with(
-                "move it away to begin without history, quarantines and suspensions"), "{said}");
+                "move the file away to start without history, quarantines and suspensions"), "{said}");
             refused.set(refused.get() + 1);
         }
     });
-    assert!(refused.get() > 20, "some blows hit: {}", refused.get());
+    assert!(refused.get() > 20, "some damage was detected: {}", refused.get());
 }
 
 #[tokio::test]
-async fn an_empty_file_and_one_of_something_else_are_refused() {
+async fn empty_and_foreign_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for bytes in [&b""[..], b"SQLite format 3\0 and more", &[0; 8192]] {
         std::fs::write(dir.path().join("journal.redb"), bytes).unwrap();
@@ -103,7 +103,7 @@ async fn an_empty_file_and_one_of_something_else_are_refused() {
 }
 
 #[tokio::test]
-async fn the_form_of_another_version_is_refused_by_its_number() {
+async fn a_file_of_another_format_is_refused_by_its_number() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path()).await;
     {
@@ -113,11 +113,14 @@ async fn the_form_of_another_version_is_refused_by_its_number() {
         tx.commit().unwrap();
     }
     let said = whole_or_refused(dir.path()).unwrap_err();
-    assert!(said.contains("journal.redb has the form 7 and this version knows 2: "), "{said}");
+    assert!(
+        said.contains("journal.redb has format 7, but this version supports format 2: "),
+        "{said}"
+    );
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_be_written_is_refused() {
+async fn a_read_only_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     written(dir.path()).await;
     let path = dir.path().join("journal.redb");
@@ -132,11 +135,11 @@ async fn a_file_that_may_not_be_written_is_refused() {
     let refused = Store::open(&Directory::new(dir.path()), true).unwrap_err();
     let said = refused.to_string();
     assert!(matches!(refused, OpenError::Io { .. }), "{said}");
-    assert!(said.contains("let the user this process runs as read and write"), "{said}");
+    assert!(said.contains("give the user of this process read and write access"), "{said}");
 }
 
 #[tokio::test]
-async fn what_was_measured_in_another_form_is_begun_anew() {
+async fn saved_facts_of_another_format_are_discarded() {
     const OTHER: redb::TableDefinition<'static, &str, &str> =
         redb::TableDefinition::new("measured");
     let dir = tempfile::tempdir().unwrap();
@@ -149,7 +152,7 @@ async fn what_was_measured_in_another_form_is_begun_anew() {
     database.close().unwrap();
 
     let running = Running::claimed(Directory::new(&path)).await;
-    // Nothing is known of it, and everything else goes on.
+    // The facts are unknown, and everything else works.
     let read = soon(running.journal.measured()).await;
     assert!(!read.is_ok_and(|blocks| !blocks.is_empty()));
     let block = Block { number: 2, at: moment(3), bytes: vec![1, 2, 3] };
@@ -163,7 +166,7 @@ async fn what_was_measured_in_another_form_is_begun_anew() {
     soon(running.journal.keep_measured(fewer)).await.unwrap();
     assert_eq!(soon(running.journal.measured()).await.unwrap(), []);
     running.stopped().await;
-    // Nothing is kept for a cluster that is not known yet.
+    // Nothing is stored before the cluster is known.
     let running = Running::open(Directory::new(&path)).unwrap();
     soon(running.journal.keep_measured(measured())).await.unwrap_err();
     running.stopped().await;

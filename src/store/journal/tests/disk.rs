@@ -1,4 +1,4 @@
-//! A disk that forgets what was not synced, tears writes, gets full and breaks.
+//! A simulated disk that loses unsynced data, tears writes, gets full and fails.
 
 use super::super::place::{OpenError, Place, builder};
 use redb::{Database, StorageBackend};
@@ -8,10 +8,10 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-/// The smallest part of a write that reaches a disk whole.
+/// Smallest unit of a write that reaches the disk completely.
 const SECTOR: usize = 512;
 
-/// The smallest part of a file that has room of its own.
+/// Smallest unit of allocation.
 const BLOCK: u64 = 4096;
 
 #[derive(Clone, Debug)]
@@ -22,27 +22,27 @@ enum Pending {
 
 #[derive(Debug, Default)]
 struct Platter {
-    /// What a crash leaves for certain.
+    /// Content that survives a crash for certain.
     synced: Vec<u8>,
-    /// What came since, in order.
+    /// Later changes, in order.
     pending: Vec<Pending>,
-    /// What a reader sees.
+    /// Content that a reader sees.
     seen: Vec<u8>,
-    /// Blocks that have room.
+    /// Allocated blocks.
     blocks: BTreeSet<u64>,
-    /// No block gets room any more.
+    /// No further block can be allocated.
     full: bool,
-    /// Everything that changes something fails like this.
+    /// Every change fails with this error.
     broken: Option<io::ErrorKind>,
-    /// Changes until the power goes.
+    /// Number of changes until the power fails.
     left: Option<u64>,
-    /// Changes so far.
+    /// Number of changes so far.
     done: u64,
-    /// How often it was opened: what an older handle does has no effect.
+    /// How often it was opened; older handles have no effect.
     opened: u64,
 }
 
-/// The disk; clones are the same one.
+/// The disk; clones share one state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk(Arc<std::sync::Mutex<Platter>>);
 
@@ -51,14 +51,14 @@ impl Disk {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One with an empty database on it.
+    /// A disk with an empty database.
     pub(super) fn formatted() -> Self {
         let disk = Self::default();
         drop(super::super::store::Store::open(&disk, true).unwrap());
         disk
     }
 
-    /// A disk with the same on it, and none of the trouble.
+    /// A disk with the same content and no faults.
     pub(super) fn copy(&self) -> Self {
         let (synced, seen, blocks) =
             self.with(|it| (it.synced.clone(), it.seen.clone(), it.blocks.clone()));
@@ -74,7 +74,7 @@ impl Disk {
         self.with(|it| it.broken = how);
     }
 
-    /// Lets the power go after so many changes.
+    /// Lets the power fail after the given number of changes.
     pub(super) fn power_goes_after(&self, changes: u64) {
         self.with(|it| it.left = Some(changes));
     }
@@ -83,13 +83,12 @@ impl Disk {
         self.with(|it| it.left != Some(0))
     }
 
-    /// Changes so far.
+    /// Number of changes so far.
     pub(super) fn done(&self) -> u64 {
         self.with(|it| it.done)
     }
 
-    /// Cuts the power now and gives it back. `luck` says which sectors that were not synced
-    /// reached the disk all the same.
+    /// Cuts the power now and restores it. `luck` decides which unsynced sectors reached the disk.
     pub(super) fn reboot(&self, mut luck: impl FnMut() -> bool) {
         self.with(|it| {
             for change in std::mem::take(&mut it.pending) {
@@ -120,7 +119,7 @@ impl Disk {
 }
 
 impl Platter {
-    /// Whether a change may be made.
+    /// Fails if a change is not possible.
     fn change(&mut self, opened: u64) -> io::Result<()> {
         if opened != self.opened || self.left == Some(0) {
             return Err(io::Error::other("the power is gone"));
@@ -136,7 +135,7 @@ impl Platter {
     }
 }
 
-/// A handle on the disk, as one opening has it.
+/// A handle of one opening of the disk.
 #[derive(Debug)]
 struct Handle {
     disk: Disk,
@@ -195,7 +194,7 @@ impl StorageBackend for Handle {
 
 impl Place for Disk {
     fn name(&self) -> String {
-        "the disk of a test".to_owned()
+        "the test disk".to_owned()
     }
 
     fn open(&self, _make: bool) -> Result<Database, OpenError> {

@@ -47,7 +47,7 @@ fn row(seq: u64, kind: &'static str, db: &str) -> (u64, &'static str, String) {
 }
 
 #[test]
-fn an_event_takes_the_place_of_the_one_like_it() {
+fn an_event_replaces_the_previous_one_of_its_type() {
     let mut store = Store::open(&InMemory, true).unwrap();
     write(&mut store, vec![created("a"), updated("a"), updated("b"), updated("a")], KEEP, 0);
     assert_eq!(
@@ -59,7 +59,7 @@ fn an_event_takes_the_place_of_the_one_like_it() {
 }
 
 #[test]
-fn events_of_databases_push_out_none_of_recliners_own() {
+fn database_events_do_not_displace_recliners_own_events() {
     let mut store = Store::open(&InMemory, true).unwrap();
     let small = Keep { max_size: 2_000, ..KEEP };
     let own = || What::Released { target: target(1) };
@@ -74,10 +74,10 @@ fn events_of_databases_push_out_none_of_recliners_own() {
     let numbers: Vec<u64> = kept.entries.iter().map(|(seq, _)| *seq).collect();
     assert!(numbers.is_sorted() && numbers.last() == Some(&150), "{numbers:?}");
     let own: Vec<u64> = numbers.iter().copied().filter(|seq| seq % 3 == 1).collect();
-    // Each has the whole budget for itself.
+    // Each table has its own budget.
     assert_eq!(own, expected[expected.len() - own.len()..]);
     assert!(own.len() >= 15 && numbers.len() - own.len() >= 20, "{numbers:?}");
-    // The newest are those of both together.
+    // The newest events come from both tables.
     let query = EventsQuery { since: None, limit: 4, ..EventsQuery::default() };
     let newest = query::events(&store.read().unwrap(), &query).unwrap();
     assert_eq!(
@@ -87,18 +87,19 @@ fn events_of_databases_push_out_none_of_recliners_own() {
 }
 
 #[test]
-fn what_is_gone_goes_after_its_time_and_what_lives_stays() {
+fn deleted_databases_are_removed_after_their_retention_and_existing_ones_stay() {
     let mut store = Store::open(&InMemory, true).unwrap();
     let first =
         [created("old"), updated("old"), created("lives"), created("again"), updated("back")];
     write(&mut store, first.to_vec(), KEEP, 0);
     write(&mut store, vec![deleted("old"), deleted("again"), deleted("back")], KEEP, 10);
-    // Under way before it was deleted; made anew; written to long after nobody saw it made.
+    // A late update from before the deletion; a database created again; an update long after an
+    // unnoticed creation.
     write(&mut store, vec![updated("old"), created("again")], KEEP, 20);
     write(&mut store, vec![updated("back")], KEEP, 1_000);
     let seen = page(&store, Since::Now);
     let at = |number| Since::Behind { number, era: seen.era.clone(), floor: 0 };
-    // Not yet, by a good deal.
+    // Just short of the retention.
     write(&mut store, vec![], KEEP, 8_900);
     assert_eq!(all(&store).len(), 8);
     assert_eq!(page(&store, at(5)).anew, None);
@@ -112,13 +113,13 @@ fn what_is_gone_goes_after_its_time_and_what_lives_stays() {
     ];
     assert_eq!(all(&store), kept);
     assert_eq!((store.counts().feed.shelf.entries, store.counts().feed.floor), (5, 9));
-    // Who has not seen all that was removed begins anew.
+    // A reader that missed a removed event must start again.
     for (number, anew) in
         [(5, Some(Anew::Trimmed)), (8, Some(Anew::Trimmed)), (9, None), (11, None)]
     {
         assert_eq!(page(&store, at(number)).anew, anew, "{number}");
     }
-    // Who began after it was removed may read on, wherever it is.
+    // A reader that started after the removal may continue from anywhere.
     let begun = Since::Behind { number: 3, era: seen.era.clone(), floor: 9 };
     let rest = page(&store, begun);
     assert_eq!((rest.anew, rest.after, rest.floor, rest.updates.len()), (None, 3, 9, 4));
@@ -126,7 +127,7 @@ fn what_is_gone_goes_after_its_time_and_what_lives_stays() {
 }
 
 #[test]
-fn what_is_gone_goes_early_where_there_is_too_much() {
+fn deleted_databases_are_removed_early_if_the_size_limit_is_exceeded() {
     let mut store = Store::open(&InMemory, true).unwrap();
     let small = Keep { max_size: 10_000, ..KEEP };
     write(&mut store, vec![created("lives")], small, 0);
@@ -143,9 +144,9 @@ fn what_is_gone_goes_early_where_there_is_too_much() {
     assert_eq!(kept.len() as u64, store.counts().feed.shelf.entries);
 }
 
-/// A file that is written to, copied, written to again, and put back.
+/// A file that is written to, copied, written to again, and restored from the copy.
 #[test]
-fn numbers_that_are_given_twice_are_told_apart() {
+fn numbers_assigned_twice_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
     let (place, path) = (Directory::new(dir.path()), dir.path().join("journal.redb"));
     let copy = dir.path().join("copy");
@@ -156,7 +157,7 @@ fn numbers_that_are_given_twice_are_told_apart() {
     let before = era(&store);
     store.close().unwrap();
     std::fs::copy(&path, &copy).unwrap();
-    // Opened again it is another era, from the first event on; what was given out stays good.
+    // Reopening begins a new era with the first event; earlier sequences stay valid.
     let mut store = open();
     assert_eq!(era(&store), before);
     write(&mut store, vec![updated("c")], KEEP, 0);
@@ -170,13 +171,13 @@ fn numbers_that_are_given_twice_are_told_apart() {
     std::fs::copy(&copy, &path).unwrap();
     let mut store = open();
     for events in 0..3 {
-        // Before, and when the number was given a second time, and more.
+        // Before the number was assigned a second time, at that number, and after it.
         assert_eq!(page(&store, behind(3, &lost)).anew, Some(Anew::Foreign), "{events}");
         assert_eq!(page(&store, behind(2, &before)).anew, None, "{events}");
         write(&mut store, vec![updated("d")], KEEP, 0);
     }
     assert_eq!(page(&store, behind(4, &era(&store))).anew, None);
-    // None is remembered for ever.
+    // Old eras are forgotten.
     store.close().unwrap();
     for _ in 0..100 {
         let mut store = open();
@@ -187,7 +188,7 @@ fn numbers_that_are_given_twice_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_file_of_the_form_before_is_taken_over() {
+async fn a_file_of_the_previous_format_is_upgraded() {
     let dir = tempfile::tempdir().unwrap();
     let place = Directory::new(dir.path());
     {

@@ -22,7 +22,7 @@ fn words(events: &[What]) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn what_was_kept_is_there_after_a_restart() {
+async fn stored_state_is_loaded_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");
     let running = Running::open(Directory::new(&path)).unwrap();
@@ -35,7 +35,7 @@ async fn what_was_kept_is_there_after_a_restart() {
     expected.recent.clear();
     let running = Running::open(Directory::new(&path)).unwrap();
     let found = running.recovered().await;
-    // The clock of these tests is 1000 s behind the jobs' start: within the hour.
+    // The clock of these tests is 1000 s after the jobs' start, i.e. within the hour.
     assert_eq!(found.recent, [outcome(1)]);
     assert_eq!(Recovered { recent: Vec::new(), ..found }, expected);
     assert_eq!(running.history().await, [outcome(1)]);
@@ -49,11 +49,11 @@ async fn what_was_kept_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_kept_twice_is_there_once() {
+async fn a_repeated_batch_is_stored_once() {
     let running = Running::claimed(InMemory).await;
     running.keep(everything()).await.unwrap();
     let (told, recovered) = (running.events().await, running.recovered().await);
-    // All of it, but what was undone on the way: that comes and goes again.
+    // Repeats everything; changes that were undone within the batch are applied and undone again.
     let again: Vec<Change> =
         everything().into_iter().filter(|change| !matches!(change, Change::Withdrawn(_))).collect();
     let undone = [intent(1).key(), intent(2).key()];
@@ -73,7 +73,7 @@ async fn what_is_kept_twice_is_there_once() {
 }
 
 #[tokio::test]
-async fn an_end_of_quarantine_and_of_a_suspension_are_told() {
+async fn the_end_of_a_quarantine_and_of_a_suspension_are_recorded() {
     let running = Running::claimed(InMemory).await;
     running.keep(everything()).await.unwrap();
     let scope = Scope::Node("couchdb@a".into());
@@ -87,7 +87,7 @@ async fn an_end_of_quarantine_and_of_a_suspension_are_told() {
 }
 
 #[tokio::test]
-async fn who_ordered_what_is_told_and_an_order_outlives_a_restart() {
+async fn the_operator_of_an_order_is_recorded_and_an_order_survives_a_restart() {
     let running = Running::claimed(InMemory).await;
     let order = |by: &str, until: u64| {
         let (at, until, by) = (moment(0), Moment::from_unix(until), by.to_owned());
@@ -100,7 +100,7 @@ async fn who_ordered_what_is_told_and_an_order_outlives_a_restart() {
     running.keep(order("ann", later)).await.unwrap();
     let found = running.recovered().await.remembered;
     assert_eq!(found[&target(1)].ordered.as_ref().unwrap().by, "ann");
-    // It starts, and then another is given that never does.
+    // It starts. Another order is then given that never starts.
     let by_ann = Intent { ordered_by: Some("ann".into()), ..intent(1) };
     running.keep([vec![Change::Intended(by_ann)], forgotten()].concat()).await.unwrap();
     running.keep(order("bob", 1)).await.unwrap();
@@ -118,7 +118,7 @@ async fn who_ordered_what_is_told_and_an_order_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn the_value_that_smoosh_had_first_is_given_back() {
+async fn the_first_recorded_smoosh_value_is_restored() {
     let running = Running::claimed(InMemory).await;
     let taken = |was: Option<&str>| Taken {
         node: "couchdb@a".into(),
@@ -159,9 +159,9 @@ async fn another_cluster_is_refused_by_name_and_a_changed_one_is_not() {
     assert_eq!(
         refused.to_string(),
         format!(
-            "{}/journal.redb was written for the cluster of a, b (uuid u), and CouchDB is the \
-                cluster of a, x (uuid v): give this cluster a --storage.path of its own, or move \
-                the file away to begin a new one",
+            "{}/journal.redb belongs to the cluster of a, b (uuid u), but CouchDB is the \
+                cluster of a, x (uuid v): use a separate --storage.path for this cluster, or move \
+                the file away to start a new journal",
             dir.path().display()
         )
     );
@@ -176,19 +176,19 @@ async fn another_cluster_is_refused_by_name_and_a_changed_one_is_not() {
 }
 
 #[tokio::test]
-async fn one_process_at_a_time_holds_it() {
+async fn only_one_process_can_open_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let running = Running::open(Directory::new(dir.path())).unwrap();
     let refused = Running::open(Directory::new(dir.path())).err().unwrap();
     assert!(matches!(refused, OpenError::Held { .. }));
     let said = refused.to_string();
-    assert!(said.contains("journal.redb open, and one at a time may"), "{said}");
+    assert!(said.contains("journal.redb open, and only one may at a time"), "{said}");
     running.stopped().await;
     Running::open(Directory::new(dir.path())).unwrap().stopped().await;
 }
 
 #[tokio::test]
-async fn what_was_asked_before_the_stop_is_served_and_nothing_after() {
+async fn requests_before_the_stop_are_served_and_later_ones_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let running = Running::claimed(Directory::new(dir.path())).await;
     let journal = running.journal.clone();
@@ -261,14 +261,14 @@ async fn history_and_events_are_filtered_and_paged() {
 }
 
 #[tokio::test]
-async fn a_directory_is_made_but_not_the_way_to_it() {
+async fn the_directory_is_created_but_not_its_parents() {
     let dir = tempfile::tempdir().unwrap();
     let far = dir.path().join("not/there");
     let refused = Running::open(Directory::new(&far)).err().unwrap();
     assert!(matches!(refused, OpenError::Directory { .. }));
     let said = refused.to_string();
     assert!(said.starts_with(&format!("cannot use the directory {}: ", far.display())), "{said}");
-    assert!(said.ends_with("create it, or name another with --storage.path"), "{said}");
+    assert!(said.ends_with("create it, or choose another one with --storage.path"), "{said}");
 
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -277,7 +277,7 @@ async fn a_directory_is_made_but_not_the_way_to_it() {
 }
 
 #[tokio::test]
-async fn what_a_process_left_that_ended_while_it_made_the_file_is_made_anew() {
+async fn an_unfinished_file_of_an_interrupted_process_is_replaced() {
     for left in [&b""[..], &[0; 4096], &[7; 100_000]] {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("journal.redb.new"), left).unwrap();

@@ -7,7 +7,7 @@ fn updated(number: u64) -> What {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_published_is_told_with_its_number_once_it_is_kept() {
+async fn recorded_events_are_sent_with_their_numbers_once_stored() {
     let running = Running::claimed(Disk::formatted()).await;
     running.journal.publish(vec![What::Created { db: "early".into() }]);
     running.keep(vec![ended(1)]).await.unwrap();
@@ -31,7 +31,7 @@ async fn what_is_published_is_told_with_its_number_once_it_is_kept() {
     let page = soon(running.journal.events(query(of_databases))).await.unwrap();
     let seqs: Vec<u64> = page.entries.iter().map(|(seq, _)| *seq).collect();
     assert_eq!((seqs.len(), seqs[1..].to_vec()), (3, vec![first, last]));
-    // What else is kept is told of as well, in the order of the numbers.
+    // Events of other changes are sent as well, in the order of the numbers.
     running.keep(vec![ended(2)]).await.unwrap();
     let told = soon(kept.recv()).await.unwrap();
     assert!(told[0].0 > last && matches!(told[0].1.what, What::Finished { .. }), "{told:?}");
@@ -39,7 +39,7 @@ async fn what_is_published_is_told_with_its_number_once_it_is_kept() {
 }
 
 #[test]
-fn an_entry_of_many_targets_is_told_to_who_asks_for_any_that_it_names() {
+fn an_entry_that_covers_many_targets_matches_each_of_them() {
     let id = |db: &str| -> TargetId { format!("db:couchdb@a/{db}").parse().unwrap() };
     let what = What::Refused {
         target: id("first"),
@@ -55,11 +55,11 @@ fn an_entry_of_many_targets_is_told_to_who_asks_for_any_that_it_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_written_is_counted_and_told_to_nobody() {
+async fn events_that_cannot_be_written_are_counted_and_not_sent() {
     let running = Running::open(Disk::formatted()).unwrap();
     let mut kept = running.journal.kept();
     running.journal.publish(vec![updated(1), updated(2)]);
-    // Claimed behind it: by then the batch was refused.
+    // Claimed after the batch, which was refused by then.
     running.recovered().await;
     assert_eq!(running.journal.dropped(), 2);
     running.journal.publish(vec![updated(3)]);
@@ -68,11 +68,11 @@ async fn what_cannot_be_written_is_counted_and_told_to_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_far_a_feed_was_followed_is_kept_with_what_it_told() {
+async fn the_feed_position_is_stored_with_its_events() {
     let disk = Disk::formatted();
     let position = |seq: &str| Position { seq: seq.to_owned(), made: None, at: moment(1) };
     let running = Running::open(disk.clone()).unwrap();
-    assert!(soon(running.journal.position()).await.is_err(), "it may be another cluster's");
+    assert!(soon(running.journal.position()).await.is_err(), "it may belong to another cluster");
     running.recovered().await;
     assert_eq!(soon(running.journal.position()).await.unwrap(), None);
     let at = |seq: &str| Reached { position: Some(position(seq)), marks: Vec::new() };
@@ -87,14 +87,14 @@ async fn how_far_a_feed_was_followed_is_kept_with_what_it_told() {
     running.stopped().await;
 }
 
-/// A mark of a database of this name.
+/// A mark of the named database.
 fn mark(db: &str) -> Mark {
     let (suffix, there, fresh) = (".17".into(), true, false);
     Mark { db: db.into(), suffix, there, fresh, copies: vec![("couchdb@a".into(), 0, 9, 7)] }
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_are_kept_with_their_events_until_what_is_measured_is_newer() {
+async fn marks_are_kept_with_their_events_until_newer_facts_are_saved() {
     let disk = Disk::formatted();
     let running = Running::claimed(disk.clone()).await;
     let with = |db: &str| Reached { position: None, marks: vec![mark(db)] };
@@ -102,7 +102,7 @@ async fn marks_are_kept_with_their_events_until_what_is_measured_is_newer() {
     assert_eq!(soon(running.journal.marks()).await.unwrap(), []);
     running.journal.publish_up_to(vec![updated(1)], with("a"));
     running.journal.publish_up_to(vec![updated(1)], with("a"));
-    // A pass that may have begun before it was written says nothing of it.
+    // A pass that may have begun before the mark was written does not cover it.
     soon(running.journal.keep_measured(Measured::default())).await.unwrap();
     soon(running.journal.keep_measured(pass())).await.unwrap();
     running.journal.publish_up_to(vec![updated(2)], with("b"));
@@ -119,9 +119,9 @@ async fn marks_are_kept_with_their_events_until_what_is_measured_is_newer() {
     running.stopped().await;
 }
 
-/// Not a test of its own: what [`every_event_that_was_told_outlives_a_kill`] starts and kills.
+/// Not a test of its own: [`sent_events_survive_a_kill`] starts and kills it.
 #[tokio::test]
-async fn prints_what_was_told() {
+async fn prints_sent_events() {
     let Some(dir) = child::told() else { return };
     let running = Running::claimed(Directory::new(dir)).await;
     let mut kept = running.journal.kept();
@@ -135,11 +135,11 @@ async fn prints_what_was_told() {
 }
 
 #[tokio::test]
-async fn every_event_that_was_told_outlives_a_kill() {
+async fn sent_events_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut told: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..4 {
-        let test = "store::journal::tests::published::prints_what_was_told";
+        let test = "store::journal::tests::published::prints_sent_events";
         let (place, bytes) = (dir.path().to_str().unwrap(), Some(500 + 300 * round));
         let lines = child::killed(test, place, bytes, Duration::ZERO).await;
         let lines = lines.iter().filter_map(|line| line.strip_prefix("told ")?.split_once(' '));

@@ -15,7 +15,7 @@ fn ends(numbers: std::ops::Range<u64>) -> Batch {
     Batch { changes: numbers.map(ended).collect(), ..Batch::default() }
 }
 
-/// What is in the tables, counted.
+/// The numbers in the tables of outcomes and events.
 fn counted(store: &Store) -> (Vec<u64>, Vec<u64>) {
     let tx = store.read().unwrap();
     let outcomes = HistoryQuery { limit: usize::MAX, ..HistoryQuery::default() };
@@ -32,7 +32,7 @@ fn counted(store: &Store) -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn each_kind_keeps_its_newest_within_its_own_budget() {
+fn each_table_keeps_its_newest_entries_within_its_own_budget() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = Store::open(&Directory::new(dir.path()), true).unwrap();
     let budgets = budgets(64 << 10, 8 << 10);
@@ -46,12 +46,12 @@ fn each_kind_keeps_its_newest_within_its_own_budget() {
         }
     }
     let (outcomes, events) = counted(&store);
-    // Two numbers a job, and no hole between what is kept.
+    // Each job uses two numbers, and there is no gap between stored ones.
     for kept in [&outcomes, &events] {
         assert!(kept.len() > 20 && kept.windows(2).all(|pair| pair[1] - pair[0] == 2));
     }
     assert_eq!((outcomes.last(), events.last()), (Some(&23_999), Some(&24_000)));
-    // The pages of what was removed are used again.
+    // The pages of removed entries are reused.
     assert!(largest <= 4 << 20, "{largest} bytes for 72 KiB");
     drop(store);
     let store = Store::open(&Directory::new(dir.path()), false).unwrap();
@@ -60,7 +60,7 @@ fn each_kind_keeps_its_newest_within_its_own_budget() {
 }
 
 #[test]
-fn a_budget_that_got_smaller_is_reached_in_steps() {
+fn a_reduced_budget_is_reached_in_steps() {
     let mut store = Store::open(&InMemory, true).unwrap();
     store.write(&ends(0..2000), &budgets(1 << 30, 1 << 30), moment(0)).unwrap();
     let mut steps = 0;
@@ -80,7 +80,7 @@ fn a_budget_that_got_smaller_is_reached_in_steps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_old_goes_though_nothing_is_written() {
+async fn expired_entries_are_removed_even_if_nothing_is_written() {
     let day = Duration::from_secs(86_400);
     let keep = |days| Keep { keep: day * days, max_size: 1 << 30 };
     let settings = work::Journal { outcomes: keep(30), events: keep(2) };

@@ -3,14 +3,14 @@ use std::io;
 
 const NOTE: fn() -> What = || What::Released { target: target(1) };
 
-/// Waits until the journal says that it is well, or not.
+/// Waits until the journal is healthy, or until it is not.
 async fn until(running: &Running, well: bool) -> Health {
     let mut health = running.journal.health();
     let found = soon(health.wait_for(|health| health.trouble.is_none() == well)).await;
     (**found.unwrap()).clone()
 }
 
-/// Keeps outcomes, larger and larger ones, until that fails.
+/// Stores larger and larger outcomes until that fails.
 async fn keep_until_it_fails(running: &Running, first: u64) -> (u64, Trouble) {
     for number in first..first + 10_000 {
         if let Err(why) = running.keep(vec![ended(number)]).await {
@@ -21,7 +21,7 @@ async fn keep_until_it_fails(running: &Running, first: u64) -> (u64, Trouble) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_is_said_and_when_there_is_room_it_goes_on_by_itself() {
+async fn a_full_disk_is_reported_and_writing_continues_when_space_is_free() {
     let disk = Disk::formatted();
     let running = Running::claimed(disk.clone()).await;
     for number in 0..5 {
@@ -29,12 +29,15 @@ async fn a_full_disk_is_said_and_when_there_is_room_it_goes_on_by_itself() {
     }
     disk.fill(true);
     let (count, why) = keep_until_it_fails(&running, 5).await;
-    assert!(why.0.starts_with("cannot write the disk of a test: "), "{why}");
-    assert!(why.0.ends_with("make room on its disk: it then goes on by itself"), "{why}");
+    assert!(why.0.starts_with("cannot write the test disk: "), "{why}");
+    assert!(
+        why.0.ends_with("free space on its disk: recliner then continues automatically"),
+        "{why}"
+    );
     let health = until(&running, false).await;
     assert_eq!(health.trouble.unwrap().1, why);
 
-    // All that was acknowledged can be read; the rest is refused, and events are counted.
+    // Acknowledged entries can be read; others are refused, and events are counted.
     assert_eq!(running.history().await.len(), usize::try_from(count).unwrap());
     assert_eq!(running.keep(vec![ended(count)]).await, Err(why));
     running.journal.note(NOTE());
@@ -57,10 +60,10 @@ async fn a_full_disk_is_said_and_when_there_is_room_it_goes_on_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_breaks_and_comes_back_loses_nothing_acknowledged() {
+async fn a_disk_that_fails_and_recovers_loses_nothing_acknowledged() {
     for (how, advice) in [
-        (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
-        (io::ErrorKind::Other, "look into the system's log"),
+        (io::ErrorKind::ReadOnlyFilesystem, "remount the file system writable"),
+        (io::ErrorKind::Other, "check the system log"),
     ] {
         let disk = Disk::formatted();
         let running = Running::claimed(disk.clone()).await;
@@ -71,7 +74,7 @@ async fn a_disk_that_breaks_and_comes_back_loses_nothing_acknowledged() {
         time::sleep(Duration::from_secs(3600)).await;
         let since = running.journal.health().borrow().trouble.as_ref().map(|(since, _)| *since);
         assert_eq!(since, Some(moment(1000)));
-        // What was not synced when it broke may be lost, as after a crash.
+        // Unsynced data may be lost when the disk fails, as in a crash.
         disk.reboot(|| false);
         disk.breaks(None);
         time::sleep(Duration::from_secs(31)).await;
@@ -83,7 +86,7 @@ async fn a_disk_that_breaks_and_comes_back_loses_nothing_acknowledged() {
 }
 
 #[tokio::test]
-async fn more_events_than_there_is_room_for_are_dropped_and_counted() {
+async fn events_beyond_the_queue_are_dropped_and_counted() {
     let clock = Clock::anchored(moment(0));
     let settings = watch::channel(work::Journal::default()).1;
     let (_task, journal) = Task::open(InMemory, clock, settings).unwrap();
@@ -95,10 +98,9 @@ async fn more_events_than_there_is_room_for_are_dropped_and_counted() {
 
 const SMALL: &str = "RECLINER_TEST_SMALL_DISK";
 
-/// The same on a file system that is full: a directory on one of a few MiB of its own, such
-/// as a tmpfs.
+/// The same with a real full file system: a directory on one with a few MiB, such as a tmpfs.
 #[tokio::test]
-async fn a_file_system_that_is_full_and_has_room_again() {
+async fn a_full_file_system_recovers() {
     let Some(small) = std::env::var_os(SMALL) else {
         println!("skipped: {SMALL} names no directory on a small file system");
         return;
@@ -114,9 +116,9 @@ async fn a_file_system_that_is_full_and_has_room_again() {
         assert!(filled < 25_000, "{SMALL} has more than 100 MiB of room");
     }
     let (count, why) = keep_until_it_fails(&running, 100).await;
-    assert!(why.0.contains("make room on its disk"), "{why}");
+    assert!(why.0.contains("free space on its disk"), "{why}");
     assert_eq!(running.history().await.len(), usize::try_from(count).unwrap());
-    // Its room is free when nobody has it open either.
+    // The space can be freed although the file is open.
     drop(file);
     std::fs::remove_file(&ballast).unwrap();
     until(&running, true).await;
@@ -128,19 +130,19 @@ async fn a_file_system_that_is_full_and_has_room_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_is_moved_away_is_missed_and_goes_on_when_it_is_back() {
+async fn a_moved_file_is_detected_and_writing_continues_when_it_is_back() {
     let dir = tempfile::tempdir().unwrap();
     let (file, aside) = (dir.path().join("journal.redb"), dir.path().join("aside"));
     let running = Running::claimed(Directory::new(dir.path())).await;
     running.keep(vec![ended(1)]).await.unwrap();
 
     std::fs::rename(&file, &aside).unwrap();
-    // Nobody writes: it is looked for all the same.
+    // The check happens even if nothing is written.
     let why = until(&running, false).await.trouble.unwrap().1;
     assert!(why.0.contains("it was deleted or moved away while it was open"), "{why}");
     assert_eq!(running.keep(vec![ended(2)]).await, Err(why));
-    assert_eq!(running.history().await, [outcome(1)], "what is there can still be read");
-    assert!(!file.exists(), "no new one is begun behind its back");
+    assert_eq!(running.history().await, [outcome(1)], "stored entries can still be read");
+    assert!(!file.exists(), "no new file is created");
 
     std::fs::rename(&aside, &file).unwrap();
     until(&running, true).await;
@@ -150,7 +152,7 @@ async fn a_file_that_is_moved_away_is_missed_and_goes_on_when_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_was_replaced_is_not_taken_for_the_one_that_was_open() {
+async fn a_replaced_file_is_not_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("journal.redb");
     let running = Running::claimed(Directory::new(dir.path())).await;
@@ -160,15 +162,15 @@ async fn a_file_that_was_replaced_is_not_taken_for_the_one_that_was_open() {
     Running::claimed(Directory::new(other.path())).await.stopped().await;
     std::fs::copy(other.path().join("journal.redb"), dir.path().join("copy")).unwrap();
     std::fs::rename(dir.path().join("copy"), &file).unwrap();
-    // A write is refused at once, before anything is said of it.
+    // A write is refused at once, before the failure is published.
     let why = running.keep(vec![ended(2)]).await.unwrap_err();
-    assert!(why.0.contains("another file was put in its place"), "{why}");
+    assert!(why.0.contains("it was replaced by another file"), "{why}");
     time::sleep(Duration::from_secs(3600)).await;
     let trouble = running.journal.health().borrow().trouble.clone();
     assert_eq!(trouble.map(|(_, why)| why), Some(why));
     running.stopped().await;
 
-    // The next process takes what it finds.
+    // The next process uses the file it finds.
     let running = Running::claimed(Directory::new(dir.path())).await;
     assert_eq!(running.history().await, []);
     running.stopped().await;

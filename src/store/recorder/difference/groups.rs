@@ -1,41 +1,41 @@
-//! What is new of many targets, as few entries: those of one queue to which the same happened
-//! at once are one.
+//! Groups the changes of many targets into few entries: targets of one queue with the same change
+//! at the same time form one entry.
 
 use super::{About, Repeated, Waiting};
 use crate::table::NodeIx;
 use std::collections::BTreeMap;
 
-/// Up to so many have an entry each.
+/// Groups up to this size get one entry per target.
 const ALONE: usize = 3;
 
-/// So many are named by the entry of more.
+/// Maximum number of targets listed in the entry of a larger group.
 pub(super) const NAMED: usize = 50;
 
-/// One entry of the journal.
+/// One entry for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it says.
+    /// The change.
     pub about: About,
-    /// The targets that it names, the best of the queue first; never empty.
+    /// The listed targets, best of the queue first; never empty.
     pub named: Vec<Waiting>,
-    /// Of how many it says so.
+    /// Number of affected targets.
     pub targets: u64,
-    /// How often it came again; none where it is new.
+    /// Recurrences; `None` if the change is new.
     pub repeated: Option<Repeated>,
 }
 
-/// What is new, as far as it is to be written, and of how many targets more.
+/// The changes to record, and the number of changes beyond the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// What is written.
+    /// Entries to record.
     pub entries: Vec<Entry>,
-    /// How many more targets entered a queue.
+    /// Further targets that entered a queue.
     pub more_queued: u64,
-    /// How many more targets are refused for another reason.
+    /// Further targets that are refused for a new reason.
     pub more_refused: u64,
 }
 
-/// What makes one group: what is said, whether it came again, and of which queue and reason.
+/// Key of a group: change, whether it recurred, queue (node and channel) and reason.
 type Key = (About, bool, NodeIx, usize, usize);
 
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Groups {
         }
     }
 
-    /// The entries, those of targets that entered a queue first.
+    /// The entries; those of newly queued targets come first.
     pub(super) fn into_difference(self, limit: usize) -> Difference {
         let mut found = Difference::default();
         let entries =

@@ -12,7 +12,7 @@ const fn there(_: Ix) -> bool {
     true
 }
 
-/// An entry as a test writes it.
+/// Formats an entry for comparison.
 fn shown(entry: &Entry) -> String {
     let best = entry.named[0];
     let what = match entry.about {
@@ -27,11 +27,10 @@ fn shown(entry: &Entry) -> String {
     what + &of + &again.unwrap_or_default()
 }
 
-/// For how many seconds, and while it waits in which channel and what refuses it.
+/// Duration in seconds; the channel of the queue and the reason of the refusal, if queued.
 type Step = (u64, Option<(usize, Option<R>)>);
 
-/// What is written of one target in the course of time: each step is for how many seconds it
-/// waits in a channel, and what refuses it; a look every five seconds.
+/// The entries of one target over the given steps, with a comparison every five seconds.
 fn course(steps: &[Step]) -> Vec<String> {
     let (mut memory, mut now, mut written) = (Memory::default(), START, Vec::new());
     for (seconds, state) in steps {
@@ -52,7 +51,7 @@ const fn refused(reason: R) -> Option<(usize, Option<R>)> {
 }
 
 #[test]
-fn a_reason_that_lasts_is_written_once() {
+fn a_persisting_reason_is_recorded_once() {
     for (steps, expected) in [
         (&[(100, refused(R::Headroom))][..], &["0: queued 1", "5: headroom"][..]),
         // It lasts for a moment.
@@ -60,12 +59,12 @@ fn a_reason_that_lasts_is_written_once() {
             &[(5, refused(R::Headroom)), (5, refused(R::Stale)), (10, refused(R::Headroom))],
             &["0: queued 1", "15: headroom"],
         ),
-        // Each is new.
+        // Each reason is new.
         (
             &[(10, refused(R::Headroom)), (10, refused(R::Futile)), (10, refused(R::CoolDown))],
             &["0: queued 1", "5: headroom", "15: futile", "25: cool_down"],
         ),
-        // A job of it is told by its start and its end.
+        // A job is already recorded by its start and its end.
         (&[(10, Some((1, None))), (90, refused(R::Running))], &["0: queued 1"]),
         (
             &[(10, refused(R::Headroom)), (90, refused(R::Running)), (90, refused(R::Headroom))],
@@ -79,7 +78,7 @@ fn a_reason_that_lasts_is_written_once() {
 }
 
 #[test]
-fn that_a_target_waits_for_its_turn_is_written_after_a_minute_whatever_limit_it_meets() {
+fn waiting_for_a_turn_is_recorded_after_a_minute_whatever_the_limit() {
     let turns = [
         (20, refused(R::Ramp)),
         (20, refused(R::NodeLimit)),
@@ -99,17 +98,17 @@ fn that_a_target_waits_for_its_turn_is_written_after_a_minute_whatever_limit_it_
 }
 
 #[test]
-fn what_comes_and_goes_is_one_entry_with_a_count_at_the_end_of_each_window() {
+fn recurrences_are_one_entry_with_a_count_at_the_end_of_each_window() {
     let mut steps = Vec::new();
     for _ in 0..60 {
         steps.extend([(20, refused(R::Headroom)), (100, refused(R::NodeLimit))]);
     }
-    // Two hours, a change to what was written before in each of 58 minutes, twice.
+    // Two hours; in each, 58 minutes with a change back to a recorded reason.
     assert_eq!(
         course(&steps),
         ["0: queued 1", "5: headroom", "80: node_limit", "3600: node_limit, 58 again 125-3560",]
     );
-    // A window in which nothing came again ends that; and what comes later is new.
+    // A window without recurrences resets the state; later changes are new.
     let mut steps = vec![(20, refused(R::Headroom)), (100, refused(R::NodeLimit))];
     steps.extend([(20, refused(R::Headroom)), (2 * 3600 + 600, refused(R::NodeLimit))]);
     steps.push((60, refused(R::Headroom)));
@@ -126,7 +125,7 @@ fn what_comes_and_goes_is_one_entry_with_a_count_at_the_end_of_each_window() {
 }
 
 #[test]
-fn a_target_that_leaves_its_queue_and_comes_again_is_counted() {
+fn a_target_that_leaves_and_re_enters_its_queue_is_counted() {
     let mut steps = Vec::new();
     for _ in 0..70 {
         steps.extend([(30, Some((1, Some(R::Headroom)))), (30, None)]);
@@ -140,7 +139,7 @@ fn a_target_that_leaves_its_queue_and_comes_again_is_counted() {
             "3600: headroom, 59 again 65-3545",
         ]
     );
-    // From one channel to another and back.
+    // Moves between two channels.
     let mut steps = Vec::new();
     for _ in 0..62 {
         steps.extend([(30, Some((1, None))), (30, Some((2, None)))]);
@@ -155,7 +154,7 @@ fn a_target_that_leaves_its_queue_and_comes_again_is_counted() {
 }
 
 #[test]
-fn another_target_in_the_same_place_is_not_taken_for_the_one_before() {
+fn another_target_at_the_same_position_is_not_confused_with_the_previous_one() {
     let (mut memory, mut now) = (Memory::default(), START);
     let first = waiting(7, 1, Some(R::Headroom));
     let second = Waiting { ix: first.ix.next(), ..first };
@@ -173,14 +172,14 @@ fn another_target_in_the_same_place_is_not_taken_for_the_one_before() {
     assert!(look(&mut memory, first, false).is_empty());
     assert_eq!(look(&mut memory, second, true), ["queued 1"]);
     assert_eq!(look(&mut memory, second, true), ["headroom"]);
-    // Nor is what came again told of it.
+    // Its recurrences are not attributed to the new target either.
     for _ in 0..WINDOW.as_secs() / 5 {
         assert!(look(&mut memory, second, true).is_empty());
     }
 }
 
 #[test]
-fn what_comes_to_many_of_a_queue_at_once_is_one_entry_that_names_them() {
+fn changes_of_many_targets_of_a_queue_are_one_entry_that_lists_them() {
     let mut memory = Memory::default();
     let all = |few: usize, many: usize| {
         let few = (0..few).map(|at| waiting(at, 1, Some(R::Futile)));
@@ -199,14 +198,14 @@ fn what_comes_to_many_of_a_queue_at_once_is_one_entry_that_names_them() {
     assert_eq!(texts(&found), [&few[..], &["headroom of 24"]].concat());
     let named: Vec<usize> = found.entries[3].named.iter().map(|it| it.ix.as_usize()).collect();
     assert_eq!(named, (100..124).collect::<Vec<_>>());
-    // On two nodes it is two entries.
+    // Two nodes give two entries.
     let mut two = all(0, 34);
     for it in &mut two[24..] {
         it.node = NodeIx::from_usize(1).unwrap();
     }
     assert_eq!(texts(&look(10, &two)), ["queued 2 of 10"]);
     assert_eq!(texts(&look(15, &two)), ["headroom of 10"]);
-    // What all of them do again is one entry too.
+    // Recurrences of all of them are one entry too.
     for seconds in (20..3600).step_by(20) {
         look(seconds, &[]);
         assert!(texts(&look(seconds + 5, &two)).is_empty());
@@ -224,7 +223,7 @@ fn what_comes_to_many_of_a_queue_at_once_is_one_entry_that_names_them() {
 }
 
 #[test]
-fn a_million_at_once_are_a_few_lines_and_a_number() {
+fn a_million_changes_give_a_few_entries_and_a_number() {
     let mut memory = Memory::default();
     let node = |at: usize| NodeIx::from_usize(at % 500).unwrap();
     let all = || {
