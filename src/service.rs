@@ -121,8 +121,9 @@ impl Service {
     /// Starts everything. The listener is opened first, so that a port in use causes no requests to
     /// CouchDB.
     ///
-    /// # Errors If the address cannot be used, the client cannot be created, or the journal cannot
-    /// be opened.
+    /// # Errors
+    /// If the address cannot be used, the client cannot be created, or the journal cannot be
+    /// opened.
     pub async fn start(
         settings: Settings,
         transport: Transport,
