@@ -7,15 +7,20 @@ use prometheus::{
     Encoder, TextEncoder,
     proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType},
 };
-use recliner::serve::http::families;
 use std::hint::black_box;
 
 const TARGETS: usize = 33_334;
-const FAMILIES: [&Family<6>; 3] = [
-    &families::TARGET_FILE_BYTES,
-    &families::TARGET_ACTIVE_BYTES,
-    &families::TARGET_RECLAIMABLE_BYTES,
-];
+
+metrics_text::families! {
+    FILE: Gauge Bytes "recliner_target_file_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"] "Bytes of the file.";
+    ACTIVE: Gauge Bytes "recliner_target_active_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"] "Bytes of live data.";
+    RECLAIMABLE: Gauge Bytes "recliner_target_reclaimable_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"] "Bytes that would come free.";
+}
+
+const FAMILIES: [&Family<6>; 3] = [&FILE, &ACTIVE, &RECLAIMABLE];
 
 struct Target {
     node: String,
