@@ -1,9 +1,10 @@
 //! `/metrics`: what Prometheus scrapes, read from what other tasks published last.
 //!
-//! Each file below has one subject: it declares its metric families and writes them. A new metric
-//! is a row and a few lines in the file of its subject. `RECLINER_WRITE=1 cargo test metrics` then
-//! writes the README's table, and `INSTA_UPDATE=always` the recorded scrape. Nothing is summed
-//! here: totals and the top databases come with the snapshot.
+//! Each file below has one subject: it declares its metric families and writes them. To add a
+//! metric, add its row and the lines that write it to the file of its subject, then let
+//! `RECLINER_WRITE=1 cargo test --test it table_of_metrics` write the README's table and
+//! `INSTA_UPDATE=always cargo test --lib scrape` the recorded scrape. Nothing is added up here:
+//! totals and the top databases come with the snapshot.
 
 mod builds;
 mod couchdb;
