@@ -11,16 +11,21 @@ use std::hint::black_box;
 
 const TARGETS: usize = 33_334;
 
-metrics_text::families! {
-    FILE: Gauge Bytes "recliner_target_file_bytes"
-        ["node", "kind", "db", "range", "ddoc", "signature"] "Bytes of the file.";
-    ACTIVE: Gauge Bytes "recliner_target_active_bytes"
-        ["node", "kind", "db", "range", "ddoc", "signature"] "Bytes of live data.";
-    RECLAIMABLE: Gauge Bytes "recliner_target_reclaimable_bytes"
-        ["node", "kind", "db", "range", "ddoc", "signature"] "Bytes that would come free.";
-}
+const FAMILIES: [&Family<6>; 3] = [
+    &family("recliner_target_file_bytes"),
+    &family("recliner_target_active_bytes"),
+    &family("recliner_target_reclaimable_bytes"),
+];
 
-const FAMILIES: [&Family<6>; 3] = [&FILE, &ACTIVE, &RECLAIMABLE];
+const fn family(name: &'static str) -> Family<6> {
+    Family {
+        name,
+        metric_type: metrics_text::MetricType::Gauge,
+        unit: metrics_text::Unit::Bytes,
+        help: "Bytes of a target.",
+        labels: ["node", "kind", "db", "range", "ddoc", "signature"],
+    }
+}
 
 struct Target {
     node: String,
