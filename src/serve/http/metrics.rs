@@ -1,17 +1,28 @@
-//! `/metrics`: what Prometheus scrapes, read from what other tasks published.
+//! `/metrics`: what Prometheus scrapes, read from what other tasks published last.
+//!
+//! Each file below has one subject: it declares its metric families and writes them. To add a
+//! metric, add its row and the lines that write it to the file of its subject, then let
+//! `RECLINER_WRITE=1 cargo test --test it table_of_metrics` write the README's table and
+//! `INSTA_UPDATE=always cargo test --lib scrape` the recorded scrape. Nothing is added up here:
+//! totals and the top databases come with the snapshot.
 
 mod builds;
+mod couchdb;
+mod databases;
+mod decisions;
 mod disks;
 pub mod families;
 mod feeds;
 mod files;
 mod jobs;
 mod journal;
-mod plan;
-mod present;
-mod pressures;
-mod takeovers;
-mod top;
+mod nodes;
+mod pressure;
+mod program;
+mod queues;
+mod scans;
+mod sizes;
+mod smoosh;
 
 use super::{About, ConfigStatus, State, answer::in_pieces, guard::Turns};
 use crate::{
@@ -44,53 +55,53 @@ use tokio::{
     time,
 };
 
-/// A scrape no longer than this is sent as a whole, with its length.
-const WHOLE: usize = 256 << 10;
+/// A scrape up to this many bytes is sent in one piece, with its length in the header.
+const MAX_UNCHUNKED_BYTES: usize = 256 << 10;
 
-/// A client that takes nothing for so long makes room for another, where there is no other
-/// room; and so long such a one waits for that.
-const PAUSE: Duration = Duration::from_secs(1);
+/// When all turns are taken, a client that has read nothing for this long loses its turn to the
+/// next one, which waits no longer than this either.
+const STALLED_CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Scrapes under way: each is rendered on a thread, no faster than its client takes it.
+/// The scrapes being served. Each is rendered on a thread, no faster than its client reads.
 #[derive(Clone, Debug)]
 pub(super) struct Scrapes {
     turns: Turns,
-    /// Somebody else wants to be served.
-    crowded: Arc<Notify>,
+    /// Notified when another client waits for a turn.
+    turn_wanted: Arc<Notify>,
 }
 
 impl Scrapes {
     pub(super) fn new(at_a_time: usize) -> Self {
-        Self { turns: Turns::new(at_a_time), crowded: Arc::default() }
+        Self { turns: Turns::new(at_a_time), turn_wanted: Arc::default() }
     }
 
-    /// A turn: at once, or that of somebody who takes nothing.
+    /// Takes a turn: a free one, or that of a client that has stalled.
     pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         if let Some(turn) = self.turns.now() {
             return Some(turn);
         }
-        self.crowded.notify_waiters();
-        time::timeout(PAUSE, self.turns.clone().wait()).await.ok().flatten()
+        self.turn_wanted.notify_waiters();
+        time::timeout(STALLED_CLIENT_TIMEOUT, self.turns.clone().wait()).await.ok().flatten()
     }
 }
 
-/// Answers a scrape. Away from the runtime's threads: a hundred thousand series take some
-/// milliseconds, and nothing else may wait for them.
+/// Answers a scrape. Rendering has a thread of its own: a hundred thousand series take some
+/// milliseconds, during which the runtime has to serve others.
 pub(super) async fn metrics(
     extract::State(state): extract::State<State>,
     Extension(scrapes): Extension<Scrapes>,
     headers: HeaderMap,
 ) -> Response {
-    let Some(turn) = scrapes.turn().await else { return too_many() };
+    let Some(turn) = scrapes.turn().await else { return too_many_scrapes() };
     let format = negotiate(list(&headers, header::ACCEPT).as_deref());
     let gzip = accepts_gzip(list(&headers, header::ACCEPT_ENCODING).as_deref());
     let coding = if gzip { Coding::Gzip } else { Coding::Identity };
     let (sender, pieces) = mpsc::channel(1);
-    let crowded = Arc::clone(&scrapes.crowded);
+    let turn_wanted = Arc::clone(&scrapes.turn_wanted);
     let rendering = tokio::task::spawn_blocking(move || {
-        // The turn ends with the work: until then it is a thread's.
+        // The thread holds the turn until it has finished.
         let _turn = turn;
-        Scrape::of(&state).render(format, coding, sink(sender, crowded))
+        Scrape::of(&state).render(format, coding, sink(sender, turn_wanted))
     });
     let body = match (Rendered { pieces, rendering }).body().await {
         Ok(body) => body,
@@ -105,7 +116,7 @@ pub(super) async fn metrics(
     }
 }
 
-fn too_many() -> Response {
+fn too_many_scrapes() -> Response {
     let why = "too many scrapes at a time\n";
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], why).into_response()
 }
@@ -113,22 +124,22 @@ fn too_many() -> Response {
 /// A scrape that is being rendered.
 struct Rendered {
     pieces: mpsc::Receiver<Vec<u8>>,
-    /// Whether it came to its end.
+    /// Ends with whether the client read everything.
     rendering: JoinHandle<bool>,
 }
 
 impl Rendered {
-    /// The whole text where it is short, else a body whose pieces are rendered as they are taken.
+    /// Returns the whole text if it is short, else a body that is rendered while it is sent.
     async fn body(mut self) -> Result<Body, Response> {
         let mut first = Vec::new();
-        while first.len() < WHOLE {
+        while first.len() < MAX_UNCHUNKED_BYTES {
             match self.pieces.recv().await {
                 Some(piece) if first.is_empty() => first = piece,
                 Some(piece) => first.extend(piece),
                 None => {
                     return match self.rendering.await {
                         Ok(true) => Ok(Body::from(first)),
-                        Ok(false) => Err(too_many()),
+                        Ok(false) => Err(too_many_scrapes()),
                         Err(failed) => Err(super::lost(failed)),
                     };
                 }
@@ -139,62 +150,67 @@ impl Rendered {
             if let Some(piece) = rendered.pieces.recv().await {
                 return Ok(Some((piece, Some(rendered))));
             }
-            // Without an end of its own a reader would take a part for the whole.
+            // An error tells the client that the text is incomplete.
             match joined(rendered.rendering.await) {
                 Some(true) => Ok(None),
-                Some(false) | None => Err(io::Error::other("the scrape was broken off")),
+                Some(false) | None => Err(io::Error::other("the scrape was aborted")),
             }
         });
         Ok(in_pieces(first, others))
     }
 }
 
-/// Where pieces go.
-fn sink(sender: mpsc::Sender<Vec<u8>>, crowded: Arc<Notify>) -> Sink {
-    Box::new(move |piece| given(&sender, &crowded, piece))
+fn sink(sender: mpsc::Sender<Vec<u8>>, turn_wanted: Arc<Notify>) -> Sink {
+    Box::new(move |piece| send_piece(&sender, &turn_wanted, piece))
 }
 
-/// Hands a piece on as soon as the one before was taken; answers whether the rest is wanted.
-fn given(sender: &mpsc::Sender<Vec<u8>>, crowded: &Notify, piece: Vec<u8>) -> bool {
+/// Waits until the client has read the piece before, then sends this one. Returns whether to go
+/// on: not when the client is gone, or has stalled while another one waits.
+fn send_piece(sender: &mpsc::Sender<Vec<u8>>, turn_wanted: &Notify, piece: Vec<u8>) -> bool {
     let piece = match sender.try_send(piece) {
         Ok(()) => return true,
         Err(TrySendError::Closed(_)) => return false,
         Err(TrySendError::Full(piece)) => piece,
     };
     Handle::current().block_on(async {
-        let place = match time::timeout(PAUSE, sender.reserve()).await {
-            Ok(place) => place.ok(),
+        let slot = match time::timeout(STALLED_CLIENT_TIMEOUT, sender.reserve()).await {
+            Ok(slot) => slot.ok(),
             Err(_) => tokio::select! {
-                place = sender.reserve() => place.ok(),
-                () = crowded.notified() => None,
+                slot = sender.reserve() => slot.ok(),
+                () = turn_wanted.notified() => None,
             },
         };
-        place.map(|place| place.send(piece)).is_some()
+        slot.map(|slot| slot.send(piece)).is_some()
     })
 }
 
-/// A header that is a list: several lines of it are one list. What is no text counts as
-/// not sent.
+/// The value of a header that is a list: several lines of it are one list. A line that is not
+/// text counts as absent.
 fn list(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let lines: Vec<&str> =
         headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
     (!lines.is_empty()).then(|| lines.join(","))
 }
 
-/// Families with the same labels, each with where its value comes from.
-type Rows<S, V, const LABELS: usize, const ROWS: usize> =
-    [(&'static Family<LABELS>, fn(S) -> V); ROWS];
+/// Families with the same labels, each with the function that reads its value.
+type FamilyReaders<S, V, const LABELS: usize, const FAMILIES: usize> =
+    [(&'static Family<LABELS>, fn(S) -> V); FAMILIES];
 
-/// Every node whose targets this process serves, with its place; the pseudo node included.
-fn places(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
+/// The nodes whose targets this process serves, with their index; the pseudo node included.
+fn served_nodes(plan: &Plan) -> impl Iterator<Item = (NodeIx, &Node)> {
     let nodes = plan.snapshot.nodes().iter().enumerate();
     nodes
-        .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &**node)))
-        .filter(|(at, node)| node.served && (*at == NodeIx::CLUSTER || node.member))
+        .filter_map(|(ix, node)| Some((NodeIx::from_usize(ix)?, &**node)))
+        .filter(|(ix, node)| node.served && (*ix == NodeIx::CLUSTER || node.member))
 }
 
-/// What was published last, each taken once for a whole scrape: its parts see this and not the
-/// state, so that none of them shows another plan than the one before it.
+/// The cluster's nodes, without the pseudo node.
+fn members(plan: &Plan) -> impl Iterator<Item = &Node> {
+    plan.snapshot.nodes().iter().skip(1).map(AsRef::as_ref).filter(|node| node.member)
+}
+
+/// What other tasks published last, read once for a whole scrape, so that all of it shows the same
+/// plan even when the next one is published meanwhile.
 pub(super) struct Scrape {
     plan: Arc<Plan>,
     status: Arc<scan::Status>,
@@ -232,16 +248,23 @@ impl Scrape {
         }
     }
 
-    /// Writes the whole exposition.
+    /// Writes every family, in the order of [`families::all`].
     pub(super) fn write(&self, writer: &mut Writer) {
         let plan = &*self.plan;
-        let now = &plan.conditions;
-        present::write(writer, self);
-        pressures::write(writer, &now.pressures, &plan.snapshot);
-        takeovers::write(writer, &self.takeovers);
-        builds::write(writer, &self.builds);
-        disks::write(writer, &now.disks, &now.jobs, &plan.snapshot);
+        let conditions = &plan.conditions;
+        program::write(writer, self);
+        couchdb::write(writer, &self.couchdb);
+        nodes::write(writer, plan);
+        scans::write(writer, plan, &self.status);
+        sizes::write(writer, plan);
+        databases::write(writer, plan);
         files::write(writer, plan);
+        queues::write(writer, plan);
+        decisions::write(writer, plan);
+        smoosh::write(writer, plan, &self.takeovers);
+        builds::write(writer, &self.builds);
+        pressure::write(writer, &conditions.pressures, &plan.snapshot);
+        disks::write(writer, &conditions.disks, &conditions.jobs, &plan.snapshot);
         feeds::write(writer, &self.changes, self.feed.as_ref());
         if let Some(journal) = &self.journal {
             journal::write(writer, journal);
@@ -250,8 +273,8 @@ impl Scrape {
         metrics_text::write_gathered(writer, &self.registry.gather());
     }
 
-    /// The whole exposition in one format, handed on piece by piece; answers whether all of it
-    /// was wanted.
+    /// Renders the whole text in one format, piece by piece. Returns whether the client took all
+    /// of it.
     fn render(&self, format: Format, coding: Coding, sink: Sink) -> bool {
         let mut writer = Writer::to(format, coding, sink);
         self.write(&mut writer);
@@ -279,7 +302,7 @@ mod tests {
         surface
     }
 
-    async fn scraped(surface: &Surface, scrapes: &Scrapes, gzip: bool) -> Response {
+    async fn scrape(surface: &Surface, scrapes: &Scrapes, gzip: bool) -> Response {
         let mut headers = HeaderMap::new();
         if gzip {
             headers.insert(header::ACCEPT_ENCODING, "gzip".parse().unwrap());
@@ -290,14 +313,14 @@ mod tests {
     #[tokio::test]
     async fn a_large_scrape_is_sent_while_it_is_rendered() {
         let (surface, scrapes) = (large(), Scrapes::new(1));
-        let plain = scraped(&surface, &scrapes, false).await.into_body();
+        let plain = scrape(&surface, &scrapes, false).await.into_body();
         assert_eq!(plain.size_hint().exact(), None);
         let plain = plain.collect().await.unwrap().to_bytes();
         let text = std::str::from_utf8(&plain).unwrap();
         assert!(text.len() > 2 << 20, "{}", text.len());
         let series = text.lines().filter(|line| line.starts_with("recliner_large{"));
         assert_eq!(series.count(), 50_000);
-        let packed = scraped(&surface, &scrapes, true).await;
+        let packed = scrape(&surface, &scrapes, true).await;
         assert_eq!(packed.headers()[header::CONTENT_ENCODING], "gzip");
         let packed = packed.into_body().collect().await.unwrap().to_bytes();
         let mut back = String::new();
@@ -308,24 +331,24 @@ mod tests {
         };
         assert!(own(&back) == own(text));
         // A short one has its length.
-        let short = scraped(&Surface::new(), &scrapes, false).await.into_body();
+        let short = scrape(&Surface::new(), &scrapes, false).await.into_body();
         assert!(short.size_hint().exact().is_some());
     }
 
     #[tokio::test]
-    async fn who_takes_nothing_makes_room_and_is_told_no_end() {
+    async fn a_stalled_client_loses_its_turn_and_gets_an_error() {
         let (surface, scrapes) = (large(), Scrapes::new(2));
-        let mut silent = Vec::new();
+        let mut stalled = Vec::new();
         for _ in 0..2 {
-            let mut body = scraped(&surface, &scrapes, false).await.into_body();
+            let mut body = scrape(&surface, &scrapes, false).await.into_body();
             body.frame().await.unwrap().unwrap();
-            silent.push(body);
+            stalled.push(body);
         }
-        // Nobody is sent away for one that has only just paused.
-        assert_eq!(scraped(&surface, &scrapes, false).await.status(), 503);
+        // A client that has only just paused keeps its turn.
+        assert_eq!(scrape(&surface, &scrapes, false).await.status(), 503);
         let served = async {
             loop {
-                let answer = scraped(&surface, &scrapes, false).await;
+                let answer = scrape(&surface, &scrapes, false).await;
                 if answer.status() == 200 {
                     return answer.into_body().collect().await.unwrap().to_bytes();
                 }
@@ -333,14 +356,14 @@ mod tests {
         };
         let text = time::timeout(Duration::from_secs(60), served).await.expect("it is served");
         assert!(text.len() > 2 << 20);
-        let mut broken_off = 0;
-        for body in silent {
+        let mut aborted = 0;
+        for body in stalled {
             match body.collect().await {
-                // Without its first frame.
-                Ok(rest) => assert!(rest.to_bytes().len() + 2 * WHOLE > text.len()),
-                Err(_) => broken_off += 1,
+                // Its first frame was read above.
+                Ok(rest) => assert!(rest.to_bytes().len() + 2 * MAX_UNCHUNKED_BYTES > text.len()),
+                Err(_) => aborted += 1,
             }
         }
-        assert!(broken_off > 0, "a part is not the whole");
+        assert!(aborted > 0, "a part is not the whole");
     }
 }

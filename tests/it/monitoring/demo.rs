@@ -51,8 +51,12 @@ impl Demo {
     pub(crate) async fn metrics(&self) -> String {
         let http = super::tools::http();
         let url = format!("http://{}/metrics", self.address);
-        let signs = ["compaction_reclaimed_bytes_total", "job_progress_ratio", "pressure"]
-            .map(|name| format!("\nrecliner_{name}{{"));
+        let signs = [
+            "compaction_reclaimed_bytes_total",
+            "job_progress_ratio",
+            "pressure_probe_latency_seconds",
+        ]
+        .map(|name| format!("\nrecliner_{name}{{"));
         let lived = async {
             loop {
                 let answer = http.get(&url).send().await.expect("it answers");

@@ -255,8 +255,10 @@ fn alerts_keep_the_conventions_of_mixins() {
         assert!(!named.is_empty(), "{name} does not say where: {description}");
         let lacks = named.iter().find(|label| !selected.contains(**label));
         assert_eq!(lacks, None, "{name} has no such label");
-        // Of what is absent there is no value.
-        let valued = description.contains("$value") || rule.expr.starts_with("absent(");
+        // The value of an absent series does not exist, and that of a series at 0 says nothing.
+        let condition = rule.expr.split(" unless ").next().unwrap_or_default();
+        let silent = condition.starts_with("absent(") || condition.ends_with("== 0");
+        let valued = description.contains("$value") || silent;
         assert!(valued, "{name} does not say how much: {description}");
     }
 }

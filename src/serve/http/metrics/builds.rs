@@ -1,20 +1,35 @@
-//! Indexes that lag, and what the warmer does about them.
+//! View and search indexes that lag behind their databases, and their builds.
 
-use crate::{
-    act::warmer::{Builds, Class, Ending},
-    serve::http::families as f,
-};
+use crate::act::warmer::{Builds, Class, Ending};
 use hashbrown::HashSet;
-use metrics_text::Writer;
+use metrics_text::{Writer, families};
 
-/// Writes the families of index builds; nothing before the first look.
+families! {
+    VIEW_UPDATES_PENDING: Gauge None "recliner_view_updates_pending" ["db", "ddoc"]
+        "Number of changes that the view index has not processed; only for the indexes that lag most.";
+    SEARCH_UPDATES_PENDING: Gauge None
+        "recliner_search_updates_pending" ["db", "ddoc", "engine", "index"]
+        "Least number of changes that the search index has not processed; only for the indexes that lag most.";
+    INDEX_BUILDS_RUNNING: Gauge None "recliner_index_builds_running" ["class"]
+        "Number of index builds that this recliner started and that run now.";
+    INDEX_BUILDS_WAITING: Gauge None "recliner_index_builds_waiting" ["class"]
+        "Number of indexes that lag behind their database and wait to be built.";
+    INDEX_BUILDS_STALLED: Gauge None "recliner_index_builds_stalled" []
+        "Number of lagging indexes that made no progress although a build was tried or an indexer runs.";
+    INDEX_BUILDS_STARTED: Counter None "recliner_index_builds_started_total" ["class"]
+        "Index builds that this recliner started.";
+    INDEX_BUILDS_FINISHED: Counter None "recliner_index_builds_finished_total" ["class", "result"]
+        "Index builds that this recliner started and that ended, by result.";
+}
+
+/// Writes nothing before the first look at the indexes.
 pub(super) fn write(writer: &mut Writer, builds: &Builds) {
     if builds.at.is_none() {
         return;
     }
-    let mut samples = writer.family(&f::VIEW_UPDATES_PENDING);
-    // While a database is deleted and made anew, two of its instances may lag. One name is one
-    // series.
+    let mut samples = writer.family(&VIEW_UPDATES_PENDING);
+    // While a database is deleted and created again, indexes of both instances may lag. One name
+    // is one series.
     let mut seen = HashSet::new();
     for line in builds.lines.iter().filter(|line| line.search.is_none()).take(builds.top) {
         if let Some(pending) = line.pending
@@ -23,7 +38,7 @@ pub(super) fn write(writer: &mut Writer, builds: &Builds) {
             samples.sample(&[&line.db, &line.design], pending);
         }
     }
-    let mut samples = writer.family(&f::SEARCH_UPDATES_PENDING);
+    let mut samples = writer.family(&SEARCH_UPDATES_PENDING);
     for line in builds.lines.iter().filter(|line| line.search.is_some()).take(builds.top) {
         if let (Some(pending), Some(search)) = (line.pending, &line.search) {
             let engine = search.engine.label();
@@ -31,19 +46,19 @@ pub(super) fn write(writer: &mut Writer, builds: &Builds) {
         }
     }
     for (family, counts) in
-        [(&f::INDEX_BUILDS_RUNNING, &builds.running), (&f::INDEX_BUILDS_WAITING, &builds.waiting)]
+        [(&INDEX_BUILDS_RUNNING, &builds.running), (&INDEX_BUILDS_WAITING, &builds.waiting)]
     {
         let mut samples = writer.family(family);
         for class in Class::ALL {
             samples.sample(&[class.label()], counts.get(&class).copied().unwrap_or_default());
         }
     }
-    writer.family(&f::INDEX_BUILDS_STALLED).sample(&[], builds.stalled);
-    let mut samples = writer.family(&f::INDEX_BUILDS_STARTED);
+    writer.family(&INDEX_BUILDS_STALLED).sample(&[], builds.stalled);
+    let mut samples = writer.family(&INDEX_BUILDS_STARTED);
     for class in Class::ALL {
         samples.sample(&[class.label()], builds.started.get(&class).copied().unwrap_or_default());
     }
-    let mut samples = writer.family(&f::INDEX_BUILDS_FINISHED);
+    let mut samples = writer.family(&INDEX_BUILDS_FINISHED);
     for class in Class::ALL {
         for ending in Ending::ALL {
             let count = builds.finished.get(&(class, ending)).copied().unwrap_or_default();

@@ -1,35 +1,42 @@
-//! Volumes: their size, what is free, and what running compactions may still take.
+//! Volumes: their size, free space, and the space reserved for running compactions.
 
 use crate::{
     jobs::Jobs,
     plan::disk::{Disks, Volume},
-    serve::http::families as f,
     table::Snapshot,
 };
-use metrics_text::Writer;
+use metrics_text::{Writer, families};
 
-/// Writes the families of volumes. One that nodes share is shown once, with its first node,
-/// so that sums are right.
+families! {
+    DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
+        "Bytes of the volume, where known; a volume that nodes share is listed once, with its first node.";
+    DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
+        "Bytes free for writing on the volume, as last measured; absent when the measurement is too old.";
+    DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
+        "Bytes that running compactions may still write to the volume, whoever started them.";
+}
+
+/// A volume that nodes share is written once, with its first node, so that sums count it once.
 pub(super) fn write(writer: &mut Writer, disks: &Disks, jobs: &Jobs, snapshot: &Snapshot) {
     let volumes = || {
         let node = |volume: &Volume| volume.nodes.first().cloned();
         disks.volumes.iter().filter_map(move |volume| Some((node(volume)?, volume)))
     };
-    let mut samples = writer.family(&f::DISK_SIZE_BYTES);
+    let mut samples = writer.family(&DISK_SIZE_BYTES);
     for (node, volume) in volumes() {
         if let Some(size) = volume.space.and_then(|space| space.size) {
             samples.sample(&[&node, &volume.name], size);
         }
     }
-    let mut samples = writer.family(&f::DISK_AVAILABLE_BYTES);
+    let mut samples = writer.family(&DISK_AVAILABLE_BYTES);
     for (node, volume) in volumes() {
         if let Some(space) = volume.space {
             samples.sample(&[&node, &volume.name], space.available);
         }
     }
-    let mut samples = writer.family(&f::DISK_RESERVED_BYTES);
+    let mut samples = writer.family(&DISK_RESERVED_BYTES);
     for (node, volume) in volumes() {
-        // Where nobody was asked, what runs is unknown.
+        // Before the first poll it is not known what runs.
         if !jobs.polled.is_empty() {
             samples.sample(&[&node, &volume.name], volume.reserved(jobs, snapshot));
         }
@@ -44,7 +51,7 @@ mod tests {
             disk::Space,
             pressure::{NodePressure, Pressures, Signal},
         },
-        serve::http::metrics::pressures,
+        serve::http::metrics::pressure,
         table::Draft,
     };
     use metrics_text::{Coding, Format};
@@ -66,19 +73,19 @@ mod tests {
         };
         let disks = Disks { volumes: vec![volume("x", Some(space)), volume("y", None)] };
         let signals = BTreeMap::from([(Signal::ProbeLatency, 0.25)]);
-        let pressure = NodePressure { signals, ..NodePressure::default() };
-        let pressures = Pressures { nodes: BTreeMap::from([(node, pressure)]) };
+        let of_node = NodePressure { signals, ..NodePressure::default() };
+        let pressures = Pressures { nodes: BTreeMap::from([(node, of_node)]) };
         let text = |jobs: &Jobs| {
             let mut writer = Writer::new(Format::Text, Coding::Identity);
             write(&mut writer, &disks, jobs, &snapshot);
-            pressures::write(&mut writer, &pressures, &snapshot);
+            pressure::write(&mut writer, &pressures, &snapshot);
             let text = String::from_utf8(writer.finish()).unwrap();
             let lines: Vec<String> =
                 text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
             lines
         };
         let available = "recliner_disk_available_bytes{node=\"couchdb@a\",volume=\"x\"} 5";
-        let latency = "recliner_pressure{node=\"couchdb@a\",signal=\"probe_latency\"} 0.25";
+        let latency = "recliner_pressure_probe_latency_seconds{node=\"couchdb@a\"} 0.25";
         assert_eq!(text(&Jobs::default()), [available, latency]);
         let polled = Jobs { polled: vec![(node, Moment::from_unix(7))], ..Jobs::default() };
         let reserved = ["x", "y"].map(|name| {

@@ -1,243 +1,198 @@
-//! Every metric family that this version exports.
+//! The table of every metric family that this version exports.
 //!
-//! Owns names, types, units, help and label names: a contract with dashboards, alerts
-//! and their authors. A family that is unknown at a scrape has no sample there and then
-//! does not show at all; one that is known to be zero shows zero.
+//! Each subject declares its families at the top of its own file. This file puts them together
+//! in the order of the README, and its tests keep the naming rules. Names, types, labels and help
+//! texts are a contract with dashboards and alerts, here and elsewhere.
+//!
+//! A family without a known value at a scrape is left out; a value known to be zero is shown.
 
-use metrics_text::families;
+use super::{
+    builds, couchdb, databases, decisions, disks, feeds, files, jobs, journal, nodes, pressure,
+    program, queues, scans, sizes, smoosh,
+};
+use metrics_text::Description;
+
+/// Every family, in the order of the README and of a scrape.
+pub fn all() -> impl Iterator<Item = &'static Description> {
+    [
+        program::ALL,
+        couchdb::ALL,
+        nodes::ALL,
+        scans::ALL,
+        sizes::ALL,
+        databases::ALL,
+        files::ALL,
+        queues::ALL,
+        decisions::ALL,
+        smoosh::ALL,
+        builds::ALL,
+        pressure::ALL,
+        disks::ALL,
+        feeds::ALL,
+        journal::ALL,
+        jobs::ALL,
+    ]
+    .into_iter()
+    .flatten()
+}
 
 #[cfg(test)]
-mod table;
+mod tests {
+    use super::*;
+    use metrics_text::{MetricType, Unit};
+    use std::collections::{BTreeMap, BTreeSet};
 
-families! {
-    BUILD_INFO: Gauge None "recliner_build_info" ["version", "revision"]
-        "Always 1, labelled with the version and source revision of this recliner.";
-    MODE: Gauge None "recliner_mode" ["mode"]
-        "1 for the mode in force, 0 for the other: advise only reports, enforce starts compactions.";
-    CHANNEL_MODE: Gauge None "recliner_channel_mode" ["channel", "mode"]
-        "1 for the mode in force for the channel, 0 for the other.";
-    CONFIG_LAST_RELOAD_SUCCESSFUL: Gauge None "recliner_config_last_reload_successful" []
-        "1 if the last attempt to load the configuration succeeded, 0 if it failed.";
-    CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP: Gauge Seconds
-        "recliner_config_last_reload_success_timestamp_seconds" []
-        "Unix time at which a configuration was last loaded successfully, in seconds.";
-    CONFIG_NEEDS_RESTART: Gauge None "recliner_config_needs_restart" []
-        "Settings whose new value was loaded and takes effect only after a restart.";
-    CERTIFICATE_EXPIRY_TIMESTAMP: Gauge Seconds
-        "recliner_certificate_expiry_timestamp_seconds" ["use"]
-        "Unix time at which a certificate in use ends, in seconds.";
+    /// Families that end in the name of what they count need no unit. A size does.
+    const COUNTED_SIZES: [&str; 1] = ["recliner_queue_size"];
 
-    COUCHDB_UP: Gauge None "recliner_couchdb_up" ["url"]
-        "1 if a server at this URL of couchdb.urls answered when it was last asked, 0 if none did.";
-    NODE_UP: Gauge None "recliner_node_up" ["node"]
-        "1 if the CouchDB node answered when it was last asked, 0 if it did not.";
-    NODE_INFO: Gauge None "recliner_node_info" ["node", "version"]
-        "Always 1, labelled with the CouchDB version that the node reports.";
-    SCAN_LAST_SUCCESS_TIMESTAMP: Gauge Seconds
-        "recliner_scan_last_success_timestamp_seconds" ["node", "source"]
-        "Unix time at which a scan last read all of the node from this source, in seconds.";
-    SCAN_OLDEST_FACT_TIMESTAMP: Gauge Seconds
-        "recliner_scan_oldest_fact_timestamp_seconds" ["node", "source"]
-        "Unix time of the oldest measurement in use for the node from this source, in seconds.";
-    SCAN_DURATION: Gauge Seconds "recliner_scan_duration_seconds" ["source"]
-        "Time that the last finished scan of this source took, in seconds.";
-    SCAN_FRESH_FOR: Gauge Seconds "recliner_scan_fresh_for_seconds" []
-        "Time for which facts count as fresh after they were measured, in seconds.";
-    SCAN_ERRORS: Counter None "recliner_scan_errors_total" ["node", "reason"]
-        "Reads that failed while the node was scanned, by reason.";
+    /// Lower-case words with single underscores between them.
+    fn is_name(name: &str) -> bool {
+        name.split('_').all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase()))
+    }
 
-    COUCHDB_REQUESTS: Counter None "recliner_couchdb_requests_total" ["route", "code"]
-        "Requests sent to CouchDB, by route and by the status code or failure that came back.";
-    COUCHDB_REQUEST_DURATION: Histogram Seconds
-        "recliner_couchdb_request_duration_seconds" ["route"]
-        "Time from sending a request to CouchDB to the end of its answer, in seconds.";
+    #[test]
+    fn names_and_labels_are_plain_words() {
+        for family in all() {
+            assert!(
+                family.name.starts_with("recliner_") && is_name(family.name),
+                "{}",
+                family.name
+            );
+            let labels: BTreeSet<_> = family.labels.iter().collect();
+            assert_eq!(labels.len(), family.labels.len(), "{}", family.name);
+            for label in family.labels {
+                assert!(is_name(label), "{label}");
+                assert!(!["le", "quantile", "job", "instance"].contains(label), "{label}");
+            }
+        }
+    }
 
-    TARGETS: Gauge None "recliner_targets" ["node", "kind", "state"]
-        "Targets known on the node, by kind and by how they stand to the shard map.";
-    FILE_BYTES: Gauge Bytes "recliner_file_bytes" ["node", "kind"]
-        "Size of the targets' files in bytes, summed where known; a view counts all its copies.";
-    ACTIVE_BYTES: Gauge Bytes "recliner_active_bytes" ["node", "kind"]
-        "Bytes of the targets' files that CouchDB counts as live data, summed where known.";
-    EXTERNAL_BYTES: Gauge Bytes "recliner_external_bytes" ["node", "kind"]
-        "Uncompressed size of the targets' contents, summed where known, in bytes.";
-    RECLAIMABLE_BYTES: Gauge Bytes "recliner_reclaimable_bytes" ["node", "kind"]
-        "Bytes that compacting the targets is predicted to free, summed where known.";
-    TARGETS_UNMEASURED: Gauge None "recliner_targets_unmeasured" ["node"]
-        "Targets on the node whose file size is not known.";
-    ORPHAN_BYTES: Gauge Bytes "recliner_orphan_bytes" ["node"]
-        "Bytes of shard files on the node that the shard map does not place there, summed where known.";
+    #[test]
+    fn only_counters_end_in_total_and_only_infos_in_info() {
+        for family in all() {
+            let counter = family.metric_type == MetricType::Counter;
+            assert_eq!(family.name.ends_with("_total"), counter, "{}", family.name);
+            let info = family.help.starts_with("Always 1");
+            assert_eq!(family.name.ends_with("_info"), info, "{}", family.name);
+        }
+    }
 
-    NODE_VIEW_FILES: Gauge None "recliner_node_view_files" ["node", "state"]
-        "View index files on the node, where its directories are read: ok, or an orphan if unused.";
-    NODE_VIEW_FILE_BYTES: Gauge Bytes "recliner_node_view_file_bytes" ["node"]
-        "Bytes of the view index files in use on the node, where its directories are read.";
-    NODE_VIEW_ACTIVE_BYTES: Gauge Bytes "recliner_node_view_active_bytes" ["node"]
-        "Bytes of live data in the view index files in use on the node, summed where known.";
-    NODE_VIEW_RECLAIMABLE_BYTES: Gauge Bytes "recliner_node_view_reclaimable_bytes" ["node"]
-        "Bytes that compacting the view index files in use on the node is predicted to free.";
+    /// Bytes and seconds are the last word. So is `ratio`, except in the lowest and the highest
+    /// ratio of a queue, where it is the name of a priority as well.
+    fn ends_in_its_unit(name: &str, unit: Unit) -> bool {
+        let base = name.strip_suffix("_total").unwrap_or(name);
+        let base = match unit {
+            Unit::Ratio => base.strip_suffix("_min").or_else(|| base.strip_suffix("_max")),
+            Unit::None | Unit::Bytes | Unit::Seconds => None,
+        }
+        .unwrap_or(base);
+        Unit::ending(base) == unit
+    }
 
-    DATABASE_COPIES: Gauge None "recliner_database_copies" ["db", "kind"]
-        "Files of the database: copies of its shards, or of its view indexes, on all nodes.";
-    DATABASE_FILE_BYTES: Gauge Bytes "recliner_database_file_bytes" ["db", "kind"]
-        "Bytes of the database's files on all nodes, for the databases with most to reclaim.";
-    DATABASE_ACTIVE_BYTES: Gauge Bytes "recliner_database_active_bytes" ["db", "kind"]
-        "Bytes of live data in the database's files, for the databases with most to reclaim.";
-    DATABASE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_database_reclaimable_bytes" ["db", "kind"]
-        "Bytes that compacting all of the database is predicted to free, for those with most.";
-    DATABASES_NOT_EXPORTED: Gauge None "recliner_databases_not_exported" []
-        "Databases that are not exported whole: their targets have no series of their own.";
-    TARGET_FILE_BYTES: Gauge Bytes "recliner_target_file_bytes"
-        ["node", "kind", "db", "range", "ddoc", "signature"]
-        "Size of the target's file in bytes, for every target of the exported databases.";
-    TARGET_ACTIVE_BYTES: Gauge Bytes "recliner_target_active_bytes"
-        ["node", "kind", "db", "range", "ddoc", "signature"]
-        "Bytes of live data in the target's file, for every target of the exported databases.";
-    TARGET_RECLAIMABLE_BYTES: Gauge Bytes "recliner_target_reclaimable_bytes"
-        ["node", "kind", "db", "range", "ddoc", "signature"]
-        "Bytes that compacting the target is predicted to free, for the exported databases.";
-    VIEW_PART_FILE_BYTES: Gauge Bytes "recliner_view_part_file_bytes"
-        ["node", "db", "range", "ddoc", "signature"]
-        "Bytes of one file of a view index, one for each shard copy, where directories are read.";
-    VIEW_PART_RECLAIMABLE_BYTES: Gauge Bytes "recliner_view_part_reclaimable_bytes"
-        ["node", "db", "range", "ddoc", "signature"]
-        "Bytes that compacting one file of a view index is predicted to free.";
+    #[test]
+    fn each_family_has_one_base_unit_at_the_end_of_its_name() {
+        for family in all() {
+            assert!(
+                ends_in_its_unit(family.name, family.unit),
+                "{}: {:?}",
+                family.name,
+                family.unit
+            );
+            let words: Vec<&str> = family.name.split('_').collect();
+            for unit in Unit::NAMED {
+                let times = words.iter().filter(|word| **word == unit.label()).count();
+                assert_eq!(times, usize::from(family.unit == unit), "{}: {unit:?}", family.name);
+            }
+            for wrong in ["milliseconds", "minutes", "hours", "kilobytes", "mib", "percent", "ms"] {
+                assert!(!words.contains(&wrong), "{}", family.name);
+            }
+            let time = words.contains(&"timestamp");
+            assert_eq!(time, family.name.ends_with("_timestamp_seconds"), "{}", family.name);
+            let size = words.contains(&"size") && !COUNTED_SIZES.contains(&family.name);
+            assert!(!size || family.unit == Unit::Bytes, "{}: a size of what?", family.name);
+        }
+        for (name, unit, sound) in [
+            ("recliner_queue_slack_bytes_highest", Unit::Bytes, false),
+            ("recliner_queue_slack_min_bytes", Unit::Bytes, true),
+            ("recliner_queue_ratio_min", Unit::Ratio, true),
+            ("recliner_seconds_of_ratio", Unit::Seconds, false),
+            ("recliner_compaction_reclaimed_bytes_total", Unit::Bytes, true),
+            ("recliner_targets", Unit::None, true),
+            ("recliner_file_bytes", Unit::None, false),
+        ] {
+            assert_eq!(ends_in_its_unit(name, unit), sound, "{name}");
+        }
+    }
 
-    QUEUE_SIZE: Gauge None "recliner_queue_size" ["node", "channel"]
-        "Targets that wait in the channel's queue on the node.";
-    QUEUE_ACTIVE: Gauge None "recliner_queue_active" ["node", "channel"]
-        "Running compactions of targets that the channel takes, whoever started them.";
-    QUEUE_CAPACITY: Gauge None "recliner_queue_capacity" ["node", "channel"]
-        "Targets that the channel's queue on the node can hold.";
-    QUEUE_OVERFLOW: Gauge None "recliner_queue_overflow" ["node", "channel"]
-        "Targets that the channel takes but for which its queue on the node has no room.";
-    QUEUE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_queue_reclaimable_bytes" ["node", "channel"]
-        "Bytes that compacting all targets in the queue is predicted to free.";
-    QUEUE_OLDEST_TIMESTAMP: Gauge Seconds
-        "recliner_queue_oldest_timestamp_seconds" ["node", "channel"]
-        "Unix time since which the target that waits longest has been queued, in seconds.";
-    QUEUE_RATIO_MIN: Gauge Ratio "recliner_queue_ratio_min" ["node", "channel"]
-        "Lowest ratio of file to active bytes in the queue of a channel that ranks by ratio.";
-    QUEUE_RATIO_MAX: Gauge Ratio "recliner_queue_ratio_max" ["node", "channel"]
-        "Highest ratio of file to active bytes in the queue of a channel that ranks by ratio.";
-    QUEUE_SLACK_BYTES_MIN: Gauge Bytes "recliner_queue_slack_bytes_min" ["node", "channel"]
-        "Lowest difference of file and active bytes in the queue of a channel that ranks by slack.";
-    QUEUE_SLACK_BYTES_MAX: Gauge Bytes "recliner_queue_slack_bytes_max" ["node", "channel"]
-        "Highest difference of file and active bytes in the queue of a channel that ranks by slack.";
-    CHANNEL_CONCURRENCY_LIMIT: Gauge None "recliner_channel_concurrency_limit" ["channel"]
-        "Compactions of the channel that may run on one node at a time.";
-    NODE_CONCURRENCY_LIMIT: Gauge None "recliner_node_concurrency_limit" []
-        "Compactions that may run on one node at a time, whoever starts them.";
-    CLUSTER_CONCURRENCY_LIMIT: Gauge None "recliner_cluster_concurrency_limit" []
-        "Compactions that may run in the whole cluster at a time, whoever starts them.";
-    CHANNEL_WINDOW_OPEN: Gauge None "recliner_channel_window_open" ["channel"]
-        "1 if a window of the channel is open or it has none, 0 if all are closed.";
-    CANDIDATES: Gauge None "recliner_candidates" ["node", "channel", "decision"]
-        "Queued targets by what is decided about them: start, or the reason for which they do not.";
-    GATE_OPEN: Gauge None "recliner_gate_open" ["node", "gate"]
-        "1 if the gate allows starts on the node, 0 if it holds all of them back.";
-    GATE_CLOSED_SINCE_TIMESTAMP: Gauge Seconds
-        "recliner_gate_closed_since_timestamp_seconds" ["node", "gate"]
-        "Unix time since which the gate holds all starts on the node back, in seconds.";
-    SUSPENDED: Gauge None "recliner_suspended" ["scope"]
-        "1 for each suspension in force: all, a node or a channel; 0 for all where there is none.";
-    SUSPENDED_SINCE_TIMESTAMP: Gauge Seconds
-        "recliner_suspended_since_timestamp_seconds" ["scope"]
-        "Unix time since which the suspension is in force, in seconds.";
-    SUSPENSION_INFO: Gauge None "recliner_suspension_info" ["scope", "by", "why"]
-        "Always 1, labelled with who ordered the suspension and the reason they gave.";
+    #[test]
+    fn help_is_one_plain_sentence_that_names_the_unit() {
+        for family in all() {
+            let help = family.help;
+            assert!(help.starts_with(|c: char| c.is_ascii_uppercase() || c == '1'), "{help}");
+            assert!(help.ends_with('.') && help.matches(". ").count() == 0, "{help}");
+            assert!(help.len() <= 120 && help.is_ascii() && !help.contains(['"', '\\']), "{help}");
+            let unit = match family.unit {
+                Unit::None => continue,
+                Unit::Bytes => "byte",
+                Unit::Seconds => "second",
+                Unit::Ratio => "ratio",
+            };
+            assert!(help.to_lowercase().contains(unit), "{}: {help}", family.name);
+        }
+    }
 
-    FEED_CONNECTED: Gauge None "recliner_feed_connected" ["feed"]
-        "1 while the CouchDB feed is open and has told everything so far, else 0.";
-    FEED_EVENTS: Counter None "recliner_feed_events_total" ["type"]
-        "Database events that CouchDB's feed told.";
-    FEED_PENDING_EVENTS: Gauge None "recliner_feed_pending_events" []
-        "Database events that wait to be written to the journal.";
-    FEED_SUBSCRIBERS: Gauge None "recliner_feed_subscribers" []
-        "Readers that wait for events of this recliner's own feed.";
+    /// Gauges are added up over labels, nodes and processes. What must not be says so in its
+    /// first word, or has a sentence about it.
+    #[test]
+    fn help_says_of_each_gauge_what_its_sum_means() {
+        let not_summable = ["1 ", "Always 1", "Unix time", "Lowest", "Highest", "Ratio", "Maximum"];
+        let time = ["Time", "Duration"];
+        let summable = ["Number of", "Least number of", "Bytes", "Uncompressed size"];
+        for family in all().filter(|family| family.metric_type == MetricType::Gauge) {
+            let starts = |words: &[&str]| words.iter().any(|word| family.help.starts_with(word));
+            let kinds = [
+                starts(&not_summable),
+                starts(&time) && family.unit == Unit::Seconds,
+                starts(&summable),
+                family.help.contains("do not add it up"),
+            ];
+            let said = kinds.into_iter().filter(|kind| *kind).count();
+            assert_eq!(said, 1, "{}: {}", family.name, family.help);
+            assert!(!starts(&summable) || family.unit != Unit::Ratio, "{}", family.name);
+        }
+    }
 
-    JOURNAL_LAST_SEQ: Gauge None "recliner_journal_last_seq" []
-        "Number of the newest entry of the journal that is safe on disk.";
-    JOURNAL_DROPPED: Counter None "recliner_journal_dropped_total" []
-        "Events that were not written to the journal because it was full or in trouble.";
+    /// What is part of another family has a name of its own, and its help names that family.
+    #[test]
+    fn what_another_family_counts_too_is_a_family_of_its_own() {
+        let names: BTreeSet<&str> = all().map(|family| family.name).collect();
+        for family in all() {
+            let others = family.help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            for other in others.filter(|word| word.starts_with("recliner_")) {
+                assert!(names.contains(other) && other != family.name, "{}", family.help);
+            }
+        }
+        for part in ["recliner_node_view_", "recliner_view_part_", "recliner_orphan_"] {
+            for family in all().filter(|it| it.name.starts_with(part) && it.unit == Unit::Bytes) {
+                assert!(family.help.contains("recliner_"), "{}: {}", family.name, family.help);
+            }
+        }
+    }
 
-    SMOOSH_UP: Gauge None "recliner_smoosh_up" ["node"]
-        "1 if the node's smoosh status could be read at the node's own address, 0 if not.";
-    SMOOSH_ACTIVE: Gauge None "recliner_smoosh_active" ["node", "channel"]
-        "Compactions that CouchDB's smoosh channel is running.";
-    SMOOSH_STARTING: Gauge None "recliner_smoosh_starting" ["node", "channel"]
-        "Compactions that CouchDB's smoosh channel is starting.";
-    SMOOSH_WAITING: Gauge None "recliner_smoosh_waiting" ["node", "channel"]
-        "Compactions that wait in CouchDB's smoosh channel.";
-    SMOOSH_WAITING_PRIORITY_MIN: Gauge None
-        "recliner_smoosh_waiting_priority_min" ["node", "channel"]
-        "Lowest priority in CouchDB's smoosh channel, in the unit of that channel.";
-    SMOOSH_WAITING_PRIORITY_MAX: Gauge None
-        "recliner_smoosh_waiting_priority_max" ["node", "channel"]
-        "Highest priority in CouchDB's smoosh channel, in the unit of that channel.";
-
-    SMOOSH_TAKEN_OVER: Gauge None "recliner_smoosh_taken_over" ["node"]
-        "1 while every channel that is to be taken over is stopped on the node, else 0.";
-    SMOOSH_CHANNELS_STOPPED: Gauge None "recliner_smoosh_channels_stopped" ["node"]
-        "Channels of CouchDB's smoosh that are stopped on the node for a recliner, this or another.";
-    VIEW_UPDATES_PENDING: Gauge None "recliner_view_updates_pending" ["db", "ddoc"]
-        "Sequences that the view index has not seen, of those that lag most.";
-    SEARCH_UPDATES_PENDING: Gauge None
-        "recliner_search_updates_pending" ["db", "ddoc", "engine", "index"]
-        "Sequences that the search index has not seen at least; absent where that may be none.";
-    INDEX_BUILDS_RUNNING: Gauge None "recliner_index_builds_running" ["class"]
-        "Indexes that this recliner has CouchDB build now.";
-    INDEX_BUILDS_WAITING: Gauge None "recliner_index_builds_waiting" ["class"]
-        "Indexes that lag behind documents and wait to be built.";
-    INDEX_BUILDS_STALLED: Gauge None "recliner_index_builds_stalled" []
-        "Indexes that lag though a build was tried, or whose indexers do nothing.";
-    INDEX_BUILDS_STARTED: Counter None "recliner_index_builds_started_total" ["class"]
-        "Builds of indexes that this recliner asked CouchDB for.";
-    INDEX_BUILDS_FINISHED: Counter None "recliner_index_builds_finished_total" ["class", "result"]
-        "Builds of indexes that this recliner asked for and that ended, by how.";
-
-    PRESSURE: Gauge None "recliner_pressure" ["node", "signal"]
-        "What the signal reads, the median of the last looks; latency in seconds, else a count.";
-
-    DISK_SIZE_BYTES: Gauge Bytes "recliner_disk_size_bytes" ["node", "volume"]
-        "Bytes of the volume, where known; one that nodes share is shown with its first node.";
-    DISK_AVAILABLE_BYTES: Gauge Bytes "recliner_disk_available_bytes" ["node", "volume"]
-        "Bytes that may still be written to the volume, as last measured; absent when too old.";
-    DISK_RESERVED_BYTES: Gauge Bytes "recliner_disk_reserved_bytes" ["node", "volume"]
-        "Bytes that running compactions may still take on the volume, whoever started them.";
-
-    STALE_INDEX_BYTES: Gauge Bytes "recliner_stale_index_bytes" ["node"]
-        "Bytes of view index files on the node that no design document and no shard uses.";
-    LEFTOVER_BYTES: Gauge Bytes "recliner_leftover_bytes" ["node"]
-        "Bytes that compactions wrote on the node and left behind.";
-    TRASH_BYTES: Gauge Bytes "recliner_trash_bytes" ["node"]
-        "Bytes of files on the node that CouchDB deleted or set aside and that are still there.";
-    SOURCE_DISAGREEMENTS: Gauge None "recliner_source_disagreements" ["node"]
-        "Targets of which CouchDB and the header of the file say different things.";
-
-    JOBS_RUNNING: Gauge None "recliner_jobs_running" ["node", "kind", "owner"]
-        "Compactions that run or are being started on the node, by who started them.";
-    JOB_PROGRESS_RATIO: Gauge Ratio "recliner_job_progress_ratio"
-        ["node", "kind", "db", "range", "ddoc"]
-        "Ratio of the compaction's work that is done, its phases weighted by the time they take.";
-    JOB_LAST_PROGRESS_TIMESTAMP: Gauge Seconds
-        "recliner_job_last_progress_timestamp_seconds" ["node", "kind", "db", "range", "ddoc"]
-        "Unix time at which CouchDB last said anything new of the compaction, in seconds.";
-    COMPACTIONS_STARTED: Counter None
-        "recliner_compactions_started_total" ["node", "channel", "kind"]
-        "Compactions that this recliner started.";
-    COMPACTIONS_FINISHED: Counter None
-        "recliner_compactions_finished_total" ["node", "channel", "kind", "result"]
-        "Compactions that this recliner started and that ended, by how.";
-    QUARANTINED_TARGETS: Gauge None "recliner_quarantined_targets" ["node"]
-        "Targets that failed repeatedly and wait to be released by an operator.";
-    COMPACTION_RECLAIMED_BYTES: Counter Bytes
-        "recliner_compaction_reclaimed_bytes_total" ["node", "kind"]
-        "Bytes that came free by compactions that this recliner started, where sizes are known.";
-    COMPACTION_REWRITTEN_BYTES: Counter Bytes
-        "recliner_compaction_rewritten_bytes_total" ["node", "kind"]
-        "Bytes of the new files of compactions that this recliner started, where sizes are known.";
-    COMPACTION_DURATION: Histogram Seconds "recliner_compaction_duration_seconds" ["kind"]
-        "Time from the start of a compaction of this recliner to its end, in seconds.";
-    COMPACTION_ESTIMATE_RATIO: Histogram Ratio "recliner_compaction_estimate_ratio" ["kind"]
-        "Ratio of the size after a compaction of this recliner to the predicted one.";
+    #[test]
+    fn no_two_families_share_a_sample_name() {
+        let mut owner = BTreeMap::new();
+        for family in all() {
+            let base = family.name.strip_suffix("_total").unwrap_or(family.name);
+            let suffixes: &[&str] = match family.metric_type {
+                MetricType::Gauge => &[""],
+                MetricType::Counter => &["", "_total", "_created"],
+                MetricType::Histogram => &["", "_bucket", "_sum", "_count", "_created"],
+            };
+            for suffix in suffixes {
+                let other = owner.insert(format!("{base}{suffix}"), family.name);
+                assert_eq!(other, None, "{} and another", family.name);
+            }
+        }
+    }
 }

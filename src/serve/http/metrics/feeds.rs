@@ -1,27 +1,35 @@
-//! What is heard of databases.
+//! The CouchDB feeds that are followed, and the readers of recliner's own feed.
 
-use crate::{
-    feeds::{changes::Status, feed::Feed},
-    serve::http::families as f,
-};
-use metrics_text::Writer;
+use crate::feeds::{changes::Status, feed::Feed};
+use metrics_text::{Writer, families};
 
-/// Writes how CouchDB's feeds stand, nothing where none are to be followed, and how many read
-/// the one that is told here, where one is.
+families! {
+    FEED_CONNECTED: Gauge None "recliner_feed_connected" ["feed"]
+        "1 while the CouchDB feed is followed without a gap, else 0; absent where feeds are not followed.";
+    FEED_EVENTS: Counter None "recliner_feed_events_total" ["type"]
+        "Database events received from CouchDB's feed, by type.";
+    FEED_PENDING_EVENTS: Gauge None "recliner_feed_pending_events" []
+        "Number of database events that wait to be written to the journal.";
+    FEED_SUBSCRIBERS: Gauge None "recliner_feed_subscribers" []
+        "Number of readers that wait for events of recliner's own feed; absent where it is off.";
+}
+
+/// Writes nothing about CouchDB's feeds where none is followed, nor about recliner's own feed
+/// where it is off.
 pub(super) fn write(writer: &mut Writer, status: &Status, own: Option<&Feed>) {
-    let mut samples = writer.family(&f::FEED_CONNECTED);
+    let mut samples = writer.family(&FEED_CONNECTED);
     for (name, feed) in &status.feeds {
         samples.sample(&[name], u64::from(feed.connected));
     }
-    let mut samples = writer.family(&f::FEED_EVENTS);
+    let mut samples = writer.family(&FEED_EVENTS);
     for (change, count) in &status.events {
         samples.sample(&[change.label()], *count);
     }
-    let mut samples = writer.family(&f::FEED_PENDING_EVENTS);
+    let mut samples = writer.family(&FEED_PENDING_EVENTS);
     if !status.feeds.is_empty() {
         samples.sample(&[], status.pending as u64);
     }
-    let mut samples = writer.family(&f::FEED_SUBSCRIBERS);
+    let mut samples = writer.family(&FEED_SUBSCRIBERS);
     if let Some(feed) = own {
         samples.sample(&[], feed.subscribers() as u64);
     }

@@ -1,60 +1,82 @@
-//! What is in nodes' directories, where this process reads them: view index files, which are
-//! the copies of the cluster's views once more, and what nothing uses.
+//! Files in the directories of nodes, where this process reads them: view index files and files
+//! that nothing uses.
+//!
+//! The view index files are the copies that `recliner_file_bytes{node="_cluster"}` counts already:
+//! they have families of their own, so that no sum counts them twice.
 
-use super::{Rows, places};
+use super::{FamilyReaders, served_nodes};
 use crate::{
     model::target::{Kind, State},
     plan::Plan,
-    serve::http::families as f,
     table::{Node, OnDisk, Sums},
 };
-use metrics_text::Writer;
+use metrics_text::{Writer, families};
 
-/// Writes the families of files.
+families! {
+    NODE_VIEW_FILES: Gauge None "recliner_node_view_files" ["node", "state"]
+        "Number of view index files on the node: ok, or orphan if nothing uses them; absent where no directory is read.";
+    NODE_VIEW_FILE_BYTES: Gauge Bytes "recliner_node_view_file_bytes" ["node"]
+        "Bytes of the view index files in use on the node, which recliner_file_bytes counts too.";
+    NODE_VIEW_ACTIVE_BYTES: Gauge Bytes "recliner_node_view_active_bytes" ["node"]
+        "Bytes of live data in the view index files in use on the node, which recliner_active_bytes counts too.";
+    NODE_VIEW_RECLAIMABLE_BYTES: Gauge Bytes "recliner_node_view_reclaimable_bytes" ["node"]
+        "Bytes predicted to come free in the view index files in use on the node, which recliner_reclaimable_bytes counts too.";
+    STALE_INDEX_BYTES: Gauge Bytes "recliner_stale_index_bytes" ["node"]
+        "Bytes of view index files on the node that no design document and no shard uses.";
+    LEFTOVER_BYTES: Gauge Bytes "recliner_leftover_bytes" ["node"]
+        "Bytes of files on the node that unfinished compactions left behind.";
+    TRASH_BYTES: Gauge Bytes "recliner_trash_bytes" ["node"]
+        "Bytes of files that CouchDB deleted or set aside and that are still on the node's disk.";
+    SOURCE_DISAGREEMENTS: Gauge None "recliner_source_disagreements" ["node"]
+        "Number of targets for which CouchDB and the header of the file report different facts.";
+}
+
 pub(super) fn write(writer: &mut Writer, plan: &Plan) {
-    let walked = || {
-        let walked = |node: &'_ Node| Some((node.name.clone(), node.disk?));
-        places(plan).filter_map(move |(_, node)| walked(node))
-    };
-    let sums: Rows<OnDisk, u64, 1, 3> = [
-        (&f::STALE_INDEX_BYTES, |disk| disk.stale_index),
-        (&f::LEFTOVER_BYTES, |disk| disk.leftover),
-        (&f::TRASH_BYTES, |disk| disk.trash),
+    view_files(writer, plan);
+    let families: FamilyReaders<OnDisk, u64, 1, 3> = [
+        (&STALE_INDEX_BYTES, |disk| disk.stale_index),
+        (&LEFTOVER_BYTES, |disk| disk.leftover),
+        (&TRASH_BYTES, |disk| disk.trash),
     ];
-    for (family, sum) in sums {
+    for (family, read) in families {
         let mut samples = writer.family(family);
-        for (node, disk) in walked() {
-            samples.sample(&[&node], sum(disk));
+        for (_, node) in served_nodes(plan) {
+            if let Some(disk) = node.disk {
+                samples.sample(&[&node.name], read(disk));
+            }
         }
     }
+    let mut samples = writer.family(&SOURCE_DISAGREEMENTS);
+    for (_, node) in served_nodes(plan) {
+        if let Some(count) = node.disagreements {
+            samples.sample(&[&node.name], count);
+        }
+    }
+}
+
+fn view_files(writer: &mut Writer, plan: &Plan) {
     let totals = plan.snapshot.totals();
-    let views: Vec<(&Node, Sums)> = places(plan)
-        .map(|(at, node)| (node, totals.of(at, Kind::View)))
+    let views: Vec<(&Node, Sums)> = served_nodes(plan)
+        .map(|(ix, node)| (node, totals.of(ix, Kind::View)))
         .filter(|(node, _)| node.disk.is_some())
         .collect();
-    let mut samples = writer.family(&f::NODE_VIEW_FILES);
+    let mut samples = writer.family(&NODE_VIEW_FILES);
     for (node, sums) in &views {
         for state in [State::Ok, State::Orphan] {
             samples.sample(&[&node.name, state.label()], sums.states[state as usize]);
         }
     }
-    let sums: Rows<&Sums, Option<f64>, 1, 3> = [
-        (&f::NODE_VIEW_FILE_BYTES, |sums| sums.file.get()),
-        (&f::NODE_VIEW_ACTIVE_BYTES, |sums| sums.active.get()),
-        (&f::NODE_VIEW_RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
+    let families: FamilyReaders<&Sums, Option<f64>, 1, 3> = [
+        (&NODE_VIEW_FILE_BYTES, |sums| sums.file.get()),
+        (&NODE_VIEW_ACTIVE_BYTES, |sums| sums.active.get()),
+        (&NODE_VIEW_RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
     ];
-    for (family, sum) in sums {
+    for (family, read) in families {
         let mut samples = writer.family(family);
         for (node, sums) in &views {
-            if let Some(bytes) = sum(sums) {
+            if let Some(bytes) = read(sums) {
                 samples.sample(&[&node.name], bytes);
             }
-        }
-    }
-    let mut samples = writer.family(&f::SOURCE_DISAGREEMENTS);
-    for (_, node) in places(plan) {
-        if let Some(count) = node.disagreements {
-            samples.sample(&[&node.name], count);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Jobs: what runs, how far it is, and what became of this process's own.
+//! Running compactions, their progress, and how those of this process ended.
 
-use super::places;
+use super::served_nodes;
 use crate::{
     act::follower::{Counts, Distribution},
     jobs::{Job, JobKey},
@@ -9,42 +9,75 @@ use crate::{
         target::Kind,
     },
     plan::Plan,
-    serve::http::families as f,
     table::NodeIx,
 };
 use couchdb_names::ShardName;
 use hashbrown::HashSet;
-use metrics_text::Writer;
+use metrics_text::{Writer, families};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Kinds whose compactions CouchDB shows.
-const SHOWN: [Kind; 2] = [Kind::Db, Kind::View];
+families! {
+    JOBS_RUNNING: Gauge None "recliner_jobs_running" ["node", "kind", "owner"]
+        "Number of compactions that run or are being started on the node, by who started them.";
+    JOB_PROGRESS_RATIO: Gauge Ratio "recliner_job_progress_ratio"
+        ["node", "kind", "db", "range", "ddoc"]
+        "Ratio of the compaction's work that is done, from 0 to 1.";
+    JOB_LAST_PROGRESS_TIMESTAMP: Gauge Seconds
+        "recliner_job_last_progress_timestamp_seconds" ["node", "kind", "db", "range", "ddoc"]
+        "Unix time at which CouchDB last reported progress of the compaction, in seconds.";
+    COMPACTIONS_STARTED: Counter None
+        "recliner_compactions_started_total" ["node", "channel", "kind"]
+        "Compactions that this recliner started.";
+    COMPACTIONS_FINISHED: Counter None
+        "recliner_compactions_finished_total" ["node", "channel", "kind", "result"]
+        "Compactions that this recliner started and that ended, by result.";
+    QUARANTINED_TARGETS: Gauge None "recliner_quarantined_targets" ["node"]
+        "Number of targets that failed repeatedly and wait for an operator to release them.";
+    COMPACTION_RECLAIMED_BYTES: Counter Bytes
+        "recliner_compaction_reclaimed_bytes_total" ["node", "kind"]
+        "Bytes freed by compactions that this recliner started, where sizes are known.";
+    COMPACTION_REWRITTEN_BYTES: Counter Bytes
+        "recliner_compaction_rewritten_bytes_total" ["node", "kind"]
+        "Bytes of the new files written by compactions that this recliner started, where sizes are known.";
+    COMPACTION_DURATION: Histogram Seconds "recliner_compaction_duration_seconds" ["kind"]
+        "Duration of compactions that this recliner started, in seconds.";
+    COMPACTION_ESTIMATE_RATIO: Histogram Ratio "recliner_compaction_estimate_ratio" ["kind"]
+        "Ratio of the actual to the predicted size after compactions that this recliner started.";
+}
 
-/// Writes the families of jobs.
+/// Kinds whose compactions CouchDB lists among its active tasks.
+const LISTED: [Kind; 2] = [Kind::Db, Kind::View];
+
 pub(super) fn write(writer: &mut Writer, plan: &Plan, counts: &Counts) {
     running(writer, plan);
-    each(writer, plan);
-    happened(writer, plan, counts);
-    let mut quarantined: BTreeMap<NodeIx, u64> = places(plan).map(|(at, _)| (at, 0)).collect();
+    progress(writer, plan);
+    starts_and_ends(writer, plan, counts);
+    sizes_and_durations(writer, counts);
+    quarantine(writer, plan);
+}
+
+fn quarantine(writer: &mut Writer, plan: &Plan) {
+    let mut quarantined: BTreeMap<NodeIx, u64> =
+        served_nodes(plan).map(|(ix, _)| (ix, 0)).collect();
     for (ix, rest) in &plan.conditions.history.rests {
         if let (Some(target), Rest::Quarantined { .. }) = (plan.snapshot.target(*ix), rest) {
             *quarantined.entry(target.node_ix()).or_default() += 1;
         }
     }
-    let mut samples = writer.family(&f::QUARANTINED_TARGETS);
-    for (at, count) in quarantined {
-        if let Some(node) = plan.snapshot.node(at) {
+    let mut samples = writer.family(&QUARANTINED_TARGETS);
+    for (ix, count) in quarantined {
+        if let Some(node) = plan.snapshot.node(ix) {
             samples.sample(&[&node.name], count);
         }
     }
 }
 
-/// How many run on each node that said what it runs.
+/// Nodes that have not reported their tasks yet have no samples.
 fn running(writer: &mut Writer, plan: &Plan) {
     let jobs = &plan.conditions.jobs;
     let mut rows = BTreeMap::new();
     for (node, _) in &jobs.polled {
-        for kind in SHOWN {
+        for kind in LISTED {
             for owner in Owner::ALL {
                 rows.insert((*node, kind, owner), 0_u64);
             }
@@ -53,7 +86,7 @@ fn running(writer: &mut Writer, plan: &Plan) {
     for job in jobs.compactions() {
         *rows.entry((job.key.node, job.kind, job.owner)).or_default() += 1;
     }
-    let mut samples = writer.family(&f::JOBS_RUNNING);
+    let mut samples = writer.family(&JOBS_RUNNING);
     for ((at, kind, owner), count) in rows {
         if let Some(node) = plan.snapshot.node(at) {
             samples.sample(&[&node.name, kind.label(), owner.label()], count);
@@ -61,33 +94,32 @@ fn running(writer: &mut Writer, plan: &Plan) {
     }
 }
 
-/// Each compaction by name.
-fn each(writer: &mut Writer, plan: &Plan) {
-    // While a database is deleted and made anew, two of its instances may be compacted. One
-    // name is one series.
+fn progress(writer: &mut Writer, plan: &Plan) {
+    // While a database is deleted and created again, both instances may be compacted. One name is
+    // one series.
     let mut seen = HashSet::new();
-    let named: Vec<(Named, &Job)> = plan
+    let named: Vec<(JobLabels, &Job)> = plan
         .conditions
         .jobs
         .compactions()
-        .filter_map(|job| Some((Named::of(&job.key, job.kind, plan)?, job)))
+        .filter_map(|job| Some((JobLabels::of(&job.key, job.kind, plan)?, job)))
         .filter(|(named, _)| seen.insert(named.clone()))
         .collect();
-    let mut samples = writer.family(&f::JOB_PROGRESS_RATIO);
+    let mut samples = writer.family(&JOB_PROGRESS_RATIO);
     for (named, job) in &named {
         if let Some(progress) = job.progress {
-            samples.sample(&named.labels(), progress);
+            samples.sample(&named.values(), progress);
         }
     }
-    let mut samples = writer.family(&f::JOB_LAST_PROGRESS_TIMESTAMP);
+    let mut samples = writer.family(&JOB_LAST_PROGRESS_TIMESTAMP);
     for (named, job) in &named {
-        samples.sample(&named.labels(), job.last_progress);
+        samples.sample(&named.values(), job.last_progress);
     }
 }
 
-/// What a job is called in labels.
+/// The labels that name a job.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Named {
+struct JobLabels {
     node: Arc<str>,
     kind: &'static str,
     db: String,
@@ -95,7 +127,7 @@ struct Named {
     design: String,
 }
 
-impl Named {
+impl JobLabels {
     fn of(key: &JobKey, kind: Kind, plan: &Plan) -> Option<Self> {
         let node = Arc::clone(&plan.snapshot.node(key.node)?.name);
         let split = ShardName::split(&key.shard);
@@ -105,19 +137,19 @@ impl Named {
         Some(Self { node, kind: kind.label(), db, range, design })
     }
 
-    fn labels(&self) -> [&str; 5] {
+    fn values(&self) -> [&str; 5] {
         [&self.node, self.kind, &self.db, &self.range, &self.design]
     }
 }
 
-/// What became of this process's own jobs, from zero on wherever its channels may start one.
-fn happened(writer: &mut Writer, plan: &Plan, counts: &Counts) {
+/// Each node and channel that may start a compaction begins at zero.
+fn starts_and_ends(writer: &mut Writer, plan: &Plan, counts: &Counts) {
     let mut started: BTreeMap<(&str, &str, Kind), u64> = BTreeMap::new();
     for queue in plan.queues.iter() {
         let Some(channel) = plan.channels.list.get(queue.channel) else { continue };
         let view = channel.kind == Kind::View;
-        // A view's copies are compacted where they lie.
-        for (_, node) in places(plan).filter(|(at, _)| *at == queue.node || view) {
+        // Each copy of a view is compacted on its own node.
+        for (_, node) in served_nodes(plan).filter(|(ix, _)| *ix == queue.node || view) {
             started.insert((&node.name, &channel.name, channel.kind), 0);
         }
     }
@@ -132,17 +164,20 @@ fn happened(writer: &mut Writer, plan: &Plan, counts: &Counts) {
     for (((node, channel, kind), ending), count) in &counts.finished {
         finished.insert(((node, channel, *kind), *ending), *count);
     }
-    let mut samples = writer.family(&f::COMPACTIONS_STARTED);
+    let mut samples = writer.family(&COMPACTIONS_STARTED);
     for ((node, channel, kind), count) in started {
         samples.sample(&[node, channel, kind.label()], count);
     }
-    let mut samples = writer.family(&f::COMPACTIONS_FINISHED);
+    let mut samples = writer.family(&COMPACTIONS_FINISHED);
     for (((node, channel, kind), ending), count) in finished {
         samples.sample(&[node, channel, kind.label(), ending.label()], count);
     }
+}
+
+fn sizes_and_durations(writer: &mut Writer, counts: &Counts) {
     for (family, bytes) in [
-        (&f::COMPACTION_RECLAIMED_BYTES, &counts.reclaimed),
-        (&f::COMPACTION_REWRITTEN_BYTES, &counts.rewritten),
+        (&COMPACTION_RECLAIMED_BYTES, &counts.reclaimed),
+        (&COMPACTION_REWRITTEN_BYTES, &counts.rewritten),
     ] {
         let mut samples = writer.family(family);
         for ((node, kind), bytes) in bytes {
@@ -151,11 +186,11 @@ fn happened(writer: &mut Writer, plan: &Plan, counts: &Counts) {
     }
     let none = [Distribution::of_durations(), Distribution::of_estimates()];
     for (family, values, none) in [
-        (&f::COMPACTION_DURATION, &counts.durations, &none[0]),
-        (&f::COMPACTION_ESTIMATE_RATIO, &counts.estimates, &none[1]),
+        (&COMPACTION_DURATION, &counts.durations, &none[0]),
+        (&COMPACTION_ESTIMATE_RATIO, &counts.estimates, &none[1]),
     ] {
         let mut samples = writer.family(family);
-        for kind in SHOWN {
+        for kind in LISTED {
             let values = values.get(&kind).unwrap_or(none);
             samples.histogram(&[kind.label()], &values.buckets, values.count, values.sum);
         }

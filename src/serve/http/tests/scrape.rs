@@ -6,14 +6,14 @@ use crate::{
     serve::http::{families, metrics::Scrape},
 };
 use couchdb_client::CertificateEnds;
-use metrics_text::{Coding, Format, Writer, duplicate_series};
+use metrics_text::{Coding, Format, Unit, Writer, duplicate_series};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
     process::{Command, Stdio},
 };
 
-/// With everything registered that the service registers.
+/// A surface with everything registered that the service registers.
 fn whole() -> Surface {
     let surface = Surface::new();
     let process = prometheus::process_collector::ProcessCollector::for_self();
@@ -33,13 +33,25 @@ async fn a_small_cluster_scrapes_as_written_down() {
     let surface = Surface::new();
     let text = surface.get("/metrics").await;
     insta::assert_snapshot!("text", text.text());
+    // OpenMetrics differs in its comments alone.
     let accept = [("accept", "application/openmetrics-text; version=1.0.0")];
     let open = surface.ask(Method::GET, "/metrics", &accept).await;
-    insta::assert_snapshot!("openmetrics", open.text());
+    let samples = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    };
+    assert_eq!(samples(open.text()), samples(text.text()));
+    for family in families::all().filter(|family| text.text().contains(family.name)) {
+        let name = family.name.strip_suffix("_total").unwrap_or(family.name);
+        let help = format!("# HELP {name} {}\n# TYPE {name} ", family.help);
+        assert!(open.text().contains(&help), "{help}");
+        let unit = format!("\n# UNIT {name} {}\n", family.unit.label());
+        let ends_in_unit = Unit::ending(family.name) != Unit::None;
+        assert_eq!(open.text().contains(&unit), ends_in_unit, "{unit}");
+    }
 }
 
 #[tokio::test]
-async fn a_scrape_shows_one_plan_though_another_one_comes_meanwhile() {
+async fn a_scrape_shows_one_plan_although_another_is_published_meanwhile() {
     let surface = Surface::new();
     let render = |scrape: &Scrape| {
         let mut writer = Writer::new(Format::Text, Coding::Identity);
@@ -97,7 +109,7 @@ async fn gzip_carries_the_same_text() {
 }
 
 #[tokio::test]
-async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
+async fn no_series_appears_twice_and_every_family_is_declared() {
     let mut surface = whole();
     surface.state.journal = Some(journal::opened().1);
     let accept = [("accept", "application/openmetrics-text")];
@@ -109,87 +121,46 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
     let answer = surface.get("/metrics").await;
     let own: BTreeSet<&str> =
         names(answer.text()).into_iter().filter(|name| name.starts_with("recliner_")).collect();
-    let table: BTreeSet<&str> = families::ALL.iter().map(|family| family.name).collect();
-    // None has anything to show here: no feed is followed, nobody looked for indexes that lag, no
-    // request was sent, slack queues are empty, no node said what it runs, no volume is configured
-    // and no directory read, smoosh is left alone, nothing is suspended, no certificate is used, and
-    // no gate is shut since a moment.
-    let silent = BTreeSet::from([
-        families::FEED_CONNECTED.name,
-        families::FEED_EVENTS.name,
-        families::FEED_PENDING_EVENTS.name,
-        families::FEED_SUBSCRIBERS.name,
-        families::VIEW_UPDATES_PENDING.name,
-        families::SEARCH_UPDATES_PENDING.name,
-        families::INDEX_BUILDS_RUNNING.name,
-        families::INDEX_BUILDS_WAITING.name,
-        families::INDEX_BUILDS_STALLED.name,
-        families::INDEX_BUILDS_STARTED.name,
-        families::INDEX_BUILDS_FINISHED.name,
-        families::PRESSURE.name,
-        families::SMOOSH_TAKEN_OVER.name,
-        families::SMOOSH_CHANNELS_STOPPED.name,
-        families::CERTIFICATE_EXPIRY_TIMESTAMP.name,
-        families::SUSPENDED_SINCE_TIMESTAMP.name,
-        families::SUSPENSION_INFO.name,
-        families::DISK_SIZE_BYTES.name,
-        families::DISK_AVAILABLE_BYTES.name,
-        families::DISK_RESERVED_BYTES.name,
-        families::NODE_VIEW_FILES.name,
-        families::NODE_VIEW_FILE_BYTES.name,
-        families::NODE_VIEW_ACTIVE_BYTES.name,
-        families::NODE_VIEW_RECLAIMABLE_BYTES.name,
-        families::VIEW_PART_FILE_BYTES.name,
-        families::VIEW_PART_RECLAIMABLE_BYTES.name,
-        families::STALE_INDEX_BYTES.name,
-        families::LEFTOVER_BYTES.name,
-        families::TRASH_BYTES.name,
-        families::SOURCE_DISAGREEMENTS.name,
-        families::JOBS_RUNNING.name,
-        families::JOB_PROGRESS_RATIO.name,
-        families::JOB_LAST_PROGRESS_TIMESTAMP.name,
-        families::COMPACTION_RECLAIMED_BYTES.name,
-        families::COMPACTION_REWRITTEN_BYTES.name,
-        families::COUCHDB_REQUEST_DURATION.name,
-        families::QUEUE_SLACK_BYTES_MIN.name,
-        families::QUEUE_SLACK_BYTES_MAX.name,
-        families::GATE_CLOSED_SINCE_TIMESTAMP.name,
-        families::SUSPENDED_SINCE_TIMESTAMP.name,
-    ]);
-    assert_eq!(own, &table - &silent);
+    let table: BTreeSet<&str> = families::all().map(|family| family.name).collect();
+    let unknown: Vec<&&str> = own.difference(&table).collect();
+    assert!(unknown.is_empty(), "written and not declared: {unknown:?}");
     for process in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
         assert!(names(answer.text()).contains(process), "{process}");
     }
 }
 
 #[test]
-fn what_the_client_counts_is_what_the_table_says() {
+fn the_client_registers_the_families_that_the_table_declares() {
+    let declared = |name: &str| {
+        let family = families::all().find(|family| family.name == name);
+        family.unwrap_or_else(|| panic!("{name} is not declared"))
+    };
+    let [requests, durations] =
+        ["recliner_couchdb_requests_total", "recliner_couchdb_request_duration_seconds"]
+            .map(declared);
     let registry = prometheus::Registry::new();
     couchdb_client::Metrics::register(&registry).unwrap();
     let gathered = registry.gather();
-    let requests = gathered.iter().find(|it| it.name() == families::COUCHDB_REQUESTS.name);
-    let requests = requests.expect("registered under the table's name");
-    assert_eq!(requests.help(), families::COUCHDB_REQUESTS.help);
+    let found = gathered.iter().find(|it| it.name() == requests.name);
+    let found = found.expect("registered under the table's name");
+    assert_eq!(found.help(), requests.help);
     let mut labels: Vec<&str> =
-        requests.get_metric()[0].get_label().iter().map(|label| label.name()).collect();
-    let mut expected = families::COUCHDB_REQUESTS.labels.to_vec();
+        found.get_metric()[0].get_label().iter().map(|label| label.name()).collect();
+    let mut expected = requests.labels.to_vec();
     labels.sort_unstable();
     expected.sort_unstable();
     assert_eq!(labels, expected);
-    // A histogram without children is not gathered: its name is taken all the same.
+    // A histogram without observations is not gathered, but its name cannot be registered again.
     let twin = prometheus::HistogramVec::new(
-        prometheus::HistogramOpts::new(
-            families::COUCHDB_REQUEST_DURATION.name,
-            families::COUCHDB_REQUEST_DURATION.help,
-        ),
-        &families::COUCHDB_REQUEST_DURATION.labels,
+        prometheus::HistogramOpts::new(durations.name, durations.help),
+        durations.labels,
     );
     let registered = registry.register(Box::new(twin.unwrap()));
     assert!(matches!(registered, Err(prometheus::Error::AlreadyReg)), "{registered:?}");
 }
 
 #[tokio::test]
-async fn before_anything_was_seen_only_the_program_shows() {
+async fn before_the_first_scan_only_the_program_shows() {
     let surface = Surface::new();
     surface.plan.send_replace(Arc::default());
     surface.status.send_replace(Arc::default());
@@ -213,7 +184,7 @@ async fn before_anything_was_seen_only_the_program_shows() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_is_absent_and_what_is_empty_is_zero() {
+async fn unknown_values_are_absent_and_known_zeros_are_shown() {
     let surface = Surface::new();
     let text = surface.get("/metrics").await;
     let has = |line: &str| text.text().lines().any(|it| it == line);
@@ -227,8 +198,8 @@ async fn what_is_not_known_is_absent_and_what_is_empty_is_zero() {
     assert!(has("recliner_scan_errors_total{node=\"couchdb@a\",reason=\"timeout\"} 0"));
     assert!(has("recliner_scan_errors_total{node=\"couchdb@b\",reason=\"connect\"} 2"));
     assert!(has("recliner_targets{node=\"couchdb@a\",kind=\"db\",state=\"orphan\"} 1"));
-    // What lies about is counted, and has no series of its own: its database's live
-    // instance has that name.
+    // An orphan is counted but has no series of its own: its database's live instance has that
+    // name.
     assert!(!mentions(
         "recliner_target_file_bytes{node=\"couchdb@a\",kind=\"db\",db=\"orders.16\""
     ));
@@ -253,17 +224,17 @@ async fn a_suspension_shows_since_when_and_why() {
     history.suspensions.0.insert(Scope::Channel("ratio_dbs".into()), suspension);
     surface.plan.send_replace(Arc::new(plan));
     let answer = surface.get("/metrics").await;
-    let since = families::SUSPENDED_SINCE_TIMESTAMP.name;
+    let since = "recliner_suspended_since_timestamp_seconds";
     let expected = format!("{since}{{scope=\"channel:ratio_dbs\"}} {}", NOW.unix());
     assert_eq!(samples(answer.text(), since), [expected]);
     assert_eq!(
-        samples(answer.text(), families::SUSPENSION_INFO.name),
+        samples(answer.text(), "recliner_suspension_info"),
         ["recliner_suspension_info{scope=\"channel:ratio_dbs\",by=\"\",why=\"disks are moved\"} 1"]
     );
 }
 
 #[tokio::test]
-async fn what_waits_for_a_restart_and_when_certificates_end_shows() {
+async fn settings_that_need_a_restart_and_expiring_certificates_show() {
     let mut surface = Surface::new();
     surface.config.send_modify(|config| {
         Arc::make_mut(config).needs_restart = vec!["--log.format".into(), "storage.path".into()];
@@ -271,9 +242,9 @@ async fn what_waits_for_a_restart_and_when_certificates_end_shows() {
     let ends = CertificateEnds { own: Some(NOW), authorities: None };
     surface.state.certificates = watch::channel(ends).1;
     let answer = surface.get("/metrics").await;
-    let waits = families::CONFIG_NEEDS_RESTART.name;
-    assert_eq!(samples(answer.text(), waits), [format!("{waits} 2")]);
-    let end = families::CERTIFICATE_EXPIRY_TIMESTAMP.name;
+    let pending = "recliner_config_settings_pending_restart";
+    assert_eq!(samples(answer.text(), pending), [format!("{pending} 2")]);
+    let end = "recliner_certificate_expiry_timestamp_seconds";
     let expected = format!("{end}{{use=\"couchdb\"}} {}", NOW.unix());
     assert_eq!(samples(answer.text(), end), [expected]);
 }
@@ -366,7 +337,7 @@ fn summed(text: &str, family: &str, by: &[&str]) -> BTreeMap<Vec<String>, u64> {
 }
 
 #[tokio::test]
-async fn sums_over_targets_are_those_of_their_databases_and_parts_of_views_are_apart() {
+async fn sums_over_targets_equal_their_databases_and_view_files_are_separate() {
     let surface = Surface::new();
     let mut draft = Draft::new(2);
     let [a, b] = ["couchdb@a", "couchdb@b"].map(|name| draft.node(name));
@@ -404,7 +375,7 @@ async fn sums_over_targets_are_those_of_their_databases_and_parts_of_views_are_a
             assert_eq!(databases[labels], *sum, "{what} of {labels:?}");
         }
     }
-    // The same files once more, by what was read of them.
+    // The same files again, as read from the directories.
     let parts = summed(text, "recliner_view_part_file_bytes", &["db"]);
     assert_eq!(parts[&vec!["db-5".to_owned()]], 50 * MIB);
     let kinds = summed(text, "recliner_file_bytes", &["node", "kind"]);
@@ -415,7 +386,7 @@ async fn sums_over_targets_are_those_of_their_databases_and_parts_of_views_are_a
     assert_eq!(nodes[&Vec::new()], of("_cluster", "view").unwrap());
     assert!(text.contains("\nrecliner_databases_not_exported 3\n"));
 
-    // Who serves some nodes alone knows no sum over all of them.
+    // A process that serves only some nodes does not know the sum over all of them.
     draft.change_node(b, |node| node.served = false);
     surface.plan.send_replace(Arc::new(planned(&draft.publish(NOW))));
     let answer = surface.get("/metrics").await;
@@ -424,7 +395,7 @@ async fn sums_over_targets_are_those_of_their_databases_and_parts_of_views_are_a
 }
 
 #[tokio::test]
-async fn one_scrape_too_many_is_told_to_come_again() {
+async fn one_scrape_too_many_gets_503_and_retry_after() {
     let surface = Surface::new();
     let scrapes = metrics::Scrapes::new(1);
     let route = get(metrics::metrics).layer(Extension(scrapes.clone()));
@@ -444,7 +415,7 @@ async fn one_scrape_too_many_is_told_to_come_again() {
 }
 
 #[tokio::test]
-async fn promtool_finds_nothing_to_say() {
+async fn promtool_has_no_complaint() {
     if Command::new("promtool").arg("--version").output().is_err() {
         println!("skipped: promtool is not installed (Debian has it in the package prometheus)");
         return;

@@ -1,0 +1,26 @@
+//! CouchDB as the client sees it: which URLs answer, and how many requests were sent.
+//!
+//! The client counts its requests itself, in the `prometheus` registry. This file only declares
+//! those families, so that the table of metrics is complete.
+
+use couchdb_client::Entry;
+use metrics_text::{Writer, families};
+
+families! {
+    COUCHDB_UP: Gauge None "recliner_couchdb_up" ["url"]
+        "1 if a server answered at this URL of couchdb.urls when it was last asked, 0 if none did.";
+    COUCHDB_REQUESTS: Counter None "recliner_couchdb_requests_total" ["route", "code"]
+        "Requests sent to CouchDB, by route and by the status code or failure that came back.";
+    COUCHDB_REQUEST_DURATION: Histogram Seconds
+        "recliner_couchdb_request_duration_seconds" ["route"]
+        "Time from sending a request to CouchDB to the end of its answer, in seconds.";
+}
+
+pub(super) fn write(writer: &mut Writer, entries: &[Entry]) {
+    let mut samples = writer.family(&COUCHDB_UP);
+    for entry in entries {
+        if let Some(up) = entry.up {
+            samples.sample(&[entry.url.as_str()], up);
+        }
+    }
+}

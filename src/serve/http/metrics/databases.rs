@@ -1,0 +1,237 @@
+//! The databases with most to reclaim: their sums, and every target of those exported whole.
+//!
+//! The snapshot chooses the databases; this file makes sure that one name is one series. On a large
+//! cluster most of a scrape comes from here.
+
+use super::FamilyReaders;
+use crate::{
+    model::{facts::Fact, target::Kind},
+    plan::Plan,
+    table::{DbIx, FileSums, Ix, NodeIx, Snapshot, TargetRef, TopDb},
+};
+use couchdb_names::{Range, RangeText};
+use hashbrown::{HashMap, HashSet};
+use metrics_text::{LabelSets, Writer, families};
+
+families! {
+    DATABASE_COPIES: Gauge None "recliner_database_copies" ["db", "kind"]
+        "Number of the database's files on all nodes; only for the databases with most to reclaim.";
+    DATABASE_FILE_BYTES: Gauge Bytes "recliner_database_file_bytes" ["db", "kind"]
+        "Bytes of the database's files on all nodes; only for the databases with most to reclaim.";
+    DATABASE_ACTIVE_BYTES: Gauge Bytes "recliner_database_active_bytes" ["db", "kind"]
+        "Bytes of live data in the database's files; only for the databases with most to reclaim.";
+    DATABASE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_database_reclaimable_bytes" ["db", "kind"]
+        "Bytes that compacting the whole database is predicted to free; only for those with most.";
+    DATABASES_NOT_EXPORTED: Gauge None "recliner_databases_not_exported" []
+        "Number of databases whose targets have no series of their own, because others have more to reclaim.";
+    TARGET_FILE_BYTES: Gauge Bytes "recliner_target_file_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"]
+        "Bytes of the target's file; only for targets of the exported databases.";
+    TARGET_ACTIVE_BYTES: Gauge Bytes "recliner_target_active_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"]
+        "Bytes of live data in the target's file; only for targets of the exported databases.";
+    TARGET_RECLAIMABLE_BYTES: Gauge Bytes "recliner_target_reclaimable_bytes"
+        ["node", "kind", "db", "range", "ddoc", "signature"]
+        "Bytes that compacting the target is predicted to free; only for the exported databases.";
+    VIEW_PART_FILE_BYTES: Gauge Bytes "recliner_view_part_file_bytes"
+        ["node", "db", "range", "ddoc", "signature"]
+        "Bytes of one file of a view index, which recliner_target_file_bytes counts too.";
+    VIEW_PART_RECLAIMABLE_BYTES: Gauge Bytes "recliner_view_part_reclaimable_bytes"
+        ["node", "db", "range", "ddoc", "signature"]
+        "Bytes predicted to come free in one file of a view index, which recliner_target_reclaimable_bytes counts too.";
+}
+
+/// Characters in the labels of one target, with longer names than most clusters have.
+const LABEL_CHARACTERS: usize = 256;
+
+/// Characters of a line beside its labels: the longest of the family names, and a number.
+const OTHER_CHARACTERS: usize = 56;
+
+pub(super) fn write(writer: &mut Writer, plan: &Plan) {
+    let snapshot = &plan.snapshot;
+    let superseded = superseded_instances(snapshot);
+    databases(writer, snapshot, &superseded);
+    let listed: Vec<Ix> = if superseded.is_empty() {
+        snapshot.top().targets.clone()
+    } else {
+        let targets = snapshot.top().targets.iter().filter_map(|ix| snapshot.target(*ix));
+        targets.filter(|target| !superseded.contains(&target.db())).map(TargetRef::ix).collect()
+    };
+    let (parts, targets): (Vec<Ix>, Vec<Ix>) =
+        listed.into_iter().partition(|ix| snapshot.target(*ix).is_some_and(TargetRef::is_part));
+    let families: FamilyReaders<Sizes, Option<u64>, 6, 3> = [
+        (&TARGET_FILE_BYTES, |sizes| sizes.file),
+        (&TARGET_ACTIVE_BYTES, |sizes| sizes.active),
+        (&TARGET_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
+    ];
+    targets_of(writer, snapshot, &targets, &families, |target, names| {
+        [
+            target.node(),
+            target.kind().label(),
+            target.db_name().db,
+            names.range(),
+            names.design,
+            names.signature(),
+        ]
+    });
+    let families: FamilyReaders<Sizes, Option<u64>, 5, 2> = [
+        (&VIEW_PART_FILE_BYTES, |sizes| sizes.file),
+        (&VIEW_PART_RECLAIMABLE_BYTES, |sizes| sizes.reclaimable),
+    ];
+    targets_of(writer, snapshot, &parts, &families, |target, names| {
+        [target.node(), target.db_name().db, names.range(), names.design, names.signature()]
+    });
+}
+
+/// While a database is deleted and created again, both instances may count as live. Of two that
+/// share a name only the one with more to reclaim is exported; this returns the others.
+fn superseded_instances(snapshot: &Snapshot) -> HashSet<DbIx> {
+    let mut best: HashMap<&str, &TopDb> = HashMap::new();
+    let mut superseded = HashSet::new();
+    for top in &snapshot.top().databases {
+        let Some(name) = snapshot.db_name(top.db) else { continue };
+        let known = best.entry(name.db).or_insert(top);
+        if known.db == top.db {
+            continue;
+        }
+        let reclaimable = |it: &TopDb| {
+            let of = |sums: &FileSums| sums.reclaimable.get().unwrap_or_default();
+            of(&it.sums.shards) + of(&it.sums.views)
+        };
+        if reclaimable(top) > reclaimable(known) {
+            superseded.insert(known.db);
+            *known = top;
+        } else {
+            superseded.insert(top.db);
+        }
+    }
+    superseded
+}
+
+/// Writes the sums of databases. A process that reads only some of the nodes cannot know the sums
+/// of shards, and one that does not serve the cluster cannot know those of views.
+fn databases(writer: &mut Writer, snapshot: &Snapshot, superseded: &HashSet<DbIx>) {
+    let mut members = snapshot.nodes().iter().skip(1).filter(|node| node.member).peekable();
+    let sees_shards =
+        members.peek().is_some() && members.all(|node| node.served && !node.files_alone);
+    let sees_views = snapshot.node(NodeIx::CLUSTER).is_some_and(|node| node.served);
+    let top = || snapshot.top().databases.iter().filter(|top| !superseded.contains(&top.db));
+    let mut labels = LabelSets::with_room(&DATABASE_COPIES, 2 * top().count(), 0);
+    let mut rows: Vec<&FileSums> = Vec::new();
+    for top in top() {
+        let Some(name) = snapshot.db_name(top.db) else { continue };
+        for (kind, seen, sums) in
+            [(Kind::Db, sees_shards, &top.sums.shards), (Kind::View, sees_views, &top.sums.views)]
+        {
+            if seen && sums.copies > 0 {
+                labels.push(&[name.db, kind.label()]);
+                rows.push(sums);
+            }
+        }
+    }
+    let mut samples = writer.family(&DATABASE_COPIES);
+    for (labels, sums) in labels.iter().zip(&rows) {
+        samples.sample_of(labels, sums.copies);
+    }
+    let families: FamilyReaders<&FileSums, Option<f64>, 2, 3> = [
+        (&DATABASE_FILE_BYTES, |sums| sums.file.get()),
+        (&DATABASE_ACTIVE_BYTES, |sums| sums.active.get()),
+        (&DATABASE_RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
+    ];
+    for (family, read) in families {
+        let mut samples = writer.family(family);
+        for (labels, sums) in labels.iter().zip(&rows) {
+            if let Some(bytes) = read(sums) {
+                samples.sample_of(labels, bytes);
+            }
+        }
+    }
+    // Before the first scan the number is not known, which is not zero.
+    if members_known(snapshot) {
+        writer.family(&DATABASES_NOT_EXPORTED).sample(&[], snapshot.top().not_whole);
+    }
+}
+
+fn members_known(snapshot: &Snapshot) -> bool {
+    snapshot.nodes().iter().skip(1).any(|node| node.member)
+}
+
+/// Writes families that have a series for each of these targets.
+///
+/// With many targets most of the time goes into waiting for memory. So each target's names are
+/// looked up once, in memory order.
+fn targets_of<const LABELS: usize, const FAMILIES: usize>(
+    writer: &mut Writer,
+    snapshot: &Snapshot,
+    targets: &[Ix],
+    families: &FamilyReaders<Sizes, Option<u64>, LABELS, FAMILIES>,
+    named: impl for<'a> Fn(TargetRef<'a>, &'a Names<'a>) -> [&'a str; LABELS],
+) {
+    let [(first, read), others @ ..] = families.as_slice() else { return };
+    let mut labels = LabelSets::with_room(first, targets.len(), targets.len() * LABEL_CHARACTERS);
+    let mut sizes = Vec::with_capacity(targets.len());
+    writer.reserve(FAMILIES * targets.len() * (LABEL_CHARACTERS + OTHER_CHARACTERS));
+    // Writing while the names are looked up lets compression begin early.
+    let mut samples = writer.family(*first);
+    for target in targets.iter().filter_map(|ix| snapshot.target(*ix)) {
+        let size = Sizes::of(target);
+        let names = Names::of(target);
+        let labels = labels.push(&named(target, &names));
+        if let Some(bytes) = read(size) {
+            samples.sample_of(labels, bytes);
+        }
+        sizes.push(size);
+    }
+    for (family, read) in others {
+        let mut samples = writer.family(*family);
+        for (labels, size) in labels.iter().zip(&sizes) {
+            if let Some(bytes) = read(*size) {
+                samples.sample_of(labels, bytes);
+            }
+        }
+    }
+}
+
+/// The labels that name a target.
+struct Names<'a> {
+    range: Option<RangeText>,
+    design: &'a str,
+    signature: Option<String>,
+}
+
+impl<'a> Names<'a> {
+    fn of(target: TargetRef<'a>) -> Self {
+        let view = target.view().filter(|view| view.search.is_none());
+        Self {
+            range: target.range().map(Range::text),
+            design: view.and_then(|view| view.designs.first()).map_or("", |design| design),
+            signature: view.map(|view| view.signature.to_string()),
+        }
+    }
+
+    fn range(&self) -> &str {
+        self.range.as_ref().map_or("", RangeText::as_str)
+    }
+
+    fn signature(&self) -> &str {
+        self.signature.as_deref().unwrap_or_default()
+    }
+}
+
+/// The exported sizes of one target, in bytes on disk.
+#[derive(Clone, Copy)]
+struct Sizes {
+    file: Option<u64>,
+    active: Option<u64>,
+    reclaimable: Option<u64>,
+}
+
+impl Sizes {
+    fn of(target: TargetRef<'_>) -> Self {
+        Self {
+            file: target.on_disk(Fact::File),
+            active: target.on_disk(Fact::Active),
+            reclaimable: target.reclaimable(),
+        }
+    }
+}

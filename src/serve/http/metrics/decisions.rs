@@ -1,0 +1,142 @@
+//! What the plan decided: limits, windows, decisions about queued targets, gates, suspensions.
+
+use super::served_nodes;
+use crate::{
+    model::memory::Scope,
+    plan::{Gate, Plan},
+    table::NodeIx,
+};
+use metrics_text::{Writer, families};
+
+families! {
+    CHANNEL_CONCURRENCY_LIMIT: Gauge None "recliner_channel_concurrency_limit" ["channel"]
+        "Maximum number of the channel's compactions on each node at a time.";
+    NODE_CONCURRENCY_LIMIT: Gauge None "recliner_node_concurrency_limit" []
+        "Maximum number of compactions on each node at a time, whoever starts them.";
+    CLUSTER_CONCURRENCY_LIMIT: Gauge None "recliner_cluster_concurrency_limit" []
+        "Maximum number of compactions in the whole cluster at a time, whoever starts them.";
+    CHANNEL_WINDOW_OPEN: Gauge None "recliner_channel_window_open" ["channel"]
+        "1 if a window of the channel is open or it has none, 0 if all its windows are closed.";
+    CANDIDATES: Gauge None "recliner_candidates" ["node", "channel", "decision"]
+        "Number of queued targets, by decision: start, or the reason why they do not start.";
+    GATE_OPEN: Gauge None "recliner_gate_open" ["node", "gate"]
+        "1 if the gate allows compactions to start on the node, 0 if it holds all of them back.";
+    GATE_CLOSED_SINCE_TIMESTAMP: Gauge Seconds
+        "recliner_gate_closed_since_timestamp_seconds" ["node", "gate"]
+        "Unix time at which the gate closed, in seconds; absent while it is open.";
+    SUSPENDED: Gauge None "recliner_suspended" ["scope"]
+        "1 for each suspension in force, by what it suspends: all, a node or a channel.";
+    SUSPENDED_SINCE_TIMESTAMP: Gauge Seconds
+        "recliner_suspended_since_timestamp_seconds" ["scope"]
+        "Unix time at which the suspension began, in seconds; absent when nothing is suspended.";
+    SUSPENSION_INFO: Gauge None "recliner_suspension_info" ["scope", "by", "why"]
+        "Always 1, labelled with who ordered the suspension and the reason they gave.";
+}
+
+/// Free text is cut after this many characters in a label.
+const MAX_LABEL_CHARACTERS: usize = 120;
+
+pub(super) fn write(writer: &mut Writer, plan: &Plan) {
+    limits(writer, plan);
+    candidates(writer, plan);
+    gates(writer, plan);
+    suspensions(writer, plan);
+}
+
+fn limits(writer: &mut Writer, plan: &Plan) {
+    let limits = &plan.rules.limits;
+    let mut samples = writer.family(&CHANNEL_CONCURRENCY_LIMIT);
+    for channel in &plan.channels.list {
+        samples.sample(&[&channel.name], channel.concurrency);
+    }
+    writer.family(&NODE_CONCURRENCY_LIMIT).sample(&[], limits.per_node);
+    writer.family(&CLUSTER_CONCURRENCY_LIMIT).sample(&[], limits.cluster);
+    let mut samples = writer.family(&CHANNEL_WINDOW_OPEN);
+    for (channel, opening) in plan.channels.list.iter().zip(plan.openings.iter()) {
+        samples.sample(&[&channel.name], opening.open);
+    }
+}
+
+/// Every queue has a sample for `start`, even when it is zero. Reasons have one only where they
+/// apply: all reasons for all queues would be most of the exposition, and mostly zeros.
+fn candidates(writer: &mut Writer, plan: &Plan) {
+    let mut samples = writer.family(&CANDIDATES);
+    for (queue, counts) in plan.queues.iter().zip(plan.candidates.iter()) {
+        let (node, channel) =
+            (plan.snapshot.node(queue.node), plan.channels.list.get(queue.channel));
+        let Some((node, channel)) = node.zip(channel) else { continue };
+        samples.sample(&[&node.name, &channel.name, "start"], counts.starts);
+        for (reason, count) in counts.reasons() {
+            samples.sample(&[&node.name, &channel.name, reason.label()], count);
+        }
+    }
+}
+
+fn gates(writer: &mut Writer, plan: &Plan) {
+    // Pressure and maintenance are not known of a node that was not asked yet.
+    let known = |gate: Gate, ix: NodeIx| match gate {
+        Gate::Pressure | Gate::Maintenance => plan.conditions.pressures.nodes.contains_key(&ix),
+        Gate::Mode | Gate::Suspended | Gate::Journal | Gate::Ramp => true,
+    };
+    let states: Vec<_> = served_nodes(plan)
+        .flat_map(|(ix, node)| Gate::ALL.map(|gate| (ix, node, gate)))
+        .filter(|(ix, _, gate)| known(*gate, *ix))
+        .map(|(ix, node, gate)| (&node.name, gate, plan.gate(gate, ix)))
+        .collect();
+    let mut samples = writer.family(&GATE_OPEN);
+    for (node, gate, closed) in &states {
+        samples.sample(&[node, gate.label()], closed.is_none());
+    }
+    let mut samples = writer.family(&GATE_CLOSED_SINCE_TIMESTAMP);
+    for (node, gate, closed) in &states {
+        if let Some(since) = closed.and_then(|closed| closed.since) {
+            samples.sample(&[node, gate.label()], since);
+        }
+    }
+}
+
+fn suspensions(writer: &mut Writer, plan: &Plan) {
+    let in_force = &plan.conditions.history.suspensions.0;
+    let mut samples = writer.family(&SUSPENDED);
+    samples.sample(&["all"], in_force.contains_key(&Scope::All));
+    for scope in in_force.keys().filter(|scope| **scope != Scope::All) {
+        samples.sample(&[&scope.to_string()], true);
+    }
+    let mut samples = writer.family(&SUSPENDED_SINCE_TIMESTAMP);
+    for (scope, suspension) in in_force {
+        samples.sample(&[&scope.to_string()], suspension.since);
+    }
+    let mut samples = writer.family(&SUSPENSION_INFO);
+    for (scope, suspension) in in_force {
+        let by = label_text(suspension.by.as_deref().unwrap_or_default());
+        let why = label_text(suspension.why.as_deref().unwrap_or_default());
+        samples.sample(&[&scope.to_string(), &by, &why], true);
+    }
+}
+
+/// Makes a label value of what a person wrote: one line, no longer than a sentence.
+fn label_text(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_LABEL_CHARACTERS)
+        .collect();
+    if text.chars().nth(MAX_LABEL_CHARACTERS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_stays_short_and_on_one_line() {
+        assert_eq!(label_text("disks are\nmoved\u{1b}"), "disks are moved ");
+        assert_eq!(label_text(""), "");
+        let long = "ä".repeat(500);
+        assert_eq!(label_text(&long), format!("{}…", "ä".repeat(MAX_LABEL_CHARACTERS)));
+        assert_eq!(label_text(&"b".repeat(MAX_LABEL_CHARACTERS)), "b".repeat(MAX_LABEL_CHARACTERS));
+    }
+}

@@ -1,0 +1,60 @@
+//! The process itself: its build, mode, configuration and certificates.
+
+use super::Scrape;
+use crate::model::channel::Mode;
+use couchdb_client::CertificateEnds;
+use metrics_text::{Writer, families};
+
+families! {
+    BUILD_INFO: Gauge None "recliner_build_info" ["version", "revision"]
+        "Always 1, labelled with the version and source revision of this recliner.";
+    MODE: Gauge None "recliner_mode" ["mode"]
+        "1 for the mode in force, 0 for the other: advise only reports, enforce starts compactions.";
+    CHANNEL_MODE: Gauge None "recliner_channel_mode" ["channel", "mode"]
+        "1 for the mode in force for the channel, 0 for the other.";
+    CONFIG_LAST_RELOAD_SUCCESSFUL: Gauge None "recliner_config_last_reload_successful" []
+        "1 if the last attempt to load the configuration succeeded, 0 if it failed.";
+    CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP: Gauge Seconds
+        "recliner_config_last_reload_success_timestamp_seconds" []
+        "Unix time of the last successful load of the configuration, in seconds.";
+    CONFIG_SETTINGS_PENDING_RESTART: Gauge None "recliner_config_settings_pending_restart" []
+        "Number of settings that were changed by a reload and take effect only after a restart.";
+    CERTIFICATE_EXPIRY_TIMESTAMP: Gauge Seconds
+        "recliner_certificate_expiry_timestamp_seconds" ["use"]
+        "Unix time at which the certificate expires, in seconds; absent where none is used.";
+}
+
+pub(super) fn write(writer: &mut Writer, scrape: &Scrape) {
+    let Scrape { plan, config, about, .. } = scrape;
+    writer.family(&BUILD_INFO).sample(&[about.version, about.revision], 1_u64);
+    let mut samples = writer.family(&MODE);
+    for mode in Mode::ALL {
+        samples.sample(&[mode.label()], mode == config.mode);
+    }
+    let mut samples = writer.family(&CHANNEL_MODE);
+    for channel in &plan.channels.list {
+        let in_force = channel.mode.and(config.mode);
+        for mode in Mode::ALL {
+            samples.sample(&[&channel.name, mode.label()], mode == in_force);
+        }
+    }
+    writer.family(&CONFIG_LAST_RELOAD_SUCCESSFUL).sample(&[], config.reload_successful);
+    writer.family(&CONFIG_LAST_RELOAD_SUCCESS_TIMESTAMP).sample(&[], config.loaded_at);
+    let pending = config.needs_restart.len() as u64;
+    writer.family(&CONFIG_SETTINGS_PENDING_RESTART).sample(&[], pending);
+    certificates(writer, scrape.web_certificates, scrape.couchdb_certificates);
+}
+
+fn certificates(writer: &mut Writer, web: CertificateEnds, couchdb: CertificateEnds) {
+    let mut samples = writer.family(&CERTIFICATE_EXPIRY_TIMESTAMP);
+    for (purpose, end) in [
+        ("web", web.own),
+        ("web_clients", web.authorities),
+        ("couchdb", couchdb.own),
+        ("couchdb_ca", couchdb.authorities),
+    ] {
+        if let Some(end) = end {
+            samples.sample(&[purpose], end);
+        }
+    }
+}

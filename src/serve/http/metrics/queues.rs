@@ -1,0 +1,75 @@
+//! The queue of each channel on each node.
+
+use super::FamilyReaders;
+use crate::{
+    model::channel::{Channel, Priority},
+    plan::{Plan, QueueView},
+};
+use metrics_text::{Writer, families};
+
+families! {
+    QUEUE_SIZE: Gauge None "recliner_queue_size" ["node", "channel"]
+        "Number of targets that wait in the channel's queue on the node.";
+    QUEUE_ACTIVE: Gauge None "recliner_queue_active" ["node", "channel"]
+        "Number of running compactions of targets that the channel takes, whoever started them.";
+    QUEUE_CAPACITY: Gauge None "recliner_queue_capacity" ["node", "channel"]
+        "Number of targets that the channel's queue on the node can hold.";
+    QUEUE_OVERFLOW: Gauge None "recliner_queue_overflow" ["node", "channel"]
+        "Number of targets that the channel takes but that its full queue on the node cannot hold.";
+    QUEUE_RECLAIMABLE_BYTES: Gauge Bytes "recliner_queue_reclaimable_bytes" ["node", "channel"]
+        "Bytes that compacting all targets in the queue is predicted to free.";
+    QUEUE_OLDEST_TIMESTAMP: Gauge Seconds
+        "recliner_queue_oldest_timestamp_seconds" ["node", "channel"]
+        "Unix time at which the longest waiting target was queued, in seconds; absent when empty.";
+    QUEUE_RATIO_MIN: Gauge Ratio "recliner_queue_ratio_min" ["node", "channel"]
+        "Lowest ratio of file to active bytes in the queue; absent unless the channel ranks by ratio.";
+    QUEUE_RATIO_MAX: Gauge Ratio "recliner_queue_ratio_max" ["node", "channel"]
+        "Highest ratio of file to active bytes in the queue; absent unless the channel ranks by ratio.";
+    QUEUE_SLACK_MIN_BYTES: Gauge Bytes "recliner_queue_slack_min_bytes" ["node", "channel"]
+        "Lowest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
+    QUEUE_SLACK_MAX_BYTES: Gauge Bytes "recliner_queue_slack_max_bytes" ["node", "channel"]
+        "Highest slack (file minus active bytes) in the queue; absent unless the channel ranks by slack.";
+}
+
+pub(super) fn write(writer: &mut Writer, plan: &Plan) {
+    let queues: Vec<(&str, &Channel, &QueueView)> = plan
+        .queues
+        .iter()
+        .filter_map(|queue| {
+            let node = plan.snapshot.node(queue.node)?;
+            Some((&*node.name, plan.channels.list.get(queue.channel)?, &**queue))
+        })
+        .collect();
+    let numbers: FamilyReaders<&QueueView, u64, 2, 5> = [
+        (&QUEUE_SIZE, |queue| queue.waiting().len() as u64),
+        (&QUEUE_ACTIVE, |queue| queue.active as u64),
+        (&QUEUE_CAPACITY, |queue| queue.capacity as u64),
+        (&QUEUE_OVERFLOW, |queue| queue.overflow as u64),
+        (&QUEUE_RECLAIMABLE_BYTES, |queue| queue.reclaimable),
+    ];
+    for (family, read) in numbers {
+        let mut samples = writer.family(family);
+        for (node, channel, queue) in &queues {
+            samples.sample(&[node, &channel.name], read(queue));
+        }
+    }
+    let mut samples = writer.family(&QUEUE_OLDEST_TIMESTAMP);
+    for (node, channel, queue) in &queues {
+        if let Some(oldest) = queue.oldest {
+            samples.sample(&[node, &channel.name], oldest);
+        }
+    }
+    for (family, priority, highest) in [
+        (&QUEUE_RATIO_MIN, Priority::Ratio, false),
+        (&QUEUE_RATIO_MAX, Priority::Ratio, true),
+        (&QUEUE_SLACK_MIN_BYTES, Priority::Slack, false),
+        (&QUEUE_SLACK_MAX_BYTES, Priority::Slack, true),
+    ] {
+        let mut samples = writer.family(family);
+        for (node, channel, queue) in queues.iter().filter(|(_, it, _)| it.priority == priority) {
+            if let Some((best, worst)) = queue.priority {
+                samples.sample(&[node, &channel.name], if highest { best } else { worst });
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Targets and their bytes, by node and kind: each file counts once.
+
+use super::{FamilyReaders, served_nodes};
+use crate::{
+    model::target::{Kind, State},
+    plan::Plan,
+    table::{NodeIx, Sums},
+};
+use metrics_text::{Writer, families};
+use std::collections::BTreeMap;
+
+families! {
+    TARGETS: Gauge None "recliner_targets" ["node", "kind", "state"]
+        "Number of known targets, by kind and by whether they match the shard map.";
+    FILE_BYTES: Gauge Bytes "recliner_file_bytes" ["node", "kind"]
+        "Bytes of the targets' files, summed where known; a view counts all its copies.";
+    ACTIVE_BYTES: Gauge Bytes "recliner_active_bytes" ["node", "kind"]
+        "Bytes in the targets' files that CouchDB counts as live data, summed where known.";
+    EXTERNAL_BYTES: Gauge Bytes "recliner_external_bytes" ["node", "kind"]
+        "Uncompressed size of the targets' contents in bytes, summed where known.";
+    RECLAIMABLE_BYTES: Gauge Bytes "recliner_reclaimable_bytes" ["node", "kind"]
+        "Bytes that compacting the targets is predicted to free, summed where known.";
+    TARGETS_UNMEASURED: Gauge None "recliner_targets_unmeasured" ["node"]
+        "Number of targets whose file size is not known.";
+    ORPHAN_BYTES: Gauge Bytes "recliner_orphan_bytes" ["node"]
+        "Bytes of shard files on the node that are not in the shard map; a part of recliner_file_bytes.";
+}
+
+/// The sums of one kind on one node.
+struct Row<'a> {
+    node: &'a str,
+    kind: Kind,
+    sums: Sums,
+}
+
+pub(super) fn write(writer: &mut Writer, plan: &Plan) {
+    let rows = rows(plan);
+    let mut samples = writer.family(&TARGETS);
+    for Row { node, kind, sums } in &rows {
+        for state in State::ALL {
+            samples.sample(&[node, kind.label(), state.label()], sums.states[state as usize]);
+        }
+    }
+    for (node, count) in missing_on_former_members(plan) {
+        samples.sample(&[node, Kind::Db.label(), State::Missing.label()], count);
+    }
+    bytes(writer, &rows);
+    let mut unmeasured: BTreeMap<&str, u64> = BTreeMap::new();
+    for Row { node, sums, .. } in &rows {
+        *unmeasured.entry(node).or_default() += sums.file.unknown();
+    }
+    let mut samples = writer.family(&TARGETS_UNMEASURED);
+    for (node, count) in unmeasured {
+        samples.sample(&[node], count);
+    }
+    let mut samples = writer.family(&ORPHAN_BYTES);
+    for Row { node, sums, .. } in rows.iter().filter(|row| row.kind == Kind::Db) {
+        if let Some(bytes) = sums.orphan.get() {
+            samples.sample(&[node], bytes);
+        }
+    }
+}
+
+/// Databases belong to a node; views with all their copies, cleanups and search indexes belong to
+/// the pseudo node. A node where nothing was found and no scan has ended is left out: its zeros
+/// are not known.
+fn rows(plan: &Plan) -> Vec<Row<'_>> {
+    let totals = plan.snapshot.totals();
+    served_nodes(plan)
+        .flat_map(|(ix, node)| {
+            Kind::ALL
+                .into_iter()
+                .filter(move |kind| (*kind == Kind::Db) != (ix == NodeIx::CLUSTER))
+                .map(move |kind| (node, kind, totals.of(ix, kind)))
+        })
+        .filter(|(node, _, sums)| {
+            let walked = node.disk.is_some_and(|disk| disk.last_success.is_some());
+            node.last_success.is_some() || walked || *sums != Sums::default()
+        })
+        .map(|(node, kind, sums)| Row { node: &node.name, kind, sums })
+        .collect()
+}
+
+/// Nodes that the shard map still places copies on although they left the cluster, each with the
+/// number of those copies.
+fn missing_on_former_members(plan: &Plan) -> impl Iterator<Item = (&str, u64)> {
+    let nodes = plan.snapshot.nodes().iter().enumerate().skip(1);
+    let nodes = nodes.filter(|(_, node)| node.served && !node.member);
+    nodes.filter_map(|(ix, node)| {
+        let sums = plan.snapshot.totals().of(NodeIx::from_usize(ix)?, Kind::Db);
+        let missing = sums.states[State::Missing as usize];
+        (missing > 0).then_some((&*node.name, missing))
+    })
+}
+
+fn bytes(writer: &mut Writer, rows: &[Row<'_>]) {
+    let families: FamilyReaders<&Sums, Option<f64>, 2, 4> = [
+        (&FILE_BYTES, |sums| sums.file.get()),
+        (&ACTIVE_BYTES, |sums| sums.active.get()),
+        (&EXTERNAL_BYTES, |sums| sums.external.get()),
+        (&RECLAIMABLE_BYTES, |sums| sums.reclaimable.get()),
+    ];
+    for (family, read) in families {
+        let mut samples = writer.family(family);
+        // CouchDB does not say how much of a Lucene index is live or could be freed.
+        let has = |kind: Kind| match kind {
+            Kind::Db | Kind::View => true,
+            Kind::Search => std::ptr::eq(family, &FILE_BYTES),
+            Kind::Cleanup => false,
+        };
+        for Row { node, kind, sums } in rows.iter().filter(|row| has(row.kind)) {
+            if let Some(bytes) = read(sums) {
+                samples.sample(&[node, kind.label()], bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! CouchDB's own smoosh: what its channels do, and which of them are stopped for a recliner.
+
+use super::{FamilyReaders, members};
+use crate::{
+    act::takeover::Takeovers,
+    model::channel::{Channels, Priority},
+    plan::Plan,
+    table::{SmooshChannel, SmooshSeen},
+};
+use metrics_text::{Writer, families};
+
+families! {
+    SMOOSH_UP: Gauge None "recliner_smoosh_up" ["node"]
+        "1 if the node's smoosh status could be read, 0 if not; absent before CouchDB 3.4.";
+    SMOOSH_ACTIVE: Gauge None "recliner_smoosh_active" ["node", "channel"]
+        "Number of compactions that CouchDB's smoosh channel is running.";
+    SMOOSH_STARTING: Gauge None "recliner_smoosh_starting" ["node", "channel"]
+        "Number of compactions that CouchDB's smoosh channel is starting.";
+    SMOOSH_WAITING: Gauge None "recliner_smoosh_waiting" ["node", "channel"]
+        "Number of compactions that wait in CouchDB's smoosh channel.";
+    SMOOSH_WAITING_RATIO_MIN: Gauge Ratio "recliner_smoosh_waiting_ratio_min" ["node", "channel"]
+        "Lowest ratio of file to active bytes that waits in a smoosh channel that ranks by ratio.";
+    SMOOSH_WAITING_RATIO_MAX: Gauge Ratio "recliner_smoosh_waiting_ratio_max" ["node", "channel"]
+        "Highest ratio of file to active bytes that waits in a smoosh channel that ranks by ratio.";
+    SMOOSH_WAITING_SLACK_MIN_BYTES: Gauge Bytes
+        "recliner_smoosh_waiting_slack_min_bytes" ["node", "channel"]
+        "Lowest slack (file minus active bytes) that waits in a smoosh channel that ranks by slack.";
+    SMOOSH_WAITING_SLACK_MAX_BYTES: Gauge Bytes
+        "recliner_smoosh_waiting_slack_max_bytes" ["node", "channel"]
+        "Highest slack (file minus active bytes) that waits in a smoosh channel that ranks by slack.";
+    SMOOSH_TAKEN_OVER: Gauge None "recliner_smoosh_taken_over" ["node"]
+        "1 while every smoosh channel to be taken over is stopped on the node, else 0.";
+    SMOOSH_CHANNELS_STOPPED: Gauge None "recliner_smoosh_channels_stopped" ["node"]
+        "Number of smoosh channels on the node that are stopped for this or another recliner.";
+}
+
+pub(super) fn write(writer: &mut Writer, plan: &Plan, takeovers: &Takeovers) {
+    let mut samples = writer.family(&SMOOSH_UP);
+    for node in members(plan) {
+        match node.smoosh {
+            SmooshSeen::Channels(_) => samples.sample(&[&node.name], 1_u64),
+            SmooshSeen::Failed => samples.sample(&[&node.name], 0_u64),
+            SmooshSeen::Unasked | SmooshSeen::NotOffered => {}
+        }
+    }
+    let channels: Vec<(&str, &SmooshChannel)> = members(plan)
+        .flat_map(|node| {
+            match &node.smoosh {
+                SmooshSeen::Channels(channels) => channels.as_slice(),
+                SmooshSeen::Unasked | SmooshSeen::NotOffered | SmooshSeen::Failed => &[],
+            }
+            .iter()
+            .map(|channel| (&*node.name, channel))
+        })
+        .collect();
+    let counts: FamilyReaders<&SmooshChannel, u64, 2, 3> = [
+        (&SMOOSH_ACTIVE, |channel| channel.active),
+        (&SMOOSH_STARTING, |channel| channel.starting),
+        (&SMOOSH_WAITING, |channel| channel.waiting),
+    ];
+    for (family, read) in counts {
+        let mut samples = writer.family(family);
+        for (node, channel) in &channels {
+            samples.sample(&[node, &channel.name], read(channel));
+        }
+    }
+    for (family, priority, highest) in [
+        (&SMOOSH_WAITING_RATIO_MIN, Priority::Ratio, false),
+        (&SMOOSH_WAITING_RATIO_MAX, Priority::Ratio, true),
+        (&SMOOSH_WAITING_SLACK_MIN_BYTES, Priority::Slack, false),
+        (&SMOOSH_WAITING_SLACK_MAX_BYTES, Priority::Slack, true),
+    ] {
+        let mut samples = writer.family(family);
+        for (node, channel) in &channels {
+            if let Some(waiting) = channel.priority
+                && priority_of(&channel.name, &plan.channels) == Some(priority)
+            {
+                let value = if highest { waiting.max } else { waiting.min };
+                samples.sample(&[node, &channel.name], value);
+            }
+        }
+    }
+    taken_over(writer, takeovers);
+}
+
+/// By what one of smoosh's channels ranks, which its status does not say.
+///
+/// CouchDB fixes it for its own channels by their name. Another channel is taken to rank like
+/// recliner's channel of that name; without one it is not known, and has no sample.
+fn priority_of(name: &str, channels: &Channels) -> Option<Priority> {
+    match name {
+        "ratio_dbs" | "ratio_views" => Some(Priority::Ratio),
+        "slack_dbs" | "slack_views" => Some(Priority::Slack),
+        "upgrade_dbs" | "upgrade_views" => Some(Priority::Upgrade),
+        "index_cleanup" => Some(Priority::Cleanup),
+        _ => channels.named(name).map(|(_, channel)| channel.priority),
+    }
+}
+
+/// A node that could not be looked at has no sample.
+fn taken_over(writer: &mut Writer, takeovers: &Takeovers) {
+    let mut samples = writer.family(&SMOOSH_TAKEN_OVER);
+    for (node, state) in &takeovers.nodes {
+        // A node that does not answer may still have its channels stopped.
+        if state.stopped().is_some() || !state.not_taken.is_empty() {
+            samples.sample(&[node], state.is_taken_over());
+        }
+    }
+    let mut samples = writer.family(&SMOOSH_CHANNELS_STOPPED);
+    for (node, state) in &takeovers.nodes {
+        if let Some(stopped) = state.stopped() {
+            samples.sample(&[node], stopped as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::takeover::NodeState;
+    use metrics_text::{Coding, Format};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn channels_rank_by_couchdb_name_and_else_like_recliner_channels() {
+        let mut channels = Channels::default();
+        let mut own = channels.list[0].clone();
+        own.name = "big_dbs".into();
+        own.priority = Priority::Slack;
+        channels.list = vec![own];
+        for (name, priority) in [
+            ("ratio_dbs", Some(Priority::Ratio)),
+            ("slack_views", Some(Priority::Slack)),
+            ("upgrade_dbs", Some(Priority::Upgrade)),
+            ("big_dbs", Some(Priority::Slack)),
+            ("unheard_of", None),
+        ] {
+            assert_eq!(priority_of(name, &channels), priority, "{name}");
+        }
+    }
+
+    #[test]
+    fn channels_stopped_by_another_recliner_count_and_unseen_nodes_have_no_sample() {
+        let channels = |names: &[&str]| -> BTreeSet<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let down = Some("couchdb@b is down".to_owned());
+        let not_taken = BTreeMap::from([("slack_dbs".to_owned(), "set to 3".to_owned())]);
+        let nodes = [
+            (
+                "a",
+                NodeState { taken: channels(&["ratio_dbs", "slack_dbs"]), ..NodeState::default() },
+            ),
+            ("b", NodeState { problem: down.clone(), ..NodeState::default() }),
+            ("c", NodeState { stranded: channels(&["ratio_dbs"]), ..NodeState::default() }),
+            ("d", NodeState::default()),
+            ("e", NodeState { not_taken, problem: down, ..NodeState::default() }),
+        ];
+        let nodes = nodes.map(|(node, state)| (format!("couchdb@{node}"), state)).into();
+        let mut writer = Writer::new(Format::Text, Coding::Identity);
+        taken_over(&mut writer, &Takeovers { nodes });
+        let text = String::from_utf8(writer.finish()).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                "recliner_smoosh_taken_over{node=\"couchdb@a\"} 1",
+                "recliner_smoosh_taken_over{node=\"couchdb@c\"} 0",
+                "recliner_smoosh_taken_over{node=\"couchdb@d\"} 0",
+                "recliner_smoosh_taken_over{node=\"couchdb@e\"} 0",
+                "recliner_smoosh_channels_stopped{node=\"couchdb@a\"} 2",
+                "recliner_smoosh_channels_stopped{node=\"couchdb@c\"} 1",
+                "recliner_smoosh_channels_stopped{node=\"couchdb@d\"} 0",
+            ]
+        );
+    }
+}
