@@ -138,15 +138,9 @@ impl Draft {
 
     /// A target was measured since the last doubt.
     pub fn trust(&mut self, ix: Ix) {
-        if self.is_doubted(ix) {
+        if self.now.target(ix).is_some() && self.now.in_doubt.has(ix.as_usize()) {
             Arc::make_mut(&mut self.now.in_doubt).unset(ix.as_usize());
         }
-    }
-
-    /// Whether something may have changed a target since it was measured.
-    #[must_use]
-    pub fn is_doubted(&self, ix: Ix) -> bool {
-        self.now.target(ix).is_some() && self.now.in_doubt.has(ix.as_usize())
     }
 
     /// The database instance of this name, made on first sight.

@@ -61,7 +61,7 @@ fn a_place_is_given_to_another_when_its_target_goes_and_never_taken_for_it() {
     draft.doubt(gone);
     draft.set_problem(gone, None);
     draft.remove(gone);
-    assert!(!draft.is_doubted(ix));
+    assert!(!draft.now().in_doubt.has(ix.as_usize()));
     let snapshot = draft.publish(Moment::default());
     assert_eq!(snapshot.changed(), [gone, ix], "one went, and one came");
     assert!(before.target(gone).is_some() && before.target(ix).is_none());
