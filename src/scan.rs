@@ -82,6 +82,23 @@ pub struct Settings {
     pub top: usize,
 }
 
+#[cfg(test)]
+impl Settings {
+    /// Of a process that serves the whole cluster.
+    fn example() -> Self {
+        Self {
+            interval: Duration::from_secs(300),
+            interval_followed: Duration::from_secs(21_600),
+            reread_after: Duration::from_secs(1),
+            poll: Duration::from_secs(5),
+            nodes: Nodes::All,
+            views: true,
+            parts: true,
+            top: 10,
+        }
+    }
+}
+
 /// An order from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {

@@ -238,3 +238,81 @@ fn remove_gone(draft: &mut Draft, node: NodeIx, met: &Bits, without_map: bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::Facts;
+    use couchdb_names::Signature;
+    use std::time::Duration;
+
+    fn part() -> FileSeen {
+        FileSeen::View(PartSeen {
+            shard: "shards/00000000-ffffffff/a.1".into(),
+            signature: Signature([1; 16]),
+            facts: Facts::default(),
+            collators: Arc::new([]),
+            problem: None,
+        })
+    }
+
+    fn walk(whole: bool) -> DiskSeen {
+        DiskSeen { sums: Default::default(), whole, took: Duration::ZERO, volumes: vec![] }
+    }
+
+    /// One part on one node.
+    fn one_part() -> (Targets, Disk, NodeIx, DbIx) {
+        let (mut targets, mut disk) = (Targets::new(1), Disk::default());
+        let node = targets.draft.node("couchdb@a");
+        let settings = Settings::example();
+        assert_eq!(disk.files(&mut targets, node, vec![part()], &settings, false), []);
+        let db = targets.draft.find_db(DbName { db: "a", suffix: ".1" }).unwrap();
+        (targets, disk, node, db)
+    }
+
+    #[test]
+    fn index_files_of_the_sweep_before_count_until_a_walk_ends() {
+        let (mut targets, mut disk, node, db) = one_part();
+        assert!(disk.has_parts(db) && disk.has_met(node) && !disk.was_walked());
+        disk.begin_sweep();
+        assert!(disk.has_parts(db) && !disk.has_met(node));
+        disk.walked(&mut targets.draft, node, walk(false), false);
+        assert!(!disk.has_parts(db) && disk.was_walked());
+        assert_eq!(targets.now().targets().count(), 1, "the walk was not whole");
+        disk.walked(&mut targets.draft, node, walk(true), false);
+        assert_eq!(targets.now().targets().count(), 0);
+    }
+
+    #[test]
+    fn a_sidecar_that_is_away_takes_its_files_out_unless_this_process_walks_them() {
+        for walked in [false, true] {
+            let (mut targets, mut disk, node, _) = one_part();
+            let peer: Arc<str> = "http://a:10984".into();
+            disk.peer_answered(&mut targets.draft, &peer, [node].into());
+            assert_eq!(targets.now().targets().count(), 1, "its file was met");
+            disk.begin_sweep();
+            if walked {
+                disk.walked(&mut targets.draft, node, walk(false), false);
+            }
+            disk.peer_answered(&mut targets.draft, &peer, BTreeSet::new());
+            assert_eq!(targets.now().targets().count(), usize::from(walked));
+        }
+    }
+
+    #[test]
+    fn a_file_of_no_known_target_makes_one_only_where_there_is_no_map() {
+        for without_map in [false, true] {
+            let (mut targets, mut disk) = (Targets::new(1), Disk::default());
+            let node = targets.draft.node("couchdb@a");
+            let file = FileSeen::Db(DbSeen {
+                shard: "_dbs".into(),
+                facts: Facts::default(),
+                reported: couchdb_files::Reported::AsRead,
+                same: true,
+                problem: None,
+            });
+            disk.files(&mut targets, node, vec![file], &Settings::example(), without_map);
+            assert_eq!(targets.now().targets().count(), usize::from(without_map));
+        }
+    }
+}

@@ -412,25 +412,14 @@ impl Followed {
 mod tests {
     use super::*;
     use crate::{
-        model::{
-            facts::{Facts, Measured, Source},
-            settings::Nodes,
-        },
+        model::facts::{Facts, Measured, Source},
         table::{DbMap, DbName},
     };
     use couchdb_names::Range;
 
+    /// What is confirmed is read once in ten sweeps.
     fn settings() -> Settings {
-        Settings {
-            interval: Duration::from_secs(300),
-            interval_followed: Duration::from_secs(3_000),
-            reread_after: Duration::from_secs(1),
-            poll: Duration::from_secs(5),
-            nodes: Nodes::All,
-            views: true,
-            parts: true,
-            top: 1,
-        }
+        Settings { interval_followed: Duration::from_secs(3_000), ..Settings::example() }
     }
 
     /// One shard on a node that is up, measured at 9, which feeds confirm.

@@ -373,24 +373,9 @@ impl Listing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::settings::Nodes;
-    use std::time::Duration;
 
     const RANGE: Range = Range { from: 0, to: u32::MAX };
     const FILE: &str = "shards/00000000-ffffffff/a.1";
-
-    fn settings() -> Settings {
-        Settings {
-            interval: Duration::from_secs(300),
-            interval_followed: Duration::from_secs(3_000),
-            reread_after: Duration::from_secs(1),
-            poll: Duration::from_secs(5),
-            nodes: Nodes::All,
-            views: true,
-            parts: true,
-            top: 1,
-        }
-    }
 
     fn entry() -> MapEntry {
         let copy = CopyAt { range: RANGE, node: "n".into() };
@@ -414,7 +399,7 @@ mod tests {
         let node = draft.node("n");
         draft.change_node(node, |node| node.member = true);
         if mapped {
-            listing.map_entry(draft, &mut views, &settings(), entry());
+            listing.map_entry(draft, &mut views, &Settings::example(), entry());
         }
         if let Some(map) = map {
             listing.map_read(map);
@@ -423,9 +408,9 @@ mod tests {
             listing.files(draft, node, &files.iter().copied().collect());
         }
         for db in listing.unknown_strays() {
-            listing.stray(draft, &mut views, &settings(), &db, None);
+            listing.stray(draft, &mut views, &Settings::example(), &db, None);
         }
-        listing.settle(draft, &settings());
+        listing.settle(draft, &Settings::example());
         assert!(listing.is_settled());
         draft.now().targets().map(|target| target.state()).collect()
     }

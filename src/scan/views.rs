@@ -342,3 +342,106 @@ fn stand_in(designs: &[String]) -> Signature {
     }
     Signature(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::inventory::IndexSeen;
+    use couchdb_names::Range;
+
+    fn unread() -> Unread {
+        Unread { reason: "timeout", message: "no answer".to_owned(), right: None }
+    }
+
+    fn view(signature: u8, read: bool) -> ViewSeen {
+        let index = IndexSeen {
+            signature: Signature([signature; 16]),
+            facts: Facts::default(),
+            collators: vec![],
+            copy: None,
+        };
+        ViewSeen {
+            designs: vec![format!("_design/{signature}")],
+            language: "javascript".into(),
+            built_by: None,
+            index: if read { Ok(index) } else { Err(unread()) },
+            unaddressable: false,
+        }
+    }
+
+    fn answer(views: Vec<ViewSeen>) -> Answer {
+        let (searches, signatures) = (vec![], None);
+        Answer { views: Ok(views), searches, signatures, has_parts: false, cleans_itself: false }
+    }
+
+    fn one_db() -> (Draft, DbIx, Ix) {
+        let mut draft = Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
+        (draft, db, ix)
+    }
+
+    fn asked() -> (Instant, Moment) {
+        (Instant::now(), Moment::from_unix(9))
+    }
+
+    #[test]
+    fn an_index_that_went_is_evidence_for_a_cleanup_unless_the_servers_clean_up() {
+        for cleans_itself in [false, true] {
+            let (mut draft, db, _) = one_db();
+            let mut views = Views::default();
+            let both = answer(vec![view(1, true), view(2, true)]);
+            assert_eq!(views.apply(&mut draft, db, both, asked()), []);
+            let evidence = |draft: &Draft| {
+                let cleanup = draft.now().targets().find(|it| it.kind() == Kind::Cleanup);
+                cleanup.map(|it| it.facts().flags.evidence)
+            };
+            assert_eq!((views.of(db).len(), evidence(&draft)), (2, Some(false)));
+            let one = Answer { cleans_itself, ..answer(vec![view(2, true)]) };
+            assert_eq!(views.apply(&mut draft, db, one, asked()), []);
+            assert_eq!((views.of(db).len(), evidence(&draft)), (1, Some(!cleans_itself)));
+            views.db_removed(&mut draft, db);
+            assert_eq!((views.of(db).len(), evidence(&draft)), (0, None));
+        }
+    }
+
+    #[test]
+    fn an_index_that_could_not_be_read_stays() {
+        let (mut draft, db, _) = one_db();
+        let mut views = Views::default();
+        views.apply(&mut draft, db, answer(vec![view(1, true), view(2, true)]), asked());
+        let failed = answer(vec![view(1, false)]);
+        assert_eq!(views.apply(&mut draft, db, failed, asked()), [unread()]);
+        assert_eq!(views.of(db).len(), 2);
+        let failed = Answer { views: Err(unread()), ..answer(vec![]) };
+        assert_eq!(views.apply(&mut draft, db, failed, asked()), [unread()]);
+        assert_eq!(views.of(db).len(), 2);
+    }
+
+    #[test]
+    fn a_database_is_asked_after_a_write_while_it_has_views_and_once_for_its_index_files() {
+        let (mut draft, db, ix) = one_db();
+        let mut views = Views::default();
+        let write = |draft: &mut Draft, seq| {
+            draft.set_facts(ix, Facts { update_seq: KnownNumber::new(seq), ..Facts::default() });
+        };
+        let due = |views: &mut Views, draft: &Draft, has_parts, is_turn| {
+            views.due(draft.now(), [ix].into_iter(), |_| has_parts, |_| is_turn)
+        };
+        write(&mut draft, 5);
+        assert!(due(&mut views, &draft, false, true), "it was never asked");
+        assert!(!due(&mut views, &draft, false, true), "no write, no view");
+        write(&mut draft, 6);
+        assert!(due(&mut views, &draft, false, true));
+        assert!(due(&mut views, &draft, true, true), "its index files were never judged");
+        let judged = Answer { has_parts: true, ..answer(vec![]) };
+        views.apply(&mut draft, db, judged, asked());
+        assert!(due(&mut views, &draft, true, true), "only files: asked in each sweep");
+        views.apply(&mut draft, db, answer(vec![view(1, true)]), asked());
+        assert!(due(&mut views, &draft, false, true), "an index grows without its database");
+        assert!(!due(&mut views, &draft, false, false), "feeds confirm it");
+        views.ask_again();
+        assert!(due(&mut views, &draft, false, false), "another source");
+    }
+}

@@ -249,16 +249,7 @@ impl Harness {
     /// One with what an earlier process measured, and perhaps another source.
     fn starting(cluster: Cluster, left: Vec<Block>, other: Option<Arc<dyn Source>>) -> Self {
         let (cluster, cluster_rx) = watch::channel(cluster);
-        let settings = Settings {
-            interval: Duration::from_secs(300),
-            interval_followed: Duration::from_secs(21_600),
-            reread_after: Duration::from_secs(1),
-            poll: Duration::from_secs(5),
-            nodes: Nodes::All,
-            views: true,
-            parts: true,
-            top: 10,
-        };
+        let settings = Settings::example();
         let now = Now { wall: START, at: Instant::now() };
         let mut harness = Self {
             cluster,
@@ -579,8 +570,7 @@ async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
     let (cluster, cluster_rx) = watch::channel(Cluster::default());
     let source: Arc<dyn Source> = Arc::new(Scripted(cluster_rx));
     let (_source, source_rx) = watch::channel(source);
-    let scripted = Harness::starting(Cluster::default(), vec![], None);
-    let (settings, settings_rx) = watch::channel(Arc::new(scripted.settings.clone()));
+    let (settings, settings_rx) = watch::channel(Arc::new(Settings::example()));
     let (task, mut handle) = Task::new(Clock::anchored(START), source_rx, settings_rx);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();

@@ -14,8 +14,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let now = Now { wall: START, at: Instant::now() };
-        let settings = Harness::starting(Cluster::default(), vec![], None).settings;
-        let scanner = Scanner::new(Arc::new(settings), now);
+        let scanner = Scanner::new(Arc::new(Settings::example()), now);
         let mut scene = Self { scanner, cluster: Cluster::default(), now, effects: vec![] };
         scene.handle(Event::Started);
         scene.wake();
