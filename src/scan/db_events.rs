@@ -3,8 +3,8 @@
 //! Owns which databases there were in the last whole listing, and the events until they are
 //! emitted. Between two readings of a database only the last state shows: one `updated` covers
 //! every write between them, and a database that was made and deleted between two listings is
-//! missed. Copies are read one by one and count their sequences each for itself, so that one write
-//! may be reported again when a copy that was read later shows it.
+//! missed. Each copy has a sequence of its own and is read at its own time, so that one write may
+//! be reported again when a copy that was read later shows it.
 
 use super::Handle;
 use crate::{
@@ -89,7 +89,7 @@ impl EventBus {
 }
 
 impl ChangeDetector {
-    /// The restored targets are what there was.
+    /// The restored targets say which databases there were.
     pub(super) fn restored(&mut self, draft: &Draft) {
         let mut there = Bits::default();
         let mapped = |it: &TargetRef<'_>| {
@@ -113,7 +113,7 @@ impl ChangeDetector {
     pub(super) fn listed(&mut self, dbs: &Bits, draft: &Draft) {
         let Some(before) = self.there.replace(dbs.clone()) else { return };
         let differ: Vec<DbIx> = before.differing(dbs).filter_map(DbIx::from_usize).collect();
-        // One that was deleted and made again is another of the same name.
+        // One that was deleted and made again is another database of the same name.
         for db in differ.iter().filter(|db| before.has(db.as_usize())) {
             self.deleted(*db, draft);
         }

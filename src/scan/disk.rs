@@ -38,7 +38,7 @@ pub(super) struct Disk {
 struct OnNode {
     /// Targets whose file was met.
     met: Bits,
-    /// Shards that are there and no target yet.
+    /// Shards whose file is there, but which are no target yet.
     unlisted: BTreeSet<Box<str>>,
     compactions: Vec<CompactionFile>,
     /// Files that could not be read.
@@ -74,8 +74,8 @@ impl Disk {
         self.nodes.get(&node).is_some_and(|on_node| on_node.met.has(ix.as_usize()))
     }
 
-    /// Takes in some of the files in a node's directories; answers what could not be read.
-    /// `without_map`: nothing but the disk says which databases there are.
+    /// Applies what was read of some files in a node's directories; answers what could not be read.
+    /// `without_map`: only the disk says which databases there are.
     pub(super) fn files(
         &mut self,
         targets: &mut Targets,
@@ -156,7 +156,7 @@ impl Disk {
         targets.record(ix, facts);
     }
 
-    /// Takes in what a sidecar read of a node's files.
+    /// Applies what a sidecar read of a node's files.
     pub(super) fn peer_files(
         &mut self,
         targets: &mut Targets,
@@ -182,8 +182,8 @@ impl Disk {
         }
     }
 
-    /// A sidecar answered for these nodes. Of those that it answered for before and does not any
-    /// more, CouchDB's own numbers count again.
+    /// A sidecar answered for these nodes. For nodes that it no longer answers for, CouchDB's own
+    /// numbers count again.
     pub(super) fn peer_answered(
         &mut self,
         draft: &mut Draft,
@@ -193,7 +193,7 @@ impl Disk {
         let before = self.peers.insert(Arc::clone(peer), nodes.clone()).unwrap_or_default();
         for at in before.union(&nodes) {
             let on_node = self.nodes.entry(*at).or_default();
-            // What this process reads itself, it takes out itself.
+            // The walks of this process remove what it reads itself.
             if on_node.ended.is_none() {
                 remove_gone(draft, *at, &on_node.met, false);
             }
@@ -224,8 +224,8 @@ fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
     }
 }
 
-/// Takes out the parts of a node whose file is gone; also the databases where nothing but the disk
-/// says which there are.
+/// Removes the parts of a node whose file is gone; also the databases where only the disk says
+/// which there are.
 fn remove_gone(draft: &mut Draft, node: NodeIx, met: &Bits, without_map: bool) {
     let places = draft.now().capacity();
     for at in 0..places {

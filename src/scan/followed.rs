@@ -377,7 +377,7 @@ impl Followed {
     }
 
     /// Whether a sweep reads a target. What feeds confirm it reads only in its turn, unless a
-    /// header alone said it that is not trusted; and not what is queued to be read by itself.
+    /// distrusted header alone said it; and it never reads what is queued to be read by itself.
     pub(super) fn is_due(&self, ix: Ix, targets: &Targets, settings: &Settings) -> bool {
         if self.reads_all {
             return true;
@@ -390,7 +390,7 @@ impl Followed {
             || self.is_turn_of(ix, settings.sweeps_for_all())
     }
 
-    /// A node answered, or did not: where that is news, what is there may have changed unnamed.
+    /// A node answered, or did not: where that is news, feeds may have missed its changes.
     pub(super) fn node_answered(&mut self, draft: &mut Draft, node: NodeIx, there: bool) {
         let news = if there { self.away.remove(&node) } else { self.away.insert(node) };
         if !news || draft.now().followed_since().is_none() {

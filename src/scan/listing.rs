@@ -1,7 +1,7 @@
 //! Which targets there are: the shard map compared with the files on each node.
 //!
 //! Owns one listing: what the map places where, which files the nodes listed, what is being split.
-//! Takes a target out only on the word of a whole map and of its node's whole list.
+//! Removes a target only when the whole map and its node's whole list were read without it.
 
 use super::{Settings, views::Views};
 use crate::{
@@ -15,8 +15,8 @@ use couchdb_client::wire::Names;
 use couchdb_names::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Databases that only stray files name are asked for one by one up to this many. Of more, a broken
-/// map is likelier than so many new databases, and their state stays unknown.
+/// The most databases that are asked for one by one because only stray files name them. When there
+/// are more, the map is probably broken, and their state stays unknown.
 const MAX_STRAY_DATABASES: usize = 200;
 
 /// One sweep's listing.
@@ -35,15 +35,15 @@ pub(super) struct Listing {
     /// Databases the map has, and their targets.
     dbs: Bits,
     mapped: Bits,
-    /// Targets whose file is there.
+    /// Targets whose file was listed.
     on_disk: Bits,
     /// Nodes whose files were listed.
     listed: BTreeSet<NodeIx>,
-    /// Entries of databases with copies on the move; of all others nothing need be kept.
+    /// Entries of databases with moving copies; the other entries need not be kept.
     moving: BTreeMap<(String, String), MapEntry>,
     /// Files that the map does not place on their node.
     strays: Vec<Stray>,
-    /// Databases asked for by themselves, and what the map said then.
+    /// Databases that were asked for one by one, with the suffix that the map has for each.
     asked: BTreeMap<String, Option<String>>,
 }
 
@@ -56,7 +56,7 @@ struct Stray {
 }
 
 impl Listing {
-    /// Begins a new listing. What is being split stays as it was known last.
+    /// Begins a new listing. Keeps what is being split.
     pub(super) fn begin(&mut self) {
         self.dbs.clear();
         self.mapped.clear();
@@ -75,7 +75,7 @@ impl Listing {
         self.settled
     }
 
-    /// The map ended, having been read so far.
+    /// The map was read, so much of it.
     pub(super) const fn map_read(&mut self, map: MapRead) {
         self.map = Some(map);
     }
@@ -112,7 +112,7 @@ impl Listing {
         self.splits.take()
     }
 
-    /// Takes one database of the map into the tables.
+    /// Adds one database of the map to the tables.
     pub(super) fn map_entry(
         &mut self,
         draft: &mut Draft,
@@ -141,7 +141,7 @@ impl Listing {
         }
     }
 
-    /// The map has got this copy since: its file was made with it.
+    /// The map got this copy after the listing; CouchDB made its file at the same time.
     pub(super) fn copy_added(&mut self, ix: Ix) {
         self.on_disk.set(ix.as_usize());
     }
@@ -172,7 +172,7 @@ impl Listing {
         &self.holders
     }
 
-    /// Takes one node's files into the tables.
+    /// Adds one node's files to the tables.
     pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &Names) {
         self.listed.insert(node);
         for name in names.iter() {
@@ -210,7 +210,7 @@ impl Listing {
         names.into_iter().take(MAX_STRAY_DATABASES).map(ToOwned::to_owned).collect()
     }
 
-    /// Takes in what the map says by now of one such database.
+    /// Adds the map's present entry of one such database, if it has one.
     pub(super) fn stray(
         &mut self,
         draft: &mut Draft,
@@ -225,16 +225,16 @@ impl Listing {
         }
     }
 
-    /// Decides the state of everything that was listed and takes out what is gone.
+    /// Decides the state of everything that was listed, and removes targets that are gone.
     ///
-    /// A map that broke off takes nothing out, nor does a node that was not listed and still
-    /// belongs to the cluster. Before it is known what is being split, a copy that is not where it
-    /// should be may be moving: its state stays.
+    /// Removes nothing when the map broke off, nor from a member node that was not listed. Before
+    /// it is known what is being split, a copy that is not where it should be may be moving: its
+    /// state stays.
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
         self.settled = true;
         self.settle_strays(draft);
         let places = draft.now().capacity();
-        // A login without the right to ask for the members knows of none.
+        // Without the right to ask for the members, no member is known.
         let members_known = draft.now().nodes().iter().any(|node| node.member);
         for at in 0..places {
             let Some(target) = draft.now().target_at(at) else { continue };
@@ -328,7 +328,7 @@ impl Listing {
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
     }
 
-    /// Takes in what is being split by now; answers whether that changed any state.
+    /// Sets what is being split now; answers whether that changed any state.
     pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
         self.splits = Some(splits.clone());
         let splits = |target: &TargetRef<'_>| {

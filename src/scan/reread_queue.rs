@@ -12,8 +12,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Readings in a row, each followed by another naming within its pause, before the pause
-/// grows. Something that is written to now and then is named twice in a short while by chance.
+/// The pause grows after so many readings in a row that were each named again within their pause.
+/// A database that is written to now and then is named twice in a short time by chance.
 const MIN_STREAK: u32 = 4;
 
 /// How often one thing is read at most.
@@ -72,7 +72,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         self.schedule(&key, due);
     }
 
-    /// It has to be read now, however lately it was.
+    /// It has to be read now, without a pause.
     pub(super) fn name_urgent(&mut self, lane: L, key: K, now: Instant) {
         self.entry(lane, &key);
         self.schedule(&key, now);
@@ -104,7 +104,7 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
         lanes.filter_map(|(_, due)| due.first()).map(|(at, _)| *at).min()
     }
 
-    /// What is due on `free` lanes, so many of each at most; from now on it is being read.
+    /// What is due on `free` lanes, at most so many of each; from now on it is being read.
     pub(super) fn take_due(
         &mut self,
         free: impl Fn(L) -> bool,

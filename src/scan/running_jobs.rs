@@ -1,6 +1,6 @@
-//! What runs: the jobs that CouchDB shows, whoever started them.
+//! What runs: all jobs that CouchDB shows, recliner's and others'.
 //!
-//! Owns what each node was last found to run, and which targets that concerns.
+//! Owns what the last poll found on each node, and the targets of those jobs.
 
 use super::views::Views;
 use crate::{
@@ -13,7 +13,7 @@ use couchdb_names::ShardName;
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// What each node was last found to run, and on which targets.
+/// What the last poll found on each node, and the targets of those jobs.
 #[derive(Debug, Default)]
 pub(super) struct RunningJobs {
     compacting: BTreeMap<NodeIx, BTreeSet<Ix>>,
@@ -50,8 +50,8 @@ impl RunningJobs {
         self.shown.nodes.get(&node)?.tasks.as_deref()
     }
 
-    /// Takes in what a node runs; answers the targets on which nothing runs any more: their facts
-    /// have to be measured again.
+    /// Sets what a node runs; answers the targets on which nothing runs any more: their facts have
+    /// to be measured again.
     pub(super) fn apply(
         &mut self,
         draft: &mut Draft,
@@ -116,7 +116,7 @@ impl RunningJobs {
     }
 }
 
-/// Puts in what runs now; answers what ran before and does not run now.
+/// Replaces what runs on a node; answers what ran before and does not run now.
 fn exchange(
     nodes: &mut BTreeMap<NodeIx, BTreeSet<Ix>>,
     node: NodeIx,

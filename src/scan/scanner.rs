@@ -322,7 +322,7 @@ impl Scanner {
         self.timers.unpublished |= self.followed.note_quiet(&mut self.targets.draft, now.at);
     }
 
-    /// What `_view_cleanup` was asked to remove is evidence no longer.
+    /// `_view_cleanup` was asked to remove the files: they are no longer evidence.
     fn cleaned(&mut self, ix: Ix) {
         let Some(target) = self.targets.now().target(ix) else { return };
         if target.kind() == Kind::Cleanup {
@@ -332,7 +332,7 @@ impl Scanner {
         }
     }
 
-    /// Takes in what an earlier process measured, into tables that are empty yet.
+    /// Restores what an earlier process measured, into tables that are still empty.
     fn restore(&mut self, before: Before, now: Now, effects: &mut Vec<Effect>) {
         let damaged = self.targets.restore(before);
         self.views.restore(self.targets.now());

@@ -80,7 +80,7 @@ impl Targets {
         }
     }
 
-    /// Takes in what an earlier process measured; answers how many blocks cannot be read.
+    /// Restores what an earlier process measured; answers how many blocks cannot be read.
     pub(super) fn restore(&mut self, before: Before) -> usize {
         let mut damaged = 0;
         for block in before.blocks {

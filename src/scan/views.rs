@@ -1,4 +1,4 @@
-//! Which view and search indexes each database has, and what says that some became stale.
+//! Which view and search indexes each database has, and the evidence that some became stale.
 //!
 //! Owns which indexes and cleanup target each database has, and how far its copies were when its
 //! design documents were asked for. Asks for nothing itself.
@@ -34,7 +34,7 @@ pub(super) struct Answer {
     pub(super) views: Result<Vec<ViewSeen>, Unread>,
     /// The search indexes.
     pub(super) searches: Vec<SearchSeen>,
-    /// What may name an index file, where all design documents were read.
+    /// The signatures that an index file may have, where all design documents were read.
     pub(super) signatures: Option<Vec<Signature>>,
     /// Whether index files of the database were met on some disk.
     pub(super) has_parts: bool,
@@ -50,7 +50,7 @@ struct DbViews {
     cleanup: Option<Ix>,
     /// Every signature that some design document of the database has, where all are known.
     designed: Option<Vec<Signature>>,
-    /// Whether they were asked for since its index files were met: before that nobody keeps them.
+    /// Whether they were asked for since its index files were met; before that they are not kept.
     judged: bool,
     /// When a feed last named the database.
     named: Option<Instant>,
@@ -139,7 +139,7 @@ impl Views {
         self.asked.clear();
     }
 
-    /// The view of a database that this document belongs to.
+    /// The view index of this design document.
     pub(super) fn with_design(
         &self,
         draft: &Draft,
@@ -172,7 +172,7 @@ impl Views {
         }
     }
 
-    /// Takes out the views of databases that are no longer in the map.
+    /// Removes the views of databases that are no longer in the map.
     pub(super) fn forget_gone(&mut self, draft: &mut Draft, there: &Bits) {
         self.dbs.retain(|db, known| {
             let stays = there.has(db.as_usize());
@@ -185,7 +185,7 @@ impl Views {
         });
     }
 
-    /// Takes out all views and cleanups: another process reads them.
+    /// Removes all views and cleanups: another process reads them.
     pub(super) fn forget(&mut self, draft: &mut Draft) {
         for known in std::mem::take(&mut self.dbs).into_values() {
             for ix in known.views.into_iter().chain(known.cleanup) {
@@ -194,10 +194,10 @@ impl Views {
         }
     }
 
-    /// Takes in the indexes of one database; answers what could not be read.
+    /// Applies what was read of one database's indexes; answers what could not be read.
     ///
-    /// An index that went left files behind: that is evidence for a cleanup, unless the servers
-    /// clean up by themselves.
+    /// An index that no longer exists has left files behind: evidence for a cleanup, unless the
+    /// servers clean up by themselves.
     pub(super) fn apply(
         &mut self,
         draft: &mut Draft,
@@ -261,7 +261,7 @@ impl Views {
 }
 
 impl DbViews {
-    /// Takes in one index and answers with its place, if it has one.
+    /// Applies what was read of one index; answers its place, if it has one.
     fn view(
         &self,
         draft: &mut Draft,

@@ -14,8 +14,8 @@ impl Scanner {
         whole.then(|| self.sweep.began().wall)
     }
 
-    /// Ends a sweep: says which nodes were read whole and how old the oldest facts are. What of
-    /// the cluster has not come by now is unread in it, and taken in when it comes.
+    /// Ends a sweep: notes which nodes were read whole and how old the oldest facts are. Cluster-wide
+    /// answers that have not come are unread in this sweep, and are applied when they come.
     pub(super) fn finish_sweep(&mut self, now: Now) {
         let views_done = self.sweep.views() == Views::Done;
         if !self.sweep.splits_known() || !views_done {

@@ -42,7 +42,7 @@ impl Scanner {
             },
             Observation::Shard { ix, facts } => {
                 let is_still = self.is_still(slot, ix);
-                // Of one deleted since the files were listed the next sweep takes the target out.
+                // Where the shard was deleted since the listing, the next sweep removes the target.
                 let there = facts.as_ref().map(Option::is_some).map_err(Clone::clone);
                 if let Ok(Some(facts)) = facts
                     && is_still

@@ -265,8 +265,8 @@ impl Scanner {
         self.status.progress = Some(Progress { since, done, total: Some(done + more) });
     }
 
-    /// Takes in what is being split. What was known stays where nobody answers: a copy on the
-    /// move would look lost.
+    /// Sets what is being split. Where there is no answer, what was known stays: otherwise a moving
+    /// copy would look lost.
     pub(super) fn splits(&mut self, answer: Result<Reshard, Unread>, now: Now) {
         self.sweep.splits_answered();
         match answer {

@@ -9,8 +9,8 @@ use crate::{
 use std::sync::Arc;
 
 impl Views {
-    /// The search index of this name in a design document. Where both engines have one, that
-    /// of the first: CouchDB's tasks do not say which they build.
+    /// The search index of this name in a design document. Where both engines have one, the first
+    /// engine's: CouchDB's tasks do not say which they build.
     pub(in crate::scan) fn search(
         &self,
         draft: &Draft,
@@ -25,7 +25,7 @@ impl Views {
 }
 
 impl DbViews {
-    /// Takes in one search index and answers with its place.
+    /// Applies what was read of one search index; answers its place.
     pub(super) fn search(
         &self,
         draft: &mut Draft,
@@ -60,7 +60,7 @@ impl DbViews {
         draft.set_state(ix, state);
         match answer.facts {
             Ok(Some(mut facts)) => {
-                // Whether its indexers run, the nodes say.
+                // The nodes' task lists say whether it is being built.
                 facts.flags.updater_running = is_built(draft, ix);
                 draft.set_facts(ix, facts);
             }
