@@ -1,7 +1,7 @@
 //! Questions over HTTP to what is no CouchDB: a Prometheus, another recliner.
 //!
 //! Owns the client that asks them, and the bound on what is read of an answer. Follows no
-//! redirect and no proxy of the environment, because whom to ask the settings say. CouchDB has a
+//! redirect and no proxy of the environment, because the settings name the server to ask. CouchDB has a
 //! client of its own.
 
 use reqwest::{Client, Response, redirect::Policy};

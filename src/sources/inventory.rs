@@ -1,12 +1,14 @@
 //! What a cluster has: reads CouchDB, or a node's own files, and turns what comes into
 //! observations.
 //!
-//! Owns the knowledge of which route tells what, and the rules that turn answers and headers
-//! into facts. Keeps nothing but what spares it to read a file again that did not change: every
-//! function reads and yields observations; the scanner applies them to its tables.
+//! Owns which route answers what, and the rules that turn answers and headers into facts. Keeps
+//! nothing, save what lets it skip files that did not change: every function reads and yields
+//! observations; the scanner applies them to its tables.
 
 mod both;
+mod copy_state;
 mod designs;
+mod facts_page;
 mod files;
 mod http;
 mod map;
@@ -14,11 +16,11 @@ mod observation;
 mod peers;
 mod rights;
 mod stage;
-mod standing;
-mod told;
 
 pub use both::{Directories, Sources};
+pub use copy_state::{Copy, Reshard, state_of_absent, state_of_placed, state_of_stray};
 pub use designs::{Design, DesignGroup, groups, served};
+pub use facts_page::{FactsLine, FactsPage};
 pub use files::FilesSource;
 pub use http::{HttpSettings, HttpSource};
 pub use map::{CopyAt, MapEntry, doc_hash};
@@ -28,5 +30,3 @@ pub use observation::{
 };
 pub use peers::PeersSource;
 pub use stage::{Databases, Lane, Source, Stage};
-pub use standing::{Copy, Reshard, standing_of_absent, standing_of_placed, standing_of_stray};
-pub use told::{FactsLine, FactsPage};

@@ -137,15 +137,9 @@ impl Draft {
 
     /// Marks that a target was measured since it may have changed.
     pub fn trust(&mut self, ix: Ix) {
-        if self.is_doubted(ix) {
+        if self.now.target(ix).is_some() && self.now.in_doubt.has(ix.as_usize()) {
             Arc::make_mut(&mut self.now.in_doubt).unset(ix.as_usize());
         }
-    }
-
-    /// Whether a target may have changed since it was measured.
-    #[must_use]
-    pub fn is_doubted(&self, ix: Ix) -> bool {
-        self.now.target(ix).is_some() && self.now.in_doubt.has(ix.as_usize())
     }
 
     /// The database instance with this name, created if new.

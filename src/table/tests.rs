@@ -61,7 +61,7 @@ fn a_row_is_reused_after_removal_and_its_targets_are_never_confused() {
     draft.doubt(gone);
     draft.set_problem(gone, None);
     draft.remove(gone);
-    assert!(!draft.is_doubted(ix));
+    assert!(!draft.now().in_doubt.has(ix.as_usize()));
     let snapshot = draft.publish(Moment::default());
     assert_eq!(snapshot.changed(), [gone, ix], "one removed, one added");
     assert!(before.target(gone).is_some() && before.target(ix).is_none());

@@ -1,4 +1,4 @@
-//! All that can be asked, as one source.
+//! CouchDB and files as one source.
 
 use super::{FilesSource, HttpSource, Observation, Source, Stage};
 use futures::{
@@ -7,16 +7,16 @@ use futures::{
 };
 use std::{fmt::Debug, future::ready, sync::Arc};
 
-/// What lies in directories that this process does not read itself.
+/// The files in directories that this process does not read itself.
 pub trait Directories: Debug + Send + Sync + 'static {
-    /// All of it. MUST end, as a [`Source`] must.
+    /// Reads all of them. MUST end, as a [`Source`] must.
     fn read(&self) -> BoxStream<'static, Observation>;
 }
 
 /// CouchDB, the files of one node, or both.
 ///
-/// CouchDB says who belongs to the cluster and where each copy should be; without it the node
-/// of the files stands alone. What the files say is read beside that, in a stage of its own.
+/// CouchDB says who belongs to the cluster and where each copy should be; without it there
+/// is only the node of the files. The files are read in a stage of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// CouchDB, where it is named.

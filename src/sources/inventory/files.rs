@@ -24,10 +24,10 @@ use tokio::{sync::mpsc, task, time::Instant};
 use wall_clock::{Clock, Moment};
 
 /// Threads that read at most; a disk that is asked by more is no faster, and CouchDB's own.
-const THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// Batches that wait to be taken: a walk that is further ahead waits itself.
-const BATCHES: usize = 4;
+const MAX_WAITING_BATCHES: usize = 4;
 
 /// Reads the directories of one node.
 #[derive(Clone, Debug)]
@@ -48,14 +48,14 @@ impl FilesSource {
 
     /// Walks the directories.
     pub(super) fn disk(self) -> BoxStream<'static, Observation> {
-        let (batches, waiting) = mpsc::channel(BATCHES);
+        let (batches, waiting) = mpsc::channel(MAX_WAITING_BATCHES);
         let node = Arc::clone(&self.node);
         let walking = task::spawn_blocking(move || self.walk(&batches));
         let found = stream::unfold(waiting, |mut waiting| async {
             waiting.recv().await.map(|seen| (seen, waiting))
         });
         let ended = walking.map(move |ended| {
-            // Where the runtime ends, nobody takes the answer.
+            // Where the runtime ends, nothing receives the answer.
             let disk = ended.unwrap_or_else(|_| Err(unread("", Problem::Io)));
             Observation::DiskEnd { node, disk }
         });
@@ -71,7 +71,7 @@ impl FilesSource {
             let disk = Observation::Disk { node: Arc::clone(&self.node), files };
             batches.blocking_send(disk).is_ok()
         };
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).clamp(2, THREADS);
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).clamp(2, MAX_THREADS);
         let walked = datadir::walk(&self.roots, &before, threads, &take)
             .map_err(|problem| unread(&self.roots.data.display().to_string(), problem))?;
         let Walked { sums, whole, known } = walked;
@@ -79,8 +79,7 @@ impl FilesSource {
         Ok(DiskSeen { sums, whole, took: began.elapsed(), volumes: self.roots.volumes() })
     }
 
-    /// What stands in for CouchDB's answers where there is none to ask: the one node, and no
-    /// map.
+    /// Replaces CouchDB's answers where there is none to ask: the one node, and no map.
     pub(super) fn alone(&self, stage: &Stage) -> BoxStream<'static, Observation> {
         let node = || vec![self.node.to_string()];
         let seen = match stage {

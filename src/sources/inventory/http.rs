@@ -22,9 +22,9 @@ use wall_clock::Clock;
 /// two kilobytes a database and more.
 const MAP_PAGE: usize = 500;
 
-/// CouchDB's `[couchdb] max_dbs_open`: a node with more shards than this opens each one
-/// anew in every sweep, so all of its reads are cold.
-const OPEN_AT_MOST: usize = 500;
+/// CouchDB's `[couchdb] max_dbs_open`: a node with more shards than this opens each one again
+/// in every sweep, so all of its reads are cold.
+const MAX_OPEN_SHARDS: usize = 500;
 
 /// What the HTTP source goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +53,13 @@ impl HttpSource {
         Self { client, clock, settings: Arc::new(settings) }
     }
 
-    /// Who is there.
+    /// The cluster's members, and each of them.
     fn nodes(self) -> BoxStream<'static, Observation> {
         let members = async move {
             let members = self.client.membership().await.map(Members::from).map_err(Unread::from);
             let names = match &members {
                 Ok(members) => members.expected.clone(),
-                // Nobody could say who is there: those that are known may answer by themselves.
+                // No answer: the nodes that are known may answer by themselves.
                 Err(unread) if unread.was_asked() => self.client.known_nodes(),
                 Err(_) => Vec::new(),
             };
@@ -71,7 +71,7 @@ impl HttpSource {
         stream::once(members).flatten().boxed()
     }
 
-    /// Which of these nodes are back.
+    /// Which of these nodes answer again.
     fn away(self, nodes: Vec<String>) -> BoxStream<'static, Observation> {
         stream::iter(nodes)
             .map(move |node| {
@@ -197,7 +197,7 @@ impl HttpSource {
     fn shards(self, snapshot: Arc<Snapshot>, lanes: Vec<Lane>) -> BoxStream<'static, Observation> {
         let lanes = lanes.into_iter().map(|lane| {
             let (this, snapshot) = (self.clone(), Arc::clone(&snapshot));
-            let cold = if lane.targets.len() > OPEN_AT_MOST { usize::MAX } else { lane.unread };
+            let cold = if lane.targets.len() > MAX_OPEN_SHARDS { usize::MAX } else { lane.unread };
             let node: Arc<str> = lane.node.into();
             stream::iter(lane.targets.into_iter().enumerate())
                 .map(move |(at, ix)| {
@@ -272,7 +272,7 @@ impl From<Error> for Unread {
 }
 
 impl Unread {
-    /// What stands until the first question is asked.
+    /// What an index failed with before anything was asked.
     const fn nothing_to_ask() -> Self {
         Self { reason: "unaddressable", message: String::new(), right: None }
     }

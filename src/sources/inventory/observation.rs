@@ -12,10 +12,10 @@ use couchdb_names::{Engine, Signature, Version};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use wall_clock::Moment;
 
-/// Why something could not be read: a closed word for metrics, and a sentence for people.
+/// Why something could not be read: a label for metrics, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// The closed word.
+    /// The label, one of a closed set.
     pub reason: &'static str,
     /// What was tried, what came, what to do next.
     pub message: String,
@@ -34,7 +34,7 @@ impl Unread {
 }
 
 impl Observation {
-    /// Whether it tells of many databases or files at once.
+    /// Whether it holds many databases or files.
     #[must_use]
     pub const fn is_large(&self) -> bool {
         matches!(
@@ -51,7 +51,7 @@ pub enum MapRead {
     Whole,
     /// The databases that the login may read, each asked by itself.
     Readable,
-    /// None: nobody is there to ask. What lies on a disk is taken as it lies.
+    /// None: there is no CouchDB to ask. A file on a disk is where it should be.
     None,
 }
 
@@ -128,10 +128,10 @@ pub enum Observation {
     DiskEnd {
         /// The node.
         node: Arc<str>,
-        /// What lies there beside targets.
+        /// The files there beside targets.
         disk: Result<DiskSeen, Unread>,
     },
-    /// What lies on a node whose files another process reads.
+    /// The files of a node that another process reads.
     Told {
         /// The node.
         node: Arc<str>,
@@ -140,11 +140,11 @@ pub enum Observation {
         /// All of the parts of views there.
         parts: Vec<PartSeen>,
     },
-    /// Such a process told all it knows, or could not be asked.
+    /// Such a process sent all that it knows, or could not be asked.
     ToldEnd {
         /// Where it is asked.
         peer: Arc<str>,
-        /// The nodes it told of.
+        /// The nodes whose files it reads.
         nodes: Result<BTreeSet<Arc<str>>, Unread>,
     },
     /// Everything of this stage was read.
@@ -207,7 +207,7 @@ pub struct CompactionFile {
     pub changed: Moment,
 }
 
-/// What lies in a node's directories beside targets.
+/// The files in a node's directories beside targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskSeen {
     /// In bytes.
@@ -216,7 +216,7 @@ pub struct DiskSeen {
     pub whole: bool,
     /// How long it took.
     pub took: Duration,
-    /// What the directories lie on.
+    /// The file systems of the directories.
     pub volumes: Vec<Volume>,
 }
 
@@ -300,9 +300,9 @@ pub struct TaskSeen {
     pub doing: Doing,
     /// The shard file's name.
     pub shard: String,
-    /// The phase of a compaction; what is done is counted anew in each of a database's.
+    /// The phase of a compaction; what is done is counted from zero in each.
     pub phase: Option<String>,
-    /// Percent of the phase, as CouchDB says it; above 100 where more came than it expected.
+    /// Percent of the phase, by CouchDB; above 100 where more came than it expected.
     pub progress: Option<f64>,
     /// What is done of the phase.
     pub changes_done: Option<u64>,
@@ -310,11 +310,11 @@ pub struct TaskSeen {
     pub total_changes: Option<u64>,
     /// When this process of it began, in seconds since 1970 by the node's clock.
     pub started_on: Option<u64>,
-    /// When it last said how far it is, in seconds since 1970 by the node's clock.
+    /// When it last reported its progress, in seconds since 1970 by the node's clock.
     pub updated_on: Option<u64>,
     /// The Erlang process; each pass of a compaction has another.
     pub pid: Option<String>,
-    /// Of an indexer, the process it works for: a compaction's, where that one builds anew.
+    /// Of an indexer, the process it works for: a compaction's, where that one rebuilds.
     pub indexer_pid: Option<String>,
     /// `running`, `waiting`, `suspended`, … (3.2+).
     pub process_status: Option<String>,

@@ -1,12 +1,11 @@
 //! What sidecars read of files: other recliners, each beside one node.
 //!
-//! Asks for their facts page by page and believes no more of an answer than it needs. A sidecar
-//! that is away costs exactness alone: what it told last is forgotten, and CouchDB is asked for
-//! all again.
+//! Asks for their facts page by page and checks all that it uses of an answer. A sidecar that is
+//! away costs exactness alone: what it sent last is forgotten, and CouchDB is asked for all again.
 
 use super::{
     Directories, Observation, Unread,
-    told::{FactsPage, Told},
+    facts_page::{FactsPage, NodeFiles},
 };
 use crate::{model::target::TargetId, sources::fetch};
 use couchdb_client::Address;
@@ -26,19 +25,19 @@ use std::{
 use wall_clock::{Clock, Moment};
 
 /// Lines a page.
-const PAGE: usize = 5_000;
+const LINES_PER_PAGE: usize = 5_000;
 
-/// Pages at most: a node that has more files than they hold is told by CouchDB alone.
-const PAGES: usize = 400;
+/// The most pages: of a node with more files than they hold, only CouchDB is asked.
+const MAX_PAGES: usize = 400;
 
 /// The largest page that is read. A line is less than a kilobyte.
-const LONGEST: usize = 16 << 20;
+const MAX_PAGE_BYTES: usize = 16 << 20;
 
 /// All pages together: a million lines are 350 MB.
-const LONGEST_OF_ALL: usize = 512 << 20;
+const MAX_TOTAL_BYTES: usize = 512 << 20;
 
 /// The longest wait for a page.
-const WITHIN: Duration = Duration::from_secs(30);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads facts from sidecars.
 #[derive(Clone, Debug)]
@@ -69,22 +68,22 @@ impl PeersSource {
         if peers.is_empty() {
             return Ok(None);
         }
-        let http = fetch::client(WITHIN)?;
+        let http = fetch::client(PAGE_TIMEOUT)?;
         Ok(Some(Self { http, peers: peers.into(), login: login.map(Arc::new), clock }))
     }
 
-    /// All that one sidecar read, or why there is none of it: half would count for all.
+    /// All that one sidecar read, or why it could not be asked: half would count for all.
     async fn of(&self, peer: &Address) -> Vec<Observation> {
         let name: Arc<str> = peer.to_string().into();
         match self.all(peer).await {
-            Ok(told) => {
-                let nodes = told.keys().cloned().collect();
-                let mut seen: Vec<Observation> = told
+            Ok(files) => {
+                let nodes = files.keys().cloned().collect();
+                let mut observations: Vec<Observation> = files
                     .into_iter()
-                    .map(|(node, Told { dbs, parts })| Observation::Told { node, dbs, parts })
+                    .map(|(node, NodeFiles { dbs, parts })| Observation::Told { node, dbs, parts })
                     .collect();
-                seen.push(Observation::ToldEnd { peer: name, nodes: Ok(nodes) });
-                seen
+                observations.push(Observation::ToldEnd { peer: name, nodes: Ok(nodes) });
+                observations
             }
             Err(why) => {
                 let unread = Unread {
@@ -97,22 +96,22 @@ impl PeersSource {
         }
     }
 
-    async fn all(&self, peer: &Address) -> Result<BTreeMap<Arc<str>, Told>, String> {
-        let mut all: BTreeMap<Arc<str>, Told> = BTreeMap::new();
+    async fn all(&self, peer: &Address) -> Result<BTreeMap<Arc<str>, NodeFiles>, String> {
+        let mut all: BTreeMap<Arc<str>, NodeFiles> = BTreeMap::new();
         let (mut after, mut read): (Option<TargetId>, usize) = (None, 0);
         let mut begun = BTreeSet::new();
-        for _ in 0..PAGES {
+        for _ in 0..MAX_PAGES {
             let (page, ahead, bytes) = self.page(peer, after.as_ref()).await?;
             read = read.saturating_add(bytes);
-            if read > LONGEST_OF_ALL {
-                return Err(format!("what it knows is larger than {LONGEST_OF_ALL} bytes"));
+            if read > MAX_TOTAL_BYTES {
+                return Err(format!("what it knows is larger than {MAX_TOTAL_BYTES} bytes"));
             }
-            if page.facts.len() > PAGE {
-                return Err(format!("a page of it has more than {PAGE} lines"));
+            if page.facts.len() > LINES_PER_PAGE {
+                return Err(format!("a page of it has more than {LINES_PER_PAGE} lines"));
             }
             let last = page.facts.last().map(|line| line.id.clone());
             for line in page.facts {
-                line.put(&mut all, self.clock.now(), ahead);
+                line.add_to(&mut all, self.clock.now(), ahead);
             }
             let Some(next) = page.next else { return Ok(all) };
             // Where it would be asked for the same again, or for nothing, it goes on for ever.
@@ -121,7 +120,7 @@ impl PeersSource {
             }
             after = Some(next);
         }
-        Err(format!("it has more than {} files", PAGE * PAGES))
+        Err(format!("it has more than {} files", LINES_PER_PAGE * MAX_PAGES))
     }
 
     /// A page, by how many seconds the sidecar's clock is ahead, and how many bytes it had.
@@ -131,7 +130,7 @@ impl PeersSource {
         after: Option<&TargetId>,
     ) -> Result<(FactsPage, i64, usize), String> {
         let base = peer.as_str().trim_end_matches('/');
-        let mut at = format!("{base}/api/v1/facts?limit={PAGE}");
+        let mut at = format!("{base}/api/v1/facts?limit={LINES_PER_PAGE}");
         if let Some(after) = after {
             at.push_str(&format!("&after={}", encode_part(&after.to_string())));
         }
@@ -148,7 +147,7 @@ impl PeersSource {
             );
         }
         let ahead = ahead(&answer, self.clock.now());
-        let body = fetch::body(answer, LONGEST).await?;
+        let body = fetch::body(answer, MAX_PAGE_BYTES).await?;
         let strange = || format!("it answered {status} and not as recliner does");
         let read: Envelope = serde_json::from_slice(&body).map_err(|_| strange())?;
         match (read.data, read.error) {
@@ -216,7 +215,7 @@ mod tests {
         }));
         let source = PeersSource::new(std::slice::from_ref(&peer), None, Clock::System).unwrap();
         let all = source.unwrap().all(&peer).await?;
-        Ok(all.values().map(|told| told.dbs.len()).sum())
+        Ok(all.values().map(|files| files.dbs.len()).sum())
     }
 
     #[tokio::test]
@@ -232,9 +231,16 @@ mod tests {
         for page in [again, elsewhere, nothing] as [fn(usize) -> Value; 3] {
             assert_eq!(of(page).await, Err("its pages do not go on".to_owned()));
         }
-        let many = |_: usize| json!({ "facts": (0..=PAGE).map(line).collect::<Vec<_>>() });
-        assert_eq!(of(many).await, Err(format!("a page of it has more than {PAGE} lines")));
+        let many =
+            |_: usize| json!({ "facts": (0..=LINES_PER_PAGE).map(line).collect::<Vec<_>>() });
+        assert_eq!(
+            of(many).await,
+            Err(format!("a page of it has more than {LINES_PER_PAGE} lines"))
+        );
         let more = |from: usize| json!({ "facts": [line(from)], "next": id(from) });
-        assert_eq!(of(more).await, Err(format!("it has more than {} files", PAGE * PAGES)));
+        assert_eq!(
+            of(more).await,
+            Err(format!("it has more than {} files", LINES_PER_PAGE * MAX_PAGES))
+        );
     }
 }

@@ -60,7 +60,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Its word in the log.
+    /// Its name in the log.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! From CouchDB's words to ours. Pure.
+//! From CouchDB's answers to facts. Pure.
 
 use super::super::{Doing, MapEntry, Members, TaskSeen};
 use crate::{
@@ -30,7 +30,7 @@ impl From<wire::SmooshStatus> for SmooshSeen {
     fn from(status: wire::SmooshStatus) -> Self {
         let channels = status.channels.into_iter().map(|(name, channel)| {
             let waiting = channel.waiting.size.unwrap_or_default();
-            // An empty queue says zero for both ends.
+            // An empty queue shows zero for both ends.
             let priority = channel.waiting.min.zip(channel.waiting.max);
             SmooshChannel {
                 name: name.into(),
@@ -117,7 +117,7 @@ pub(super) fn view_facts(
 ) -> Facts {
     let per_file = |sum: Option<u64>| sum.map(|sum| sum / ranges.unwrap_or(1).max(1));
     let pending = index.pending_updates.or_else(|| index.updates_pending.and_then(|it| it.total));
-    // The union over the cluster mixes nodes with different libraries: only one copy tells.
+    // The union over the cluster mixes nodes with different libraries: only one copy is exact.
     let collators = index.collator_versions.as_ref().filter(|_| ranges.is_none());
     Facts {
         file: per_file(index.sizes.file).into(),

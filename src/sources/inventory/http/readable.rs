@@ -1,6 +1,6 @@
 //! The databases that a login without admin rights may read, each asked by itself.
 //!
-//! What stands in for the shard map where that is forbidden: names from `/_all_dbs` or from
+//! Replaces the shard map where that is forbidden: names from `/_all_dbs` or from
 //! the settings, places from `/{db}/_shards`, the instance from `/{db}`.
 
 use super::HttpSource;
@@ -13,10 +13,10 @@ use futures::{
 use std::{collections::BTreeMap, future::ready};
 
 /// Names a page.
-const PAGE: usize = 1_000;
+const NAMES_PER_PAGE: usize = 1_000;
 
 /// Databases asked for at a time: each costs a request to every range.
-const DATABASES: usize = 4;
+const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
     /// Entries, what could not be read, and an end.
@@ -34,7 +34,7 @@ impl HttpSource {
                     let this = self.clone();
                     async move { this.entry(&db).await }
                 })
-                .buffer_unordered(DATABASES);
+                .buffer_unordered(CONCURRENT_DATABASES);
             // A database that failed for another reason than rights may still be there.
             let seen = entries.map(Some).chain(stream::once(ready(None))).scan(
                 None,
@@ -59,7 +59,7 @@ impl HttpSource {
     async fn names(&self) -> Result<Vec<String>, Unread> {
         let (mut names, mut after) = (Vec::new(), None);
         loop {
-            let (page, next) = self.client.all_dbs_page(after.as_ref(), PAGE).await?;
+            let (page, next) = self.client.all_dbs_page(after.as_ref(), NAMES_PER_PAGE).await?;
             names.extend(page);
             match next {
                 Some(next) => after = Some(next),
@@ -68,7 +68,7 @@ impl HttpSource {
         }
     }
 
-    /// What stands in for the map's entry of one database; `None` where there is none.
+    /// Replaces the map's entry of one database; `None` where there is none.
     async fn entry(&self, db: &str) -> Result<Option<MapEntry>, Unread> {
         let found = async {
             let shards = self.client.db_shards(db).await?.shards;

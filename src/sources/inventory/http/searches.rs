@@ -21,28 +21,29 @@ pub(super) struct Offers(OnceCell<Vec<BTreeSet<String>>>);
 impl Offers {
     /// Whether every node that could be asked has an engine; none where no node could.
     async fn of(&self, source: &HttpSource, snapshot: &Snapshot, engine: Engine) -> Option<bool> {
-        let said = self.0.get_or_init(|| source.features(snapshot)).await;
+        let answers = self.0.get_or_init(|| source.features(snapshot)).await;
         let word = match engine {
             Engine::Nouveau => "nouveau",
             // Where a node of clouseau's was connected (`dreyfus:available/0`).
             Engine::Clouseau => "search",
         };
-        (!said.is_empty()).then(|| said.iter().all(|features| features.contains(word)))
+        (!answers.is_empty()).then(|| answers.iter().all(|features| features.contains(word)))
     }
 }
 
 impl HttpSource {
-    /// What each node says of its own, where it can be asked at its own address; else what the
-    /// way in says.
+    /// What each node answers at its own address, where it can be asked there; else what the entry
+    /// node answers.
     async fn features(&self, snapshot: &Snapshot) -> Vec<BTreeSet<String>> {
         let nodes = snapshot.nodes().iter().skip(1);
         let nodes = nodes.filter(|node| node.member && node.up == Some(true));
         let asked = join_all(nodes.map(|node| self.client.own_welcome(&node.name))).await;
-        let mut said: Vec<_> = asked.into_iter().filter_map(Result::ok).collect();
-        if said.is_empty() {
-            said.extend(self.client.welcome().await);
+        let mut answers: Vec<_> = asked.into_iter().filter_map(Result::ok).collect();
+        if answers.is_empty() {
+            answers.extend(self.client.welcome().await);
         }
-        said.into_iter()
+        answers
+            .into_iter()
             .filter_map(|welcome| Some(welcome.features?.into_iter().collect()))
             .collect()
     }

@@ -1,6 +1,6 @@
 //! View indexes over HTTP: exact on the range that holds the design document.
 
-use super::{HttpSource, OPEN_AT_MOST, convert, searches::Offers};
+use super::{HttpSource, MAX_OPEN_SHARDS, convert, searches::Offers};
 use crate::{
     model::{
         facts::Facts,
@@ -20,7 +20,7 @@ use futures::{
 use std::sync::Arc;
 
 /// Databases whose views are read at a time: each costs a request to every range.
-const DATABASES: usize = 4;
+const CONCURRENT_DATABASES: usize = 4;
 
 impl HttpSource {
     /// Database by database.
@@ -38,7 +38,7 @@ impl HttpSource {
                 let offers = Arc::clone(&offers);
                 async move { this.views_of(&snapshot, dbs.copies(at), &offers).await }
             })
-            .buffer_unordered(DATABASES)
+            .buffer_unordered(CONCURRENT_DATABASES)
             .filter_map(std::future::ready)
             .boxed()
     }
@@ -83,8 +83,8 @@ impl HttpSource {
         Some(Observation::Views { db, suffix, views, searches, signatures })
     }
 
-    /// Why a database cannot be asked for its design documents: all copies of some range lie on
-    /// nodes that hang, and CouchDB would wait for them, for each database anew.
+    /// Why a database cannot be asked for its design documents: all copies of some range are on
+    /// nodes that hang, and CouchDB would wait for them again for each database.
     fn out_of_reach(&self, copies: &[TargetRef<'_>]) -> Option<Unread> {
         let map = copies.first()?.map();
         if copies.len() < map.copies as usize {
@@ -167,7 +167,7 @@ impl HttpSource {
 /// Whether a node has more files than it keeps open, or was not asked for all of them.
 fn reopens(snapshot: &Snapshot, node: NodeIx) -> bool {
     let files = snapshot.totals().of(node, Kind::Db).states[State::Ok as usize];
-    let many = files > OPEN_AT_MOST as u64;
+    let many = files > MAX_OPEN_SHARDS as u64;
     snapshot.node(node).is_some_and(|node| node.up == Some(true) && (many || node.spared))
 }
 

@@ -4,10 +4,9 @@ use super::*;
 use couchdb_client::OwnAddress;
 
 /// What one process left after a sweep.
-async fn left(cluster: Cluster) -> Vec<Block> {
-    let mut harness = Harness::after_one_sweep(cluster).await;
-    let snapshot = harness.sweep(1).await;
-    harness.shut_down().await;
+pub(super) fn left(cluster: Cluster) -> Vec<Block> {
+    let mut harness = Harness::after_one_sweep(cluster);
+    let snapshot = harness.sweep(1);
     let blocks = u32::try_from(snapshot.blocks()).unwrap();
     (0..blocks).map(|number| snapshot.block(number).packed()).collect()
 }
@@ -22,37 +21,35 @@ impl Source for Silent {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn it_shows_at_once_with_its_age_and_nobody_is_ready_for_that() {
-    let blocks = left(Cluster::default()).await;
+#[test]
+fn restored_facts_show_at_once_with_their_age_and_make_nothing_ready() {
+    let blocks = left(Cluster::default());
     let mut harness = Harness::starting(Cluster::default(), blocks, Some(Arc::new(Silent)));
-    let snapshot = harness.snapshot_where(|snapshot| snapshot.version() > 0).await;
+    let snapshot = harness.snapshot_where(|snapshot| snapshot.version() > 0);
     assert_eq!(shown(&snapshot).len(), 6);
     let facts = snapshot.targets().map(|target| target.facts());
     let ages: Vec<_> = facts.filter_map(|facts| facts.measured_at).map(|it| it.at).collect();
     assert!(ages.len() > 4 && ages.iter().all(|at| *at <= Moment::from_unix(1_000)), "{ages:?}");
     let mut nodes = snapshot.nodes().iter().skip(1);
     assert!(nodes.all(|node| node.oldest_fact == Some(Moment::from_unix(7)) && node.member));
-    time::sleep(Duration::from_secs(3_600)).await;
-    let status = harness.handle.status.borrow().clone();
+    let end = harness.now.at + Duration::from_secs(3_600);
+    harness.until(|it| it.now.at >= end);
+    let status = harness.status.clone();
     assert!(!status.ready && status.sweeps == 0);
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_first_sweep_ends_as_if_nothing_had_been_there() {
+#[test]
+fn the_first_sweep_ends_as_without_restored_facts() {
     let mut before = Cluster { dbs: vec!["orders", "gone"], signature: 2, ..Cluster::default() };
     before.files[0].push("shards/00000000-ffffffff/gone.1");
-    let mut blocks = left(before).await;
-    let mut fresh = Harness::after_one_sweep(Cluster::default()).await;
-    let snapshot = fresh.sweep(1).await;
+    let mut blocks = left(before);
+    let mut fresh = Harness::after_one_sweep(Cluster::default());
+    let snapshot = fresh.sweep(1);
     let expected = shown(&snapshot);
-    fresh.shut_down().await;
     for _ in 0..2 {
         let mut harness = Harness::starting(Cluster::default(), blocks.clone(), None);
-        let snapshot = harness.sweep(1).await;
+        let snapshot = harness.sweep(1);
         assert_eq!(shown(&snapshot), expected);
-        harness.shut_down().await;
         // What cannot be read is unknown until it is measured again.
         blocks.push(Block { number: 9, at: Moment::from_unix(7), bytes: vec![1, 2, 3] });
         blocks[0].bytes.truncate(20);
@@ -65,10 +62,10 @@ struct Nobody(&'static str, bool);
 
 impl Source for Nobody {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
-        let mut seen = Vec::new();
+        let mut answers = Vec::new();
         if matches!(stage, Stage::Nodes) {
-            seen.push(Observation::Members(Err(unread(self.0))));
-            seen.extend(self.1.then(|| {
+            answers.push(Observation::Members(Err(unread(self.0))));
+            answers.extend(self.1.then(|| {
                 Observation::Node(NodeSeen {
                     node: NODES[1].into(),
                     up: Ok(()),
@@ -78,8 +75,8 @@ impl Source for Nobody {
                 })
             }));
         }
-        seen.push(Observation::StageEnded);
-        stream::iter(seen).boxed()
+        answers.push(Observation::StageEnded);
+        stream::iter(answers).boxed()
     }
 }
 
@@ -87,34 +84,31 @@ fn up(snapshot: &Snapshot) -> Vec<Option<bool>> {
     snapshot.nodes().iter().skip(1).map(|node| node.up).collect()
 }
 
-#[tokio::test(start_paused = true)]
-async fn nodes_that_an_earlier_process_knew_are_down_where_nobody_answers() {
-    let blocks = left(Cluster::default()).await;
+#[test]
+fn nodes_that_an_earlier_process_knew_are_down_where_nobody_answers() {
+    let blocks = left(Cluster::default());
     for (source, expected) in [
         (Nobody("connect", false), [Some(false), Some(false)]),
         (Nobody("timeout", true), [Some(false), Some(true)]),
         // Nothing was sent: whether they are up is not known.
         (Nobody("login", false), [None, None]),
     ] {
-        let said = format!("{source:?}");
+        let case = format!("{source:?}");
         let mut harness =
             Harness::starting(Cluster::default(), blocks.clone(), Some(Arc::new(source)));
-        let swept = harness.handle.status.wait_for(|status| status.sweeps > 0);
-        drop(time::timeout(Duration::from_secs(60), swept).await.unwrap().unwrap());
-        assert_eq!(up(&harness.handle.snapshots.borrow()), expected, "{said}");
-        harness.shut_down().await;
+        harness.until(|it| it.status.sweeps > 0);
+        assert_eq!(up(&harness.snapshot), expected, "{case}");
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn nodes_are_down_when_the_whole_cluster_goes_and_up_when_it_comes_again() {
-    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
-    assert_eq!(up(&*harness.sweep(1).await), [Some(true); 2]);
-    let answers = Arc::clone(&harness.source.borrow());
-    harness.source.send_replace(Arc::new(Nobody("connect", false)));
-    assert_eq!(up(&*harness.sweep(2).await), [Some(false); 2]);
-    harness.source.send_replace(answers);
-    let snapshot = harness.snapshot_where(|snapshot| up(snapshot) == [Some(true); 2]).await;
+#[test]
+fn nodes_are_down_when_the_whole_cluster_goes_and_up_when_it_comes_again() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    assert_eq!(up(&harness.sweep(1)), [Some(true); 2]);
+    let answers = Arc::clone(&harness.source);
+    harness.change_source(Arc::new(Nobody("connect", false)));
+    assert_eq!(up(&harness.sweep(2)), [Some(false); 2]);
+    harness.change_source(answers);
+    let snapshot = harness.snapshot_where(|snapshot| up(snapshot) == [Some(true); 2]);
     assert_eq!(shown(&snapshot).len(), 6);
-    harness.shut_down().await;
 }

@@ -1,7 +1,7 @@
-//! `/api/v1/facts`: what one recliner tells another of the files that it reads.
+//! `/api/v1/facts`: what one recliner sends another about the files that it reads.
 //!
-//! Owns the line of that list, on both sides: made of a target where the list is served, and made
-//! an observation of where it is asked for. Never sorts, pages or asks.
+//! Owns the lines of that list on both sides: the server makes them of targets, the client turns
+//! them into observations. Never sorts, pages or asks.
 
 use super::{DbSeen, PartSeen};
 use crate::{
@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
-/// A part of the list.
+/// A page of the list.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FactsPage {
     /// Its lines.
     pub facts: Vec<FactsLine>,
-    /// Behind which the next page begins, if there is one.
+    /// The last id of this page, if another page follows.
     pub next: Option<TargetId>,
 }
 
@@ -39,20 +39,20 @@ pub struct FactsLine {
     docs: Option<u64>,
     deleted_docs: Option<u64>,
     collator_versions: Option<Vec<String>>,
-    /// Whether CouchDB would say the same; of views nobody asks it.
+    /// Whether CouchDB would say the same; not used for views.
     exact: bool,
     measured_at: String,
 }
 
-/// What a recliner told of one node.
+/// What a recliner sent about one node.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct NodeFiles {
     pub(super) dbs: Vec<DbSeen>,
     pub(super) parts: Vec<PartSeen>,
 }
 
 impl FactsLine {
-    /// What is known of a target; none of one that was never measured.
+    /// The line of a target; none for one that was never measured.
     #[must_use]
     pub fn of(target: TargetRef<'_>) -> Option<Self> {
         let facts = target.facts();
@@ -72,8 +72,8 @@ impl FactsLine {
         })
     }
 
-    /// Puts what it says to what is known of its node; what is no file is left out.
-    pub(super) fn put(self, all: &mut BTreeMap<Arc<str>, Told>, now: Moment, ahead: i64) {
+    /// Adds its file to those of its node; leaves out what is no file.
+    pub(super) fn add_to(self, all: &mut BTreeMap<Arc<str>, NodeFiles>, now: Moment, ahead: i64) {
         let Some(at) = self.at(now, ahead) else { return };
         let collators = self.collator_versions.as_deref().unwrap_or_default();
         let facts = Facts {
@@ -137,19 +137,19 @@ mod tests {
         let part = format!("view:a/shards%2F00000000-ffffffff%2Fx.1/{}", "01".repeat(16));
         let cluster = format!("view:_cluster/x.1/{}", "01".repeat(16));
         for id in ["db:a/_dbs", "db:b/_dbs", &part, &cluster, "cleanup:x"] {
-            line(id, "1000", true).put(&mut all, Moment::from_unix(2_000), 0);
+            line(id, "1000", true).add_to(&mut all, Moment::from_unix(2_000), 0);
         }
         let counts: Vec<_> =
-            all.iter().map(|(node, told)| (&**node, told.dbs.len(), told.parts.len())).collect();
+            all.iter().map(|(node, files)| (&**node, files.dbs.len(), files.parts.len())).collect();
         assert_eq!(counts, [("a", 1, 1), ("b", 1, 0)]);
         let facts = all["a"].dbs[0].facts;
         assert_eq!((facts.file.get(), facts.active.get()), (Some(9), None));
-        line("db:c/_dbs", "1000", false).put(&mut all, Moment::from_unix(2_000), 0);
+        line("db:c/_dbs", "1000", false).add_to(&mut all, Moment::from_unix(2_000), 0);
         assert_eq!(all["c"].dbs[0].reported, Reported::Otherwise);
     }
 
     #[test]
-    fn an_age_is_told_by_the_sidecars_own_clock() {
+    fn an_age_is_counted_by_the_sidecars_own_clock() {
         let now = Moment::from_unix(2_000);
         for (theirs, ahead, ours) in
             [("1990", 0, 1_990), ("5590", 3_600, 1_990), ("990", -1_000, 1_990), ("3000", 0, 2_000)]
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_arrives_as_it_was() {
+    fn facts_arrive_as_they_were_sent() {
         let measured = Measured { at: Moment::from_unix(1_000), by: MeasuredBy::Files };
         let mut facts = Facts {
             file: Known::new(90),
@@ -192,16 +192,19 @@ mod tests {
         for ix in [shard, part, never] {
             let Some(line) = FactsLine::of(draft.now().target(ix).unwrap()) else { continue };
             let page = FactsPage { facts: vec![line], next: None };
-            let told: FactsPage =
+            let received: FactsPage =
                 serde_json::from_str(&serde_json::to_string(&page).unwrap()).unwrap();
-            told.facts.into_iter().for_each(|it| it.put(&mut all, Moment::from_unix(2_000), 0));
+            received
+                .facts
+                .into_iter()
+                .for_each(|it| it.add_to(&mut all, Moment::from_unix(2_000), 0));
         }
-        let told = &all["a"];
-        let [db] = &told.dbs[..] else { panic!("{told:?}") };
+        let files = &all["a"];
+        let [db] = &files.dbs[..] else { panic!("{files:?}") };
         assert_eq!((&*db.shard, db.reported), ("shards/00000000-ffffffff/x.1", Reported::AsRead));
-        // Whether it says all is found out anew.
+        // Whether it covers CouchDB's answer is decided by the receiver.
         assert_eq!(db.facts, Facts { flags: Flags::default(), ..facts });
-        let [part] = &told.parts[..] else { panic!("{told:?}") };
+        let [part] = &files.parts[..] else { panic!("{files:?}") };
         assert_eq!(part.facts, Facts { flags: Flags::default(), ..of_view }.all_by_files());
     }
 }

@@ -1,4 +1,4 @@
-//! How files and the shard map stand to each other: stray, missing, or on the move.
+//! The state of a shard copy, by the shard map and the files on disks: ok, stray, missing or moving.
 
 use super::{CopyAt, MapEntry};
 use crate::model::target::State;
@@ -46,18 +46,18 @@ impl Reshard {
     }
 }
 
-/// The state of a copy that lies where the map places it.
+/// The state of a copy that is where the map places it.
 #[must_use]
-pub fn standing_of_placed(copy: Copy<'_>, reshard: &Reshard) -> State {
+pub fn state_of_placed(copy: Copy<'_>, reshard: &Reshard) -> State {
     if reshard.covers(copy) { State::Resharding } else { State::Ok }
 }
 
-/// The state of a file that the map does not place where it lies.
+/// The state of a file on a node where the map does not place it.
 ///
-/// `entry` is the map's entry of the same database instance, if there is one; `absent` tells
+/// `entry` is the map's entry of the same database instance, if there is one; `absent` says
 /// whether a copy that should be on a disk is not.
 #[must_use]
-pub fn standing_of_stray(
+pub fn state_of_stray(
     copy: Copy<'_>,
     entry: Option<&MapEntry>,
     reshard: &Reshard,
@@ -76,7 +76,7 @@ pub fn standing_of_stray(
 
 /// The state of a copy that the map has and its node's disk has not.
 #[must_use]
-pub fn standing_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> State {
+pub fn state_of_absent(copy: Copy<'_>, entry: &MapEntry, reshard: &Reshard) -> State {
     let at = CopyAt { range: copy.range, node: copy.node.to_owned() };
     if reshard.covers(copy) || entry.arriving.contains(&at) {
         State::Resharding
@@ -117,44 +117,44 @@ mod tests {
         for (case, state, expected) in [
             (
                 "old copy, new one still filling",
-                standing_of_stray(copy("b"), Some(&entry), &none, c_absent),
+                state_of_stray(copy("b"), Some(&entry), &none, c_absent),
                 State::Resharding,
             ),
             (
                 "old copy, new one complete",
-                standing_of_stray(copy("b"), Some(&entry), &none, |_| false),
+                state_of_stray(copy("b"), Some(&entry), &none, |_| false),
                 State::Orphan,
             ),
             (
                 "a copy nobody planned",
-                standing_of_stray(copy("d"), Some(&entry), &none, c_absent),
+                state_of_stray(copy("d"), Some(&entry), &none, c_absent),
                 State::Orphan,
             ),
             (
                 "of a deleted database",
-                standing_of_stray(copy("b"), None, &none, |_| true),
+                state_of_stray(copy("b"), None, &none, |_| true),
                 State::Orphan,
             ),
             (
                 "a half of a split",
-                standing_of_stray(copy("a"), Some(&entry), &splitting, |_| false),
+                state_of_stray(copy("a"), Some(&entry), &splitting, |_| false),
                 State::Resharding,
             ),
             (
                 "a new copy not yet there",
-                standing_of_absent(copy("c"), &entry, &none),
+                state_of_absent(copy("c"), &entry, &none),
                 State::Resharding,
             ),
-            ("an old copy not there", standing_of_absent(copy("a"), &entry, &none), State::Missing),
+            ("an old copy not there", state_of_absent(copy("a"), &entry, &none), State::Missing),
             (
                 "not there during a split",
-                standing_of_absent(copy("a"), &entry, &splitting),
+                state_of_absent(copy("a"), &entry, &splitting),
                 State::Resharding,
             ),
         ] {
             assert_eq!(state, expected, "{case}");
         }
         let other = Copy { db: "db2", range: LOW, node: "a" };
-        assert_eq!(standing_of_stray(other, None, &splitting, |_| false), State::Orphan);
+        assert_eq!(state_of_stray(other, None, &splitting, |_| false), State::Orphan);
     }
 }

@@ -1,6 +1,6 @@
 //! Which search indexes each database has, among its views.
 
-use super::views::{Known, Views};
+use super::{DbViews, Views};
 use crate::{
     model::target::State,
     sources::inventory::{SearchSeen, Unread},
@@ -9,9 +9,9 @@ use crate::{
 use std::sync::Arc;
 
 impl Views {
-    /// The search index of this name in a design document. Where both engines have one, that
-    /// of the first: CouchDB's tasks do not say which they build.
-    pub(super) fn search(
+    /// The search index of this name in a design document. Where both engines have one, the first
+    /// engine's: CouchDB's tasks do not say which they build.
+    pub(in crate::scan) fn search(
         &self,
         draft: &Draft,
         name: DbName<'_>,
@@ -24,30 +24,30 @@ impl Views {
     }
 }
 
-impl Known {
-    /// Takes in one search index and answers with its place.
+impl DbViews {
+    /// Applies what was read of one search index; answers its place.
     pub(super) fn search(
         &self,
         draft: &mut Draft,
         db: DbIx,
-        seen: SearchSeen,
+        answer: SearchSeen,
         unread: &mut Vec<Unread>,
     ) -> Ix {
-        let SearchSeen { engine, offered, unaddressable, .. } = seen;
-        let design: Arc<str> = seen.design.as_str().into();
-        let index: Arc<str> = seen.index.as_str().into();
+        let SearchSeen { engine, offered, unaddressable, .. } = answer;
+        let design: Arc<str> = answer.design.as_str().into();
+        let index: Arc<str> = answer.index.as_str().into();
         let query = Query { design: Arc::clone(&design), view: Arc::clone(&index) };
         let view = View {
             designs: [design].into(),
-            language: seen.language.as_str().into(),
-            built_by: seen.autoupdate.then_some(query),
+            language: answer.language.as_str().into(),
+            built_by: answer.autoupdate.then_some(query),
             search: Some(Search { engine, index, offered }),
             ..View::default()
         };
         let tables = draft.now();
         let known = self.views.iter().filter_map(|ix| tables.target(*ix)).find(|it| {
             let same = it.search().is_some_and(|search| search.engine == engine);
-            same && is_named(*it, &seen.design, &seen.index)
+            same && is_named(*it, &answer.design, &answer.index)
         });
         let ix = match known.map(TargetRef::ix) {
             Some(ix) => {
@@ -58,9 +58,9 @@ impl Known {
         };
         let state = if unaddressable { State::Unaddressable } else { State::Ok };
         draft.set_state(ix, state);
-        match seen.facts {
+        match answer.facts {
             Ok(Some(mut facts)) => {
-                // Of its indexers the nodes tell.
+                // The nodes' task lists say whether it is being built.
                 facts.flags.updater_running = is_built(draft, ix);
                 draft.set_facts(ix, facts);
             }

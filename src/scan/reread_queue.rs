@@ -1,9 +1,8 @@
-//! What a feed named, and when each of it is read for that.
+//! When to read what feeds name: a queue with a pause after each reading of one thing.
 //!
-//! Pure: `now` comes with each call. Something named is read at once, and what is named again
-//! no sooner than its pause after that was over. The pause grows for what is named again and
-//! again, up to that between two sweeps: nothing is ever read more often for being named than
-//! twice as often as it would be without a feed.
+//! Pure: `now` comes with each call. What is named is read at once; what is named again is read
+//! again when its pause after the last reading is over. The pause grows for what is named again and
+//! again, up to the interval of sweeps: feeds at most double how often one thing is read.
 
 use hashbrown::HashMap;
 use std::{
@@ -13,9 +12,9 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Readings in a row, each followed by another naming within its pause, before the pause
-/// grows. Something that is written to now and then is named twice in a short while by chance.
-const PATIENCE: u32 = 4;
+/// The pause grows after so many readings in a row that were each named again within their pause.
+/// A database that is written to now and then is named twice in a short time by chance.
+const MIN_STREAK: u32 = 4;
 
 /// How often one thing is read at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +27,14 @@ pub(super) struct Pace {
 
 impl Pace {
     fn pause(self, streak: u32) -> Duration {
-        let doubled = 1_u32.checked_shl(streak.saturating_sub(PATIENCE)).unwrap_or(u32::MAX);
+        let doubled = 1_u32.checked_shl(streak.saturating_sub(MIN_STREAK)).unwrap_or(u32::MAX);
         self.shortest.saturating_mul(doubled).min(self.longest.max(self.shortest))
     }
 }
 
-/// What is known of one thing that was named.
+/// One thing that was named.
 #[derive(Clone, Copy, Debug)]
-struct Touch<L> {
+struct Entry<L> {
     lane: L,
     /// When it is to be read; absent where it was read since it was named.
     due: Option<Instant>,
@@ -45,42 +44,42 @@ struct Touch<L> {
     streak: u32,
 }
 
-/// Things of kind `K` that were named, each on a lane that is read by itself.
+/// Things of kind `K` that are to be read, each on a lane that is read by itself.
 #[derive(Debug)]
-pub(super) struct Touched<L, K> {
-    all: HashMap<K, Touch<L>>,
+pub(super) struct RereadQueue<L, K> {
+    all: HashMap<K, Entry<L>>,
     due: BTreeMap<L, BTreeSet<(Instant, K)>>,
 }
 
-impl<L, K> Default for Touched<L, K> {
+impl<L, K> Default for RereadQueue<L, K> {
     fn default() -> Self {
         Self { all: HashMap::new(), due: BTreeMap::new() }
     }
 }
 
-impl<L: Copy + Ord, K: Clone + Ord + Hash> Touched<L, K> {
+impl<L: Copy + Ord, K: Clone + Ord + Hash> RereadQueue<L, K> {
     /// A feed named it.
-    pub(super) fn named(&mut self, lane: L, key: K, pace: Pace, now: Instant) {
-        let touch = self.touch(lane, &key);
-        if touch.due.is_some() {
+    pub(super) fn name(&mut self, lane: L, key: K, pace: Pace, now: Instant) {
+        let entry = self.entry(lane, &key);
+        if entry.due.is_some() {
             return;
         }
-        let rests = touch.read.map(|read| read + pace.pause(touch.streak));
-        let again = touch.reading || rests.is_some_and(|until| until > now);
-        touch.streak = if again { touch.streak.saturating_add(1) } else { 0 };
-        let until = touch.read.map(|read| read + pace.pause(touch.streak));
-        let due = if touch.reading { now + pace.shortest } else { until.unwrap_or(now).max(now) };
+        let rests = entry.read.map(|read| read + pace.pause(entry.streak));
+        let again = entry.reading || rests.is_some_and(|until| until > now);
+        entry.streak = if again { entry.streak.saturating_add(1) } else { 0 };
+        let until = entry.read.map(|read| read + pace.pause(entry.streak));
+        let due = if entry.reading { now + pace.shortest } else { until.unwrap_or(now).max(now) };
         self.schedule(&key, due);
     }
 
-    /// It has to be read now, however lately it was.
-    pub(super) fn urgent(&mut self, lane: L, key: K, now: Instant) {
-        self.touch(lane, &key);
+    /// It has to be read now, without a pause.
+    pub(super) fn name_urgent(&mut self, lane: L, key: K, now: Instant) {
+        self.entry(lane, &key);
         self.schedule(&key, now);
     }
 
-    fn touch(&mut self, lane: L, key: &K) -> &mut Touch<L> {
-        self.all.entry(key.clone()).or_insert(Touch {
+    fn entry(&mut self, lane: L, key: &K) -> &mut Entry<L> {
+        self.all.entry(key.clone()).or_insert(Entry {
             lane,
             due: None,
             reading: false,
@@ -90,9 +89,9 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> Touched<L, K> {
     }
 
     fn schedule(&mut self, key: &K, due: Instant) {
-        let Some(touch) = self.all.get_mut(key) else { return };
-        let before = touch.due.replace(due);
-        let lane = self.due.entry(touch.lane).or_default();
+        let Some(entry) = self.all.get_mut(key) else { return };
+        let before = entry.due.replace(due);
+        let lane = self.due.entry(entry.lane).or_default();
         if let Some(before) = before {
             lane.remove(&(before, key.clone()));
         }
@@ -100,13 +99,13 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> Touched<L, K> {
     }
 
     /// When something is due next on a lane that is `free`.
-    pub(super) fn next(&self, free: impl Fn(L) -> bool) -> Option<Instant> {
+    pub(super) fn next_due(&self, free: impl Fn(L) -> bool) -> Option<Instant> {
         let lanes = self.due.iter().filter(|(lane, _)| free(**lane));
         lanes.filter_map(|(_, due)| due.first()).map(|(at, _)| *at).min()
     }
 
-    /// What is due on `free` lanes, so many of each at most; from now on it is being read.
-    pub(super) fn take(
+    /// What is due on `free` lanes, at most so many of each; from now on it is being read.
+    pub(super) fn take_due(
         &mut self,
         free: impl Fn(L) -> bool,
         at_most: usize,
@@ -119,9 +118,9 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> Touched<L, K> {
                 && due.first().is_some_and(|(at, _)| *at <= now)
                 && let Some((_, key)) = due.pop_first()
             {
-                if let Some(touch) = self.all.get_mut(&key) {
-                    touch.due = None;
-                    touch.reading = true;
+                if let Some(entry) = self.all.get_mut(&key) {
+                    entry.due = None;
+                    entry.reading = true;
                 }
                 keys.push(key);
             }
@@ -134,15 +133,15 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> Touched<L, K> {
     }
 
     /// A reading ended, well or not. Answers whether it was not named meanwhile.
-    pub(super) fn read(&mut self, key: &K, well: bool, pace: Pace, now: Instant) -> bool {
-        let Some(touch) = self.all.get_mut(key) else { return true };
-        touch.reading = false;
-        touch.read = Some(now);
-        if !well && touch.due.is_none() {
-            touch.streak = touch.streak.saturating_add(1);
+    pub(super) fn finish(&mut self, key: &K, well: bool, pace: Pace, now: Instant) -> bool {
+        let Some(entry) = self.all.get_mut(key) else { return true };
+        entry.reading = false;
+        entry.read = Some(now);
+        if !well && entry.due.is_none() {
+            entry.streak = entry.streak.saturating_add(1);
         }
-        let named = touch.due.is_some();
-        let due = now + pace.pause(touch.streak);
+        let named = entry.due.is_some();
+        let due = now + pace.pause(entry.streak);
         if named || !well {
             self.schedule(key, due);
         }
@@ -150,23 +149,23 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> Touched<L, K> {
     }
 
     /// Whether it waits to be read, or is being read.
-    pub(super) fn waits(&self, key: &K) -> bool {
-        self.all.get(key).is_some_and(|touch| touch.due.is_some() || touch.reading)
+    pub(super) fn contains(&self, key: &K) -> bool {
+        self.all.get(key).is_some_and(|entry| entry.due.is_some() || entry.reading)
     }
 
     /// Whether it is being read.
-    pub(super) fn is_read_now(&self, key: &K) -> bool {
-        self.all.get(key).is_some_and(|touch| touch.reading)
+    pub(super) fn is_reading(&self, key: &K) -> bool {
+        self.all.get(key).is_some_and(|entry| entry.reading)
     }
 
     /// How many wait to be read, or are being read.
-    pub(super) fn waiting(&self) -> usize {
-        self.all.values().filter(|touch| touch.due.is_some() || touch.reading).count()
+    pub(super) fn len(&self) -> usize {
+        self.all.values().filter(|entry| entry.due.is_some() || entry.reading).count()
     }
 
-    /// It is gone.
-    pub(super) fn forget(&mut self, key: &K) {
-        if let Some(Touch { lane, due: Some(due), .. }) = self.all.remove(key)
+    /// It no longer exists.
+    pub(super) fn remove(&mut self, key: &K) {
+        if let Some(Entry { lane, due: Some(due), .. }) = self.all.remove(key)
             && let Some(lane) = self.due.get_mut(&lane)
         {
             lane.remove(&(due, key.clone()));
@@ -175,9 +174,9 @@ impl<L: Copy + Ord, K: Clone + Ord + Hash> Touched<L, K> {
 
     /// Forgets what has not been named for long.
     pub(super) fn tidy(&mut self, pace: Pace, now: Instant) {
-        self.all.retain(|_, touch| {
-            let rested = touch.read.is_none_or(|read| read + pace.pause(touch.streak) < now);
-            touch.due.is_some() || touch.reading || !rested
+        self.all.retain(|_, entry| {
+            let rested = entry.read.is_none_or(|read| read + pace.pause(entry.streak) < now);
+            entry.due.is_some() || entry.reading || !rested
         });
     }
 }
@@ -197,18 +196,18 @@ mod tests {
     /// read.
     fn readings(named: &[u64], takes: u64, until: u64) -> Vec<u64> {
         let start = Instant::now();
-        let mut touched: Touched<(), u8> = Touched::default();
+        let mut queue: RereadQueue<(), u8> = RereadQueue::default();
         let (mut reads, mut ends) = (Vec::new(), None);
         for at in 0..until {
             let now = start + millis(at);
             if named.contains(&at) {
-                touched.named((), 1, PACE, now);
+                queue.name((), 1, PACE, now);
             }
             if ends == Some(at) {
-                touched.read(&1, true, PACE, now);
+                queue.finish(&1, true, PACE, now);
                 ends = None;
             }
-            if ends.is_none() && !touched.take(|()| true, 9, now).is_empty() {
+            if ends.is_none() && !queue.take_due(|()| true, 9, now).is_empty() {
                 reads.push(at);
                 ends = Some(at + takes);
             }
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn something_is_read_at_once_and_what_is_named_meanwhile_once_more() {
+    fn something_is_read_at_once_and_once_more_if_named_meanwhile() {
         assert_eq!(readings(&[100], 5, 5_000), [100]);
         assert_eq!(readings(&[100, 101, 200, 300], 5, 5_000), [100, 1_105]);
         assert_eq!(readings(&[100, 104], 5, 5_000), [100, 1_105], "while it is read");
@@ -225,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_changing_is_read_ever_more_seldom_and_soon_again_when_it_calms_down() {
+    fn pauses_grow_for_what_keeps_changing_and_end_when_it_calms_down() {
         let always: Vec<u64> = (0..60_000).step_by(100).collect();
         let reads = readings(&always, 5, 60_000);
         let gaps: Vec<u64> = reads.windows(2).map(|two| (two[1] - two[0]) / 1_000).collect();
@@ -237,30 +236,30 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_read_again_later_and_a_lane_that_is_taken_waits() {
+    fn a_failed_reading_is_repeated_later_and_a_busy_lane_waits() {
         let now = Instant::now();
-        let mut touched: Touched<u8, u8> = Touched::default();
-        touched.named(1, 10, PACE, now);
-        touched.named(2, 20, PACE, now);
-        assert_eq!(touched.take(|lane| lane == 1, 9, now), BTreeMap::from([(1, vec![10])]));
-        assert_eq!(touched.next(|lane| lane == 1), None);
-        assert!(touched.read(&10, false, PACE, now + millis(5)));
-        assert_eq!(touched.next(|lane| lane == 1), Some(now + millis(1_005)));
-        assert!(touched.waits(&10) && touched.waits(&20));
-        touched.forget(&20);
-        assert_eq!(touched.next(|lane| lane == 2), None);
-        assert_eq!(touched.waiting(), 1);
-        touched.urgent(1, 10, now);
-        assert_eq!(touched.take(|_| true, 9, now).len(), 1);
-        assert!(touched.read(&10, true, PACE, now));
-        touched.tidy(PACE, now + Duration::from_secs(3));
-        assert!(touched.all.is_empty() && touched.due.is_empty());
+        let mut queue: RereadQueue<u8, u8> = RereadQueue::default();
+        queue.name(1, 10, PACE, now);
+        queue.name(2, 20, PACE, now);
+        assert_eq!(queue.take_due(|lane| lane == 1, 9, now), BTreeMap::from([(1, vec![10])]));
+        assert_eq!(queue.next_due(|lane| lane == 1), None);
+        assert!(queue.finish(&10, false, PACE, now + millis(5)));
+        assert_eq!(queue.next_due(|lane| lane == 1), Some(now + millis(1_005)));
+        assert!(queue.contains(&10) && queue.contains(&20));
+        queue.remove(&20);
+        assert_eq!(queue.next_due(|lane| lane == 2), None);
+        assert_eq!(queue.len(), 1);
+        queue.name_urgent(1, 10, now);
+        assert_eq!(queue.take_due(|_| true, 9, now).len(), 1);
+        assert!(queue.finish(&10, true, PACE, now));
+        queue.tidy(PACE, now + Duration::from_secs(3));
+        assert!(queue.all.is_empty() && queue.due.is_empty());
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
-        fn nothing_named_goes_unread_and_nothing_is_read_too_often(
+        fn everything_named_is_read_and_nothing_too_often(
             named in proptest::collection::btree_set(0_u64..20_000, 1..200),
             takes in 1_u64..1_500,
         ) {

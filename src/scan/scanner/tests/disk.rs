@@ -74,8 +74,8 @@ fn target<'a>(snapshot: &'a Snapshot, id: &str) -> crate::table::TargetRef<'a> {
     snapshot.targets().find(|target| target.id().to_string() == id).unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_directory_alone_is_a_node_of_which_couchdb_said_nothing() {
+#[test]
+fn a_directory_without_couchdb_is_a_node_of_its_own() {
     let files = vec![
         db("_dbs", header(900, 50, 20, 3)),
         db(SHARD, header(900, 100, 10, 9)),
@@ -84,7 +84,7 @@ async fn a_directory_alone_is_a_node_of_which_couchdb_said_nothing() {
     let cluster =
         Cluster { alone: true, disk: walked(NODES[0], files, true), ..Cluster::default() };
     let mut harness = Harness::starting(cluster.clone(), vec![], None);
-    let snapshot = harness.sweep(1).await;
+    let snapshot = harness.sweep(1);
     let part = format!("view:couchdb@a/{ID}/{}", "01".repeat(16));
     assert_eq!(
         shown(&snapshot),
@@ -104,7 +104,7 @@ async fn a_directory_alone_is_a_node_of_which_couchdb_said_nothing() {
     // The shard goes; its index file stays, and nothing uses it.
     let files = vec![db("_dbs", header(1_200, 50, 20, 3)), view(SHARD, 1, 40)];
     harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     assert_eq!(
         shown(&snapshot),
         ["db:couchdb@a/_dbs ok 50".to_owned(), format!("{part} orphan 40")]
@@ -113,49 +113,47 @@ async fn a_directory_alone_is_a_node_of_which_couchdb_said_nothing() {
 
     // Where a directory could not be read, nothing is taken out.
     harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], vec![], false));
-    let snapshot = harness.sweep(3).await;
+    let snapshot = harness.sweep(3);
     assert_eq!(snapshot.targets().count(), 2);
     harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], vec![], true));
-    assert_eq!(harness.sweep(4).await.targets().count(), 0);
-    harness.shut_down().await;
+    assert_eq!(harness.sweep(4).targets().count(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
-    let seen = |active, seq| walked(NODES[0], vec![db(SHARD, header(900, 100, active, seq))], true);
+#[test]
+fn the_better_source_wins_fact_by_fact_and_disagreement_is_counted() {
+    let walk = |active, seq| walked(NODES[0], vec![db(SHARD, header(900, 100, active, seq))], true);
     // CouchDB says 100 bytes, 10 of them active, sequence 4.
-    let cluster = Cluster { seq: Some(4), disk: seen(10, 4), ..Cluster::default() };
-    let mut harness = Harness::after_one_sweep(cluster).await;
-    let snapshot = harness.sweep(1).await;
+    let cluster = Cluster { seq: Some(4), disk: walk(10, 4), ..Cluster::default() };
+    let mut harness = Harness::after_one_sweep(cluster);
+    let snapshot = harness.sweep(1);
     let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
     assert_eq!(facts.source_of(Fact::File), Some(MeasuredBy::Http), "it was asked last");
     assert_eq!(disagreements(&snapshot, NODES[0]), Some(0));
     assert_eq!(disagreements(&snapshot, NODES[1]), None);
     assert_eq!(on_disk(&snapshot, NODES[1]), None);
 
-    harness.cluster.send_modify(|cluster| cluster.disk = seen(11, 4));
-    let snapshot = harness.sweep(2).await;
+    harness.cluster.send_modify(|cluster| cluster.disk = walk(11, 4));
+    let snapshot = harness.sweep(2);
     assert_eq!(disagreements(&snapshot, NODES[0]), Some(1));
 
     // A node that answers nobody: its files still do.
     harness.cluster.send_modify(|cluster| {
         cluster.down = [true, false];
-        cluster.disk = seen(60, 9);
+        cluster.disk = walk(60, 9);
     });
-    let snapshot = harness.sweep(3).await;
+    let snapshot = harness.sweep(3);
     let facts = target(&snapshot, &format!("db:couchdb@a/{ID}")).facts();
     assert_eq!(
         (facts.active.get(), facts.source_of(Fact::Active)),
         (Some(60), Some(MeasuredBy::Files))
     );
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_index_that_couchdb_is_asked_for_is_held_against_its_header() {
+#[test]
+fn an_index_that_couchdb_is_asked_for_is_compared_with_its_header() {
     // CouchDB says of the index 50 bytes, 5 of them active, sequence 3; it asks the second node,
     // or the first, whichever copy comes first in the tables.
-    let seen = |active| {
+    let walk = |active| {
         let files = |node| {
             let part = FileSeen::View(part(SHARD, 1, header(900, 50, active, 3)));
             walked(node, vec![db(SHARD, header(900, 100, 10, 9)), part], true)
@@ -164,30 +162,28 @@ async fn an_index_that_couchdb_is_asked_for_is_held_against_its_header() {
     };
     let mut harness = Harness::after_one_sweep(Cluster {
         view_seq: Some(3),
-        disk: seen(5),
+        disk: walk(5),
         ..Cluster::default()
-    })
-    .await;
+    });
     let counted = |snapshot: &Snapshot| {
         let mut counts = NODES.map(|node| disagreements(snapshot, node));
         counts.sort_unstable();
         counts
     };
-    assert_eq!(counted(&*harness.sweep(1).await), [None, Some(0)]);
-    harness.cluster.send_modify(|cluster| cluster.disk = seen(6));
-    assert_eq!(counted(&*harness.sweep(2).await), [None, Some(1)]);
+    assert_eq!(counted(&harness.sweep(1)), [None, Some(0)]);
+    harness.cluster.send_modify(|cluster| cluster.disk = walk(6));
+    assert_eq!(counted(&harness.sweep(2)), [None, Some(1)]);
     harness.cluster.send_modify(|cluster| cluster.view_seq = Some(4));
-    assert_eq!(counted(&*harness.sweep(3).await), [None, Some(1)], "nothing says otherwise yet");
+    assert_eq!(counted(&harness.sweep(3)), [None, Some(1)], "nothing says otherwise yet");
     harness.cluster.send_modify(|cluster| {
         cluster.view_seq = Some(3);
-        cluster.disk = seen(5);
+        cluster.disk = walk(5);
     });
-    assert_eq!(counted(&*harness.sweep(4).await), [None, Some(0)]);
-    harness.shut_down().await;
+    assert_eq!(counted(&harness.sweep(4)), [None, Some(0)]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
+#[test]
+fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup() {
     let files = vec![
         db(SHARD, header(900, 100, 10, 9)),
         view(SHARD, 1, 40),
@@ -203,8 +199,8 @@ async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup(
         signatures: Some(signatures.clone()),
         ..Cluster::default()
     };
-    let mut harness = Harness::after_one_sweep(cluster).await;
-    let snapshot = harness.sweep(1).await;
+    let mut harness = Harness::after_one_sweep(cluster);
+    let snapshot = harness.sweep(1);
     let state = |snapshot: &Snapshot, shard: &str, signature: &str| {
         let id = format!("view:couchdb@a/{shard}/{}", signature.repeat(16));
         target(snapshot, &id).state()
@@ -226,13 +222,12 @@ async fn index_files_of_no_design_document_are_stale_and_evidence_for_a_cleanup(
 
     // Where not all documents could be read, no signature is judged.
     harness.cluster.send_modify(|cluster| cluster.signatures = None);
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(90));
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn index_files_are_judged_once_they_are_met_though_nothing_else_asks_for_documents() {
+#[test]
+fn index_files_that_are_met_have_their_design_documents_asked_for() {
     // Feeds confirm that the view has seen every change; its documents were read before anybody
     // read directories. A database whose documents have no views is not asked again either.
     for signature in [1, 0] {
@@ -242,26 +237,25 @@ async fn index_files_are_judged_once_they_are_met_though_nothing_else_asks_for_d
             signatures: Some(vec![Signature([1; 16])]),
             ..Cluster::default()
         };
-        let mut harness = Harness::after_one_sweep(cluster).await;
+        let mut harness = Harness::after_one_sweep(cluster);
         let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
-        assert_eq!(harness.handle.send(Command::Heard(news)), None);
-        harness.sweep(2).await;
+        harness.send(Command::Heard(news));
+        harness.sweep(2);
         let files =
             vec![db(SHARD, header(900, 100, 10, 4)), view(SHARD, 1, 40), view(SHARD, 2, 70)];
         harness.cluster.send_modify(|cluster| cluster.disk = walked(NODES[0], files, true));
-        let snapshot = harness.sweep(3).await;
+        let snapshot = harness.sweep(3);
         let state = |signature: &str| {
             let id = format!("view:couchdb@a/{ID}/{}", signature.repeat(16));
             target(&snapshot, &id).state()
         };
         assert_eq!((state("01"), state("02")), (State::Ok, State::Orphan), "{signature}");
         assert_eq!(on_disk(&snapshot, NODES[0]).map(|disk| disk.stale_index), Some(70));
-        harness.shut_down().await;
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
+#[test]
+fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     let parts = |node: &str, file| Observation::Told {
         node: node.into(),
         dbs: vec![],
@@ -277,8 +271,8 @@ async fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     let view = format!("view:_cluster/orders.1/{}", "01".repeat(16));
     let cluster =
         Cluster { disk: vec![parts(NODES[0], 400), end(&NODES[..1])], ..Cluster::default() };
-    let mut harness = Harness::after_one_sweep(cluster).await;
-    let snapshot = harness.sweep(1).await;
+    let mut harness = Harness::after_one_sweep(cluster);
+    let snapshot = harness.sweep(1);
     // CouchDB says 50 bytes a file; of the two copies one is known exactly.
     assert_eq!(target(&snapshot, &view).on_disk(Fact::File), Some(450));
     let total = |snapshot: &Snapshot, at| {
@@ -293,7 +287,7 @@ async fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
         cluster.disk =
             vec![parts(NODES[0], 400), parts(NODES[1], 300), parts("stranger", 9), end(&NODES)];
     });
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     assert_eq!(
         (target(&snapshot, &view).on_disk(Fact::File), total(&snapshot, 0)),
         (Some(700), Some(700.0))
@@ -304,18 +298,17 @@ async fn parts_make_the_clusters_sum_exact_as_long_as_their_sidecar_is_there() {
     // Away: CouchDB's own numbers again.
     let gone = Observation::ToldEnd { peer: "http://a:10984".into(), nodes: Err(unread("peer")) };
     harness.cluster.send_modify(|cluster| cluster.disk = vec![gone]);
-    let snapshot = harness.sweep(3).await;
+    let snapshot = harness.sweep(3);
     assert_eq!(
         (target(&snapshot, &view).on_disk(Fact::File), total(&snapshot, 0), total(&snapshot, 1)),
         (Some(100), Some(100.0), Some(0.0))
     );
-    let status = harness.handle.status.borrow().clone();
+    let status = harness.status.clone();
     assert_eq!(status.errors[&(Arc::from("_cluster"), "peer")], 1);
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_compaction_wrote_is_left_over_once_nothing_runs_and_it_rested() {
+#[test]
+fn a_compactions_file_is_left_over_once_nothing_runs_and_it_no_longer_changes() {
     // The second sweep begins 300 seconds after the clock's 1,000.
     let compaction = |shard: &str, age: u64| {
         let changed = Moment::from_unix(1_300_u64.saturating_sub(age));
@@ -336,18 +329,15 @@ async fn what_a_compaction_wrote_is_left_over_once_nothing_runs_and_it_rested() 
     let cluster = Cluster { compacting: vec![SHARD], ..Cluster::default() };
     let left = |disk: Vec<Observation>, alone: bool| {
         let cluster = Cluster { disk, alone, ..cluster.clone() };
-        async move {
-            let mut harness = Harness::starting(cluster, vec![], None);
-            harness.sweep(1).await;
-            // By now it is known what runs.
-            let snapshot = harness.sweep(2).await;
-            let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover);
-            let by_volume = useless(&snapshot, NODES[0]).into_iter().map(|(_, [_, left, _])| left);
-            assert!(by_volume.clone().all(|bytes| bytes == 0) || by_volume.eq([601, 90_000]));
-            harness.shut_down().await;
-            left
-        }
+        let mut harness = Harness::starting(cluster, vec![], None);
+        harness.sweep(1);
+        // By now it is known what runs.
+        let snapshot = harness.sweep(2);
+        let left = on_disk(&snapshot, NODES[0]).map(|disk| disk.leftover);
+        let by_volume = useless(&snapshot, NODES[0]).into_iter().map(|(_, [_, left, _])| left);
+        assert!(by_volume.clone().all(|bytes| bytes == 0) || by_volume.eq([601, 90_000]));
+        left
     };
-    assert_eq!(left(walked(NODES[0], files.clone(), true), false).await, Some(601 + 90_000));
-    assert_eq!(left(walked(NODES[0], files, true), true).await, Some(0), "nobody says what runs");
+    assert_eq!(left(walked(NODES[0], files.clone(), true), false), Some(601 + 90_000));
+    assert_eq!(left(walked(NODES[0], files, true), true), Some(0), "nobody says what runs");
 }

@@ -1,4 +1,6 @@
-//! What runs: jobs CouchDB shows, whoever started them.
+//! What runs: all jobs that CouchDB shows, recliner's and others'.
+//!
+//! Owns what the last poll found on each node, and the targets of those jobs.
 
 use super::views::Views;
 use crate::{
@@ -11,19 +13,19 @@ use couchdb_names::ShardName;
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 
-/// What each node was seen running, and the targets of it.
+/// What the last poll found on each node, and the targets of those jobs.
 #[derive(Debug, Default)]
-pub(super) struct Running {
+pub(super) struct RunningJobs {
     compacting: BTreeMap<NodeIx, BTreeSet<Ix>>,
     building: BTreeMap<NodeIx, BTreeSet<Ix>>,
-    /// What the last poll saw so far.
-    pub(super) shown: jobs::Running,
+    /// What the last poll showed so far.
+    shown: jobs::Running,
     polled_at: Moment,
 }
 
-impl Running {
-    /// A poll begins: of nodes that are not asked, nothing is known.
-    pub(super) fn begin(&mut self, now: Moment, asked: &[NodeIx]) {
+impl RunningJobs {
+    /// A poll begins: nothing is known of nodes that are not asked.
+    pub(super) fn begin_poll(&mut self, now: Moment, asked: &[NodeIx]) {
         self.polled_at = now;
         for (node, polled) in &mut self.shown.nodes {
             if !asked.contains(node) {
@@ -32,20 +34,25 @@ impl Running {
         }
     }
 
-    /// A poll ended.
-    pub(super) fn ended(&mut self) -> jobs::Running {
+    /// A poll ended; answers what it showed.
+    pub(super) fn end_poll(&mut self) -> jobs::Running {
         self.shown.polls += 1;
         self.shown.clone()
     }
 
     /// A node did not say what it runs.
-    pub(super) fn unseen(&mut self, node: NodeIx) {
+    pub(super) fn poll_failed(&mut self, node: NodeIx) {
         self.shown.nodes.insert(node, Polled { asked_at: self.polled_at, tasks: None });
     }
 
-    /// Takes in what a node runs; answers with the targets on which nothing runs any more:
-    /// what was measured of them before no longer holds.
-    pub(super) fn seen(
+    /// What a node runs by the last poll; `None` where it did not say.
+    pub(super) fn tasks(&self, node: NodeIx) -> Option<&[Task]> {
+        self.shown.nodes.get(&node)?.tasks.as_deref()
+    }
+
+    /// Sets what a node runs; answers the targets on which nothing runs any more: their facts have
+    /// to be measured again.
+    pub(super) fn apply(
         &mut self,
         draft: &mut Draft,
         views: &Views,
@@ -87,7 +94,7 @@ impl Running {
             .chain(ended.iter().copied())
             .collect();
         for ix in touched {
-            // A job changes it without a word.
+            // A job changes it, and no feed names that.
             draft.doubt(ix);
             let Some(mut facts) = draft.now().target(ix).map(TargetRef::facts) else {
                 continue;
@@ -109,7 +116,7 @@ impl Running {
     }
 }
 
-/// Puts in what runs now and answers with what ran before and does not.
+/// Replaces what runs on a node; answers what ran before and does not run now.
 fn exchange(
     nodes: &mut BTreeMap<NodeIx, BTreeSet<Ix>>,
     node: NodeIx,
@@ -145,4 +152,51 @@ fn search_target(
     let split = ShardName::split(shard)?;
     let name = DbName { db: split.db, suffix: split.suffix };
     views.search(draft, name, design, index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use couchdb_names::Range;
+
+    const SHARD: &str = "shards/00000000-ffffffff/a.1";
+
+    #[test]
+    fn a_job_flags_its_target_while_it_runs_and_names_it_when_it_ended() {
+        let mut draft = Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
+        let flag = |draft: &Draft| draft.now().target(ix).unwrap().facts().flags.compact_running;
+        let (mut jobs, views) = (RunningJobs::default(), Views::default());
+        let compacts = || vec![TaskSeen::bare(Doing::Compacts, SHARD.to_owned())];
+        jobs.begin_poll(Moment::from_unix(5), &[node]);
+        assert_eq!(jobs.apply(&mut draft, &views, node, compacts()), []);
+        assert!(flag(&draft));
+        assert_eq!(jobs.tasks(node).map(<[Task]>::len), Some(1));
+
+        // A node that does not say what it runs ends nothing.
+        jobs.poll_failed(node);
+        assert!(flag(&draft) && jobs.tasks(node).is_none());
+        assert_eq!(jobs.apply(&mut draft, &views, node, compacts()), []);
+        assert_eq!(jobs.apply(&mut draft, &views, node, vec![]), [ix]);
+        assert!(!flag(&draft));
+        assert_eq!(jobs.tasks(node).map(<[Task]>::len), Some(0));
+    }
+
+    #[test]
+    fn each_poll_is_counted_and_forgets_nodes_that_are_not_asked() {
+        let mut draft = Draft::new(1);
+        let nodes = ["a", "b"].map(|name| draft.node(name));
+        let (mut jobs, views) = (RunningJobs::default(), Views::default());
+        jobs.begin_poll(Moment::from_unix(5), &nodes);
+        for node in nodes {
+            jobs.apply(&mut draft, &views, node, vec![]);
+        }
+        assert_eq!(jobs.end_poll().polls, 1);
+        jobs.begin_poll(Moment::from_unix(9), &nodes[..1]);
+        assert_eq!(nodes.map(|node| jobs.tasks(node).is_some()), [true, false]);
+        let shown = jobs.end_poll();
+        assert_eq!((shown.polls, shown.nodes[&nodes[1]].asked_at), (2, Moment::from_unix(9)));
+    }
 }

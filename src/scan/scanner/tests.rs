@@ -1,30 +1,37 @@
-//! The task on paused time, over a scripted cluster.
+//! The scanner over a scripted cluster, event by event; at the end the task that drives it.
 
+mod departed_nodes;
 mod disk;
-mod left;
-mod restored;
-mod spared;
+mod header_coverage;
+mod restore;
+mod transitions;
 
 use super::*;
 use crate::{
     jobs,
     model::{
         facts::{Facts, Known, Measured, Source as MeasuredBy},
-        target::{Kind, State},
+        settings::Nodes,
+        target::State,
     },
+    scan::Task,
     sources::inventory::{
-        CopyAt, Doing, IndexSeen, MapEntry, MapRead, Members, NodeSeen, TaskSeen, Unread, ViewSeen,
+        CopyAt, Doing, IndexSeen, MapEntry, MapRead, Members, NodeSeen, Source, TaskSeen, ViewSeen,
     },
-    table::{Block, NodeIx, SmooshSeen},
+    table::{Block, SmooshSeen},
 };
 use couchdb_names::{Range, Signature};
 use futures::{
-    StreamExt as _,
+    FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},
 };
 use std::collections::BTreeSet;
-use tokio::task::JoinSet;
-use wall_clock::Moment;
+use tokio::{sync::watch, task::JoinSet, time};
+use tokio_util::sync::CancellationToken;
+use wall_clock::Clock;
+
+/// By the wall clock, when the scanner starts.
+const START: Moment = Moment::from_unix(1_000);
 
 const RANGE: Range = Range { from: 0, to: u32::MAX };
 
@@ -36,7 +43,7 @@ struct Cluster {
     down: [bool; 2],
     map_breaks: bool,
     active: u64,
-    /// The update sequence of every file; absent where it is not told.
+    /// The update sequence of every file; absent where CouchDB does not say it.
     seq: Option<u64>,
     /// The signature of the only view; zero where there is none.
     signature: u8,
@@ -46,7 +53,7 @@ struct Cluster {
     compacting: Vec<&'static str>,
     /// Whether the second node does not say what it runs.
     tasks_fail: bool,
-    /// What is seen in directories.
+    /// The answer of the directories.
     disk: Vec<Observation>,
     /// Every name that an index file may have.
     signatures: Option<Vec<Signature>>,
@@ -210,72 +217,142 @@ struct Scripted(watch::Receiver<Cluster>);
 
 impl Source for Scripted {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
-        let mut seen = self.0.borrow().answers(stage);
-        seen.push(Observation::StageEnded);
-        stream::iter(seen).boxed()
+        let mut answers = self.0.borrow().answers(stage);
+        answers.push(Observation::StageEnded);
+        stream::iter(answers).boxed()
     }
 }
 
+/// A scanner without its task: does the effects of each event at once, and lets time pass when
+/// nothing is left to do.
 struct Harness {
     cluster: watch::Sender<Cluster>,
-    handle: Handle,
-    stop: CancellationToken,
-    tasks: JoinSet<()>,
-    settings: watch::Sender<Arc<Settings>>,
-    source: watch::Sender<Arc<dyn Source>>,
+    scanner: Scanner,
+    settings: Settings,
+    source: Arc<dyn Source>,
+    now: Now,
+    elapsed: Duration,
+    readings: BTreeMap<Slot, BoxStream<'static, Observation>>,
+    /// What was published last.
+    snapshot: Arc<Snapshot>,
+    status: Arc<Status>,
+    running: Arc<Running>,
 }
 
 impl Harness {
-    async fn after_one_sweep(cluster: Cluster) -> Self {
+    fn after_one_sweep(cluster: Cluster) -> Self {
         let mut harness = Self::starting(cluster, vec![], None);
-        harness.sweep(1).await;
+        harness.sweep(1);
         harness
     }
 
-    /// One with what an earlier process left, and perhaps another source.
+    /// One with what an earlier process measured, and perhaps another source.
     fn starting(cluster: Cluster, left: Vec<Block>, other: Option<Arc<dyn Source>>) -> Self {
         let (cluster, cluster_rx) = watch::channel(cluster);
-        let source = other.unwrap_or_else(|| Arc::new(Scripted(cluster_rx)));
-        let (source, source_rx) = watch::channel(source);
-        let (settings, settings_rx) = watch::channel(Arc::new(Settings {
-            interval: Duration::from_secs(300),
-            interval_followed: Duration::from_secs(21_600),
-            reread_after: Duration::from_secs(1),
-            poll: Duration::from_secs(5),
-            nodes: Nodes::All,
-            views: true,
-            parts: true,
-            top: 10,
-        }));
-        let clock = Clock::anchored(Moment::from_unix(1_000));
-        let (task, handle) = Task::new(clock, source_rx, settings_rx);
-        let stop = CancellationToken::new();
-        let mut tasks = JoinSet::new();
-        let before = Before { blocks: left, marks: Vec::new() };
-        tasks.spawn(task.run_after(std::future::ready(before), stop.clone()));
-        Self { cluster, handle, stop, tasks, settings, source }
+        let settings = Settings::example();
+        let now = Now { wall: START, at: Instant::now() };
+        let mut harness = Self {
+            cluster,
+            scanner: Scanner::new(Arc::new(settings.clone()), now),
+            settings,
+            source: other.unwrap_or_else(|| Arc::new(Scripted(cluster_rx))),
+            now,
+            elapsed: Duration::ZERO,
+            readings: BTreeMap::new(),
+            snapshot: Arc::default(),
+            status: Arc::default(),
+            running: Arc::default(),
+        };
+        if !left.is_empty() {
+            harness.handle(Event::Restored(Before { blocks: left, marks: Vec::new() }));
+        }
+        harness.handle(Event::Started);
+        harness
     }
 
-    async fn sweep(&mut self, number: u64) -> Arc<Snapshot> {
-        let waited = self.handle.status.wait_for(|status| status.sweeps >= number);
-        let status = time::timeout(Duration::from_secs(7_200), waited).await;
-        assert!(status.expect("the sweep ends").expect("the task lives").ready);
-        Arc::clone(&self.handle.snapshots.borrow())
+    fn handle(&mut self, event: Event) {
+        for effect in self.scanner.handle(event, self.now) {
+            match effect {
+                Effect::Start(slot, stage) => {
+                    self.readings.insert(slot, self.source.read(stage));
+                }
+                Effect::Stop(slot) => drop(self.readings.remove(&slot)),
+                Effect::Rename { from, to } => {
+                    let reading = self.readings.remove(&from).expect("only readings are renamed");
+                    self.readings.insert(to, reading);
+                }
+                Effect::Publish(snapshot, status) => {
+                    (self.snapshot, self.status) = (snapshot, status);
+                }
+                Effect::PublishRunning(running) => self.running = running,
+                Effect::Emit(_) | Effect::WarnDamaged(_) => {}
+            }
+        }
+        let reads: Vec<Slot> = self.readings.keys().copied().collect();
+        let expects: Vec<Slot> = self.scanner.readings.keys().copied().collect();
+        assert_eq!(reads, expects, "the scanner knows what is being read");
     }
 
-    async fn snapshot_where(
-        &mut self,
-        wanted: impl FnMut(&Arc<Snapshot>) -> bool,
-    ) -> Arc<Snapshot> {
-        let waited = self.handle.snapshots.wait_for(wanted);
-        let found = time::timeout(Duration::from_secs(7_200), waited).await;
-        Arc::clone(&found.expect("it comes within two hours").expect("the task lives"))
+    /// Handles the next event: a wake that is due, what was read, or the next wake.
+    fn step(&mut self) {
+        let wake = self.scanner.next_wake();
+        let is_due = wake.is_some_and(|at| at <= self.now.at);
+        if !is_due && let Some((slot, batch)) = self.ready() {
+            return self.handle(Event::Observed(slot, batch));
+        }
+        // Where no answer comes, nothing may ever be due.
+        let at = wake.unwrap_or(self.now.at + Duration::from_secs(60));
+        self.pass(at.saturating_duration_since(self.now.at));
+        self.handle(Event::Wake);
     }
 
-    async fn shut_down(mut self) {
-        self.stop.cancel();
-        let ended = time::timeout(Duration::from_secs(60), self.tasks.join_next()).await;
-        assert!(ended.expect("the task ends").expect("there is one").is_ok());
+    /// All that the first reading has that has anything.
+    fn ready(&mut self) -> Option<(Slot, Vec<Observation>)> {
+        self.readings.iter_mut().find_map(|(slot, reading)| {
+            let next = || reading.next().now_or_never().flatten();
+            let batch: Vec<Observation> = std::iter::from_fn(next).collect();
+            (!batch.is_empty()).then_some((*slot, batch))
+        })
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now.at += time;
+        self.elapsed += time;
+        self.now.wall = START.plus(self.elapsed);
+    }
+
+    /// Handles events until `reached`, for two hours at most.
+    fn until(&mut self, mut reached: impl FnMut(&Self) -> bool) {
+        let end = self.now.at + Duration::from_secs(7_200);
+        while !reached(self) {
+            self.step();
+            assert!(self.now.at < end, "it comes within two hours");
+        }
+    }
+
+    fn sweep(&mut self, number: u64) -> Arc<Snapshot> {
+        self.until(|it| it.status.sweeps >= number);
+        assert!(self.status.ready);
+        Arc::clone(&self.snapshot)
+    }
+
+    fn snapshot_where(&mut self, mut wanted: impl FnMut(&Arc<Snapshot>) -> bool) -> Arc<Snapshot> {
+        self.until(|it| wanted(&it.snapshot));
+        Arc::clone(&self.snapshot)
+    }
+
+    fn send(&mut self, command: Command) {
+        self.handle(Event::Command(command));
+    }
+
+    fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
+        change(&mut self.settings);
+        self.handle(Event::Settings(Arc::new(self.settings.clone())));
+    }
+
+    fn change_source(&mut self, source: Arc<dyn Source>) {
+        self.source = source;
+        self.handle(Event::SourceChanged);
     }
 }
 
@@ -297,10 +374,10 @@ fn state_of(snapshot: &Snapshot, id: &str) -> Option<State> {
     snapshot.targets().find(|target| target.id().to_string() == id).map(|target| target.state())
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_sweep_sees_every_copy_view_and_cleanup() {
-    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
-    let snapshot = harness.sweep(1).await;
+#[test]
+fn one_sweep_sees_every_copy_view_and_cleanup() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    let snapshot = harness.sweep(1);
     assert_eq!(
         shown(&snapshot),
         [
@@ -312,16 +389,15 @@ async fn one_sweep_sees_every_copy_view_and_cleanup() {
             format!("view:_cluster/orders.1/{} ok 100", "01".repeat(16)),
         ]
     );
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn files_without_an_entry_are_stray_and_entries_without_a_file_missing() {
+#[test]
+fn files_without_an_entry_are_stray_and_entries_without_a_file_missing() {
     let mut cluster = Cluster::default();
     cluster.files[0].push("shards/00000000-ffffffff/deleted.9");
     cluster.files[1].pop();
-    let mut harness = Harness::after_one_sweep(cluster).await;
-    let snapshot = harness.sweep(1).await;
+    let mut harness = Harness::after_one_sweep(cluster);
+    let snapshot = harness.sweep(1);
     let orders = "shards%2F00000000-ffffffff%2Forders.1";
     assert_eq!(
         state_of(&snapshot, "db:couchdb@a/shards%2F00000000-ffffffff%2Fdeleted.9"),
@@ -331,24 +407,23 @@ async fn files_without_an_entry_are_stray_and_entries_without_a_file_missing() {
 
     // The stray is deleted by hand, the missing copy comes back.
     harness.cluster.send_replace(Cluster::default());
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     assert_eq!(state_of(&snapshot, "db:couchdb@a/shards%2F00000000-ffffffff%2Fdeleted.9"), None);
     assert_eq!(state_of(&snapshot, &format!("db:couchdb@b/{orders}")), Some(State::Ok));
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
-    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
-    let before = shown(&*harness.sweep(1).await);
+#[test]
+fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    let before = shown(&harness.sweep(1));
     harness.cluster.send_modify(|cluster| cluster.down[1] = true);
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     assert_eq!(shown(&snapshot), before);
     let up: Vec<_> = snapshot.nodes().iter().skip(1).map(|node| node.up).collect();
     assert_eq!(up, [Some(true), Some(false)]);
     let success: Vec<_> = snapshot.nodes().iter().skip(1).map(|node| node.last_success).collect();
     assert!(success[0] > success[1], "{success:?}");
-    let errors = harness.handle.status.borrow().errors.clone();
+    let errors = harness.status.errors.clone();
     assert_eq!(errors.get(&("couchdb@b".into(), "node_down")), Some(&1));
 
     harness.cluster.send_modify(|cluster| {
@@ -356,70 +431,65 @@ async fn a_node_that_is_down_and_a_map_that_breaks_take_nothing_away() {
         cluster.map_breaks = true;
         cluster.dbs.clear();
     });
-    assert_eq!(shown(&*harness.sweep(3).await), before);
+    assert_eq!(shown(&harness.sweep(3)), before);
 
     harness.cluster.send_modify(|cluster| cluster.map_breaks = false);
-    let gone = shown(&*harness.sweep(4).await);
+    let gone = shown(&harness.sweep(4));
     assert_eq!(gone.len(), 4, "two orphans and two node-local databases: {gone:?}");
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn of_what_other_processes_serve_nothing_is_said() {
-    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
-    harness.settings.send_modify(|settings| {
-        let settings = Arc::make_mut(settings);
+#[test]
+fn targets_that_other_processes_serve_are_left_out() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    harness.change_settings(|settings| {
         settings.nodes = Nodes::Named([NODES[0].into()].into());
         settings.views = false;
     });
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     let served: Vec<_> = snapshot.nodes().iter().map(|node| (&*node.name, node.served)).collect();
     assert_eq!(served, [("_cluster", false), (NODES[0], true), (NODES[1], false)]);
     assert_eq!(
         shown(&snapshot),
         ["db:couchdb@a/_dbs ok 100", "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.1 ok 100",]
     );
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_signature_that_changed_is_evidence_for_a_cleanup() {
-    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
+#[test]
+fn a_signature_that_changed_is_evidence_for_a_cleanup() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
     let evidence = |snapshot: &Snapshot| {
         let cleanup = snapshot.targets().find(|target| target.kind() == Kind::Cleanup);
         cleanup.map(|target| target.facts().flags.evidence)
     };
-    assert_eq!(evidence(&*harness.sweep(1).await), Some(false));
+    assert_eq!(evidence(&harness.sweep(1)), Some(false));
     harness.cluster.send_modify(|cluster| cluster.signature = 2);
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     assert_eq!(evidence(&snapshot), Some(true));
     let views = snapshot.targets().filter(|target| target.kind() == Kind::View).count();
     assert_eq!(views, 1, "the old index is no target any more");
-    harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_database_without_views_is_asked_for_them_again_only_when_it_has_moved() {
+#[test]
+fn a_database_without_views_is_asked_again_only_after_a_write() {
     let quiet = Cluster { seq: Some(5), signature: 0, ..Cluster::default() };
-    let mut harness = Harness::after_one_sweep(quiet).await;
+    let mut harness = Harness::after_one_sweep(quiet);
     let signature = |snapshot: &Snapshot| {
         snapshot.targets().find_map(|target| target.view().map(|view| view.signature.0[0]))
     };
-    assert_eq!(signature(&*harness.sweep(1).await), None);
+    assert_eq!(signature(&harness.sweep(1)), None);
     // What no CouchDB does shows whether it was asked.
     harness.cluster.send_modify(|cluster| cluster.signature = 1);
-    assert_eq!(signature(&*harness.sweep(2).await), None, "unmoved, not asked");
+    assert_eq!(signature(&harness.sweep(2)), None, "unmoved, not asked");
     harness.cluster.send_modify(|cluster| cluster.seq = Some(6));
-    assert_eq!(signature(&*harness.sweep(3).await), Some(1));
+    assert_eq!(signature(&harness.sweep(3)), Some(1));
     harness.cluster.send_modify(|cluster| cluster.signature = 2);
-    assert_eq!(signature(&*harness.sweep(4).await), Some(2), "with views it always is");
-    harness.shut_down().await;
+    assert_eq!(signature(&harness.sweep(4)), Some(2), "with views it always is");
 }
 
-#[tokio::test(start_paused = true)]
-async fn design_documents_that_were_not_read_or_by_another_source_are_asked_for_again() {
+#[test]
+fn design_documents_are_asked_for_again_after_a_failure_or_by_another_source() {
     let failing = Cluster { seq: Some(5), views_fail: true, ..Cluster::default() };
-    let mut harness = Harness::after_one_sweep(failing).await;
+    let mut harness = Harness::after_one_sweep(failing);
     let views = |snapshot: &Snapshot| {
         snapshot.targets().filter(|target| target.kind() == Kind::View).count()
     };
@@ -427,17 +497,16 @@ async fn design_documents_that_were_not_read_or_by_another_source_are_asked_for_
         cluster.views_fail = false;
         cluster.signature = 0;
     });
-    assert_eq!(views(&*harness.sweep(2).await), 0);
+    assert_eq!(views(&harness.sweep(2)), 0);
     harness.cluster.send_modify(|cluster| cluster.signature = 1);
-    assert_eq!(views(&*harness.sweep(3).await), 0, "it was asked in the second sweep");
-    harness.source.send_replace(Arc::new(Scripted(harness.cluster.subscribe())));
-    assert_eq!(views(&*harness.sweep(4).await), 1);
-    harness.shut_down().await;
+    assert_eq!(views(&harness.sweep(3)), 0, "it was asked in the second sweep");
+    harness.change_source(Arc::new(Scripted(harness.cluster.subscribe())));
+    assert_eq!(views(&harness.sweep(4)), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_target_is_read_again_when_a_job_on_it_ends() {
-    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
+#[test]
+fn a_target_is_read_again_when_a_job_on_it_ends() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
     let id = "db:couchdb@a/shards%2F00000000-ffffffff%2Forders.1";
     let of = |snapshot: &Arc<Snapshot>| {
         let target = snapshot.targets().find(|target| target.id().to_string() == id);
@@ -446,28 +515,27 @@ async fn a_target_is_read_again_when_a_job_on_it_ends() {
     harness.cluster.send_modify(|cluster| {
         cluster.compacting = vec!["shards/00000000-ffffffff/orders.1"];
     });
-    harness.snapshot_where(|snapshot| of(snapshot) == Some((true, Some(10)))).await;
+    harness.snapshot_where(|snapshot| of(snapshot) == Some((true, Some(10))));
     harness.cluster.send_modify(|cluster| {
         cluster.compacting.clear();
         cluster.active = 99;
     });
-    let sweeps = harness.handle.status.borrow().sweeps;
-    harness.snapshot_where(|snapshot| of(snapshot) == Some((false, Some(99)))).await;
-    assert_eq!(harness.handle.status.borrow().sweeps, sweeps, "no sweep was needed");
-    harness.shut_down().await;
+    let sweeps = harness.status.sweeps;
+    harness.snapshot_where(|snapshot| of(snapshot) == Some((false, Some(99))));
+    assert_eq!(harness.status.sweeps, sweeps, "no sweep was needed");
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_nodes_run_is_told_after_each_poll_and_silence_is_not_nothing() {
+#[test]
+fn each_poll_publishes_what_runs_and_a_silent_node_is_unknown() {
     let compacting = vec!["shards/00000000-ffffffff/orders.1"];
     let cluster = Cluster { compacting, tasks_fail: true, ..Cluster::default() };
-    let mut harness = Harness::after_one_sweep(cluster).await;
+    let mut harness = Harness::after_one_sweep(cluster);
     let tasks = |running: &Running, node: usize| {
         let node = NodeIx::from_usize(node).unwrap();
         running.nodes.get(&node).and_then(|polled| Some(polled.tasks.as_ref()?.len()))
     };
-    let polled = harness.handle.running.wait_for(|running| tasks(running, 1) == Some(1));
-    let running = time::timeout(Duration::from_secs(60), polled).await.unwrap().unwrap().clone();
+    harness.until(|it| tasks(&it.running, 1) == Some(1));
+    let running = Arc::clone(&harness.running);
     assert_eq!(tasks(&running, 2), None, "{running:?}");
     let [task] = running.nodes[&NodeIx::from_usize(1).unwrap()].tasks.as_deref().unwrap() else {
         panic!("{running:?}")
@@ -478,26 +546,59 @@ async fn what_nodes_run_is_told_after_each_poll_and_silence_is_not_nothing() {
     );
     assert!(task.target.is_some());
     harness.cluster.send_modify(|cluster| cluster.tasks_fail = false);
-    let polled = harness.handle.running.wait_for(|running| tasks(running, 2) == Some(0));
-    drop(time::timeout(Duration::from_secs(60), polled).await.unwrap().unwrap());
-    harness.shut_down().await;
+    harness.until(|it| tasks(&it.running, 2) == Some(0));
+}
+
+#[test]
+fn a_target_is_read_again_on_command_and_a_requested_cleanup_loses_its_evidence() {
+    let mut harness = Harness::after_one_sweep(Cluster::default());
+    harness.cluster.send_modify(|cluster| cluster.signature = 2);
+    let snapshot = harness.sweep(2);
+    let cleanup = snapshot.targets().find(|target| target.facts().flags.evidence).unwrap().ix();
+    let db = snapshot.targets().find(|target| target.kind() == Kind::Db).unwrap().ix();
+    harness.send(Command::Cleaned(cleanup));
+    harness.cluster.send_modify(|cluster| cluster.active = 77);
+    harness.send(Command::Reread(vec![db]));
+    harness.snapshot_where(|snapshot| {
+        let facts = |ix| snapshot.target(ix).map(crate::table::TargetRef::facts).unwrap();
+        !facts(cleanup).flags.evidence && facts(db).active.get() == Some(77)
+    });
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_is_read_again_when_asked_and_a_cleanup_that_was_asked_for_is_evidence_no_more() {
-    let mut harness = Harness::after_one_sweep(Cluster::default()).await;
-    harness.cluster.send_modify(|cluster| cluster.signature = 2);
-    let snapshot = harness.sweep(2).await;
-    let cleanup = snapshot.targets().find(|target| target.facts().flags.evidence).unwrap().ix();
-    let db = snapshot.targets().find(|target| target.kind() == Kind::Db).unwrap().ix();
-    assert_eq!(harness.handle.send(Command::Cleaned(cleanup)), None);
-    harness.cluster.send_modify(|cluster| cluster.active = 77);
-    assert_eq!(harness.handle.send(Command::Reread(vec![db])), None);
-    harness
-        .snapshot_where(|snapshot| {
-            let facts = |ix| snapshot.target(ix).map(crate::table::TargetRef::facts).unwrap();
-            !facts(cleanup).flags.evidence && facts(db).active.get() == Some(77)
-        })
-        .await;
-    harness.shut_down().await;
+async fn the_task_sweeps_publishes_obeys_commands_and_stops() {
+    let (cluster, cluster_rx) = watch::channel(Cluster::default());
+    let source: Arc<dyn Source> = Arc::new(Scripted(cluster_rx));
+    let (_source, source_rx) = watch::channel(source);
+    let (settings, settings_rx) = watch::channel(Arc::new(Settings::example()));
+    let (task, mut handle) = Task::new(Clock::anchored(START), source_rx, settings_rx);
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let before = Before { blocks: restore::left(Cluster::default()), marks: Vec::new() };
+    tasks.spawn(task.run_after(std::future::ready(before), stop.clone()));
+    let long = Duration::from_secs(7_200);
+    let first = handle.snapshots.wait_for(|snapshot| snapshot.version() > 0);
+    let first = Arc::clone(&time::timeout(long, first).await.unwrap().unwrap());
+    assert_eq!(shown(&first).len(), 6, "what an earlier process measured");
+    let swept = handle.status.wait_for(|status| status.sweeps >= 1);
+    assert!(time::timeout(long, swept).await.unwrap().unwrap().ready);
+    let polled = handle.running.wait_for(|running| running.polls > 0);
+    drop(time::timeout(long, polled).await.unwrap().unwrap());
+
+    // Settings and commands reach the scanner, and time wakes it.
+    settings.send_modify(|settings| Arc::make_mut(settings).views = false);
+    cluster.send_modify(|cluster| cluster.active = 11);
+    assert_eq!(handle.send(Command::Sweep), None);
+    let asked = Instant::now();
+    let swept = handle.status.wait_for(|status| status.sweeps >= 2);
+    drop(time::timeout(long, swept).await.unwrap().unwrap());
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert_eq!(shown(&handle.snapshots.borrow()).len(), 4, "no view and no cleanup");
+    let swept = handle.status.wait_for(|status| status.sweeps >= 3);
+    drop(time::timeout(long, swept).await.unwrap().unwrap());
+    assert!(asked.elapsed() >= Duration::from_secs(300), "{:?}", asked.elapsed());
+
+    stop.cancel();
+    let ended = time::timeout(Duration::from_secs(60), tasks.join_next()).await;
+    assert!(ended.expect("the task ends").expect("there is one").is_ok());
 }

@@ -1,13 +1,13 @@
-//! What feeds tell the scanner.
+//! What feeds named, as the scanner takes it in.
 
 use wall_clock::Moment;
 
-/// What feeds told since the last time.
+/// What feeds named since the last update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// Databases in the order in which they were named.
     pub named: Vec<Named>,
-    /// Since when nothing can have happened that was not told, now that those were.
+    /// Since when feeds have named every change, these databases included; none while they do not.
     pub followed_since: Option<Moment>,
 }
 

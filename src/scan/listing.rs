@@ -1,10 +1,13 @@
-//! Which targets there are: the shard map held against the files on each node.
+//! Which targets there are: the shard map compared with the files on each node.
+//!
+//! Owns one listing: what the map places where, which files the nodes listed, what is being split.
+//! Removes a target only when the whole map and its node's whole list were read without it.
 
-use super::{super::Settings, views::Views};
+use super::{Settings, views::Views};
 use crate::{
     model::target::{Kind, State},
     sources::inventory::{
-        Copy, CopyAt, MapEntry, Reshard, standing_of_absent, standing_of_placed, standing_of_stray,
+        Copy, CopyAt, MapEntry, MapRead, Reshard, state_of_absent, state_of_placed, state_of_stray,
     },
     table::{Bits, DbIx, DbMap, DbName, Draft, Ix, NodeIx, TargetRef},
 };
@@ -12,38 +15,35 @@ use couchdb_client::wire::Names;
 use couchdb_names::{Range, ShardName};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Databases that only stray files name are asked for one by one up to this many; beyond,
-/// a broken map is likelier than so many new databases, and nothing is said of them.
-const STRAYS: usize = 200;
+/// The most databases that are asked for one by one because only stray files name them. When there
+/// are more, the map is probably broken, and their state stays unknown.
+const MAX_STRAY_DATABASES: usize = 200;
 
 /// One sweep's listing.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     /// What is being split; `None` before anybody said.
-    pub(super) splits: Option<Reshard>,
+    splits: Option<Reshard>,
     /// Whether the state of what was listed is decided.
     settled: bool,
-    pub(super) map_whole: bool,
-    /// Whether the map is what the login may read, database by database.
-    pub(super) readable: bool,
-    /// Whether there is no map to be had: what lies on the disk is taken as it lies.
-    pub(super) alone: bool,
+    /// How much of the map was read; `None` before it ended, and where it broke off.
+    map: Option<MapRead>,
     /// Databases the map has.
-    pub(super) databases: usize,
+    databases: usize,
     /// Nodes that hold copies by the map.
     holders: BTreeSet<NodeIx>,
     /// Databases the map has, and their targets.
     dbs: Bits,
     mapped: Bits,
-    /// Targets whose file is there.
+    /// Targets whose file was listed.
     on_disk: Bits,
     /// Nodes whose files were listed.
     listed: BTreeSet<NodeIx>,
-    /// Entries of databases with copies on the move; of all others nothing need be kept.
+    /// Entries of databases with moving copies; the other entries need not be kept.
     moving: BTreeMap<(String, String), MapEntry>,
-    /// Files the map does not place where they lie.
+    /// Files that the map does not place on their node.
     strays: Vec<Stray>,
-    /// Databases asked for by themselves, and what the map said then.
+    /// Databases that were asked for one by one, with the suffix that the map has for each.
     asked: BTreeMap<String, Option<String>>,
 }
 
@@ -56,7 +56,7 @@ struct Stray {
 }
 
 impl Listing {
-    /// Begins anew, with what is being split as it was seen last.
+    /// Begins a new listing. Keeps what is being split.
     pub(super) fn begin(&mut self) {
         self.dbs.clear();
         self.mapped.clear();
@@ -75,7 +75,44 @@ impl Listing {
         self.settled
     }
 
-    /// Takes one database of the map into the tables.
+    /// The map was read, so much of it.
+    pub(super) const fn map_read(&mut self, map: MapRead) {
+        self.map = Some(map);
+    }
+
+    pub(super) const fn is_map_whole(&self) -> bool {
+        matches!(self.map, Some(MapRead::Whole))
+    }
+
+    /// Whether the map is what the login may read, database by database.
+    pub(super) const fn is_readable_alone(&self) -> bool {
+        matches!(self.map, Some(MapRead::Readable))
+    }
+
+    /// Whether there is no map to read: a file on the disk is where it should be.
+    pub(super) const fn is_without_map(&self) -> bool {
+        matches!(self.map, Some(MapRead::None))
+    }
+
+    /// Whether the map has no database.
+    pub(super) const fn is_map_empty(&self) -> bool {
+        self.databases == 0
+    }
+
+    /// What is being split; `None` before anybody said.
+    pub(super) const fn splits(&self) -> Option<&Reshard> {
+        self.splits.as_ref()
+    }
+
+    pub(super) fn set_splits(&mut self, splits: Reshard) {
+        self.splits = Some(splits);
+    }
+
+    pub(super) const fn take_splits(&mut self) -> Option<Reshard> {
+        self.splits.take()
+    }
+
+    /// Adds one database of the map to the tables.
     pub(super) fn map_entry(
         &mut self,
         draft: &mut Draft,
@@ -104,8 +141,8 @@ impl Listing {
         }
     }
 
-    /// A copy that the map has just got: its file was made with it.
-    pub(super) fn found(&mut self, ix: Ix) {
+    /// The map got this copy after the listing; CouchDB made its file at the same time.
+    pub(super) fn copy_added(&mut self, ix: Ix) {
         self.on_disk.set(ix.as_usize());
     }
 
@@ -114,13 +151,13 @@ impl Listing {
         &self.dbs
     }
 
-    /// A database is in the map no more.
-    pub(super) fn lacks(&mut self, db: DbIx) {
+    /// A database is no longer in the map.
+    pub(super) fn db_removed(&mut self, db: DbIx) {
         self.dbs.unset(db.as_usize());
     }
 
-    /// A copy is no more.
-    pub(super) fn gone(&mut self, ix: Ix) {
+    /// A copy no longer exists.
+    pub(super) fn copy_removed(&mut self, ix: Ix) {
         self.mapped.unset(ix.as_usize());
         self.on_disk.unset(ix.as_usize());
     }
@@ -135,7 +172,7 @@ impl Listing {
         &self.holders
     }
 
-    /// Takes one node's files into the tables.
+    /// Adds one node's files to the tables.
     pub(super) fn files(&mut self, draft: &mut Draft, node: NodeIx, names: &Names) {
         self.listed.insert(node);
         for name in names.iter() {
@@ -170,10 +207,10 @@ impl Listing {
             .filter(|stray| !self.moving.contains_key(&(stray.db.clone(), stray.suffix.clone())))
             .map(|stray| &*stray.db)
             .collect();
-        names.into_iter().take(STRAYS).map(ToOwned::to_owned).collect()
+        names.into_iter().take(MAX_STRAY_DATABASES).map(ToOwned::to_owned).collect()
     }
 
-    /// Takes in what the map says of one such database by now.
+    /// Adds the map's present entry of one such database, if it has one.
     pub(super) fn stray(
         &mut self,
         draft: &mut Draft,
@@ -188,17 +225,16 @@ impl Listing {
         }
     }
 
-    /// Decides the state of everything that was listed and takes out what is gone.
+    /// Decides the state of everything that was listed, and removes targets that are gone.
     ///
-    /// Nothing is taken out on the word of a map that broke off, nor from a node that was
-    /// not listed and still belongs to the cluster.
-    /// Before it is known what is being split, a copy that is not where it should be may be on the
-    /// move: what was said of it before stands.
+    /// Removes nothing when the map broke off, nor from a member node that was not listed. Before
+    /// it is known what is being split, a copy that is not where it should be may be moving: its
+    /// state stays.
     pub(super) fn settle(&mut self, draft: &mut Draft, settings: &Settings) {
         self.settled = true;
         self.settle_strays(draft);
         let places = draft.now().capacity();
-        // A login without the right to ask for the members knows of none.
+        // Without the right to ask for the members, no member is known.
         let members_known = draft.now().nodes().iter().any(|node| node.member);
         for at in 0..places {
             let Some(target) = draft.now().target_at(at) else { continue };
@@ -222,7 +258,7 @@ impl Listing {
                         draft.set_state(ix, state);
                     }
                 }
-                // No disk of the cluster has what lies on a node that is none of its members.
+                // A node that is no member has no copy of the cluster.
                 (true, false) if members_known && node.is_some_and(|node| !node.member) => {
                     if let Some(state) = self.absent(draft, ix) {
                         draft.set_state(ix, state);
@@ -231,9 +267,9 @@ impl Listing {
                 (true, false) => {}
                 // A stray: its state was settled above.
                 (false, true) => {}
-                (false, false) if !ours || (self.map_whole && listed) => draft.remove(ix),
-                // Known from such a map alone, and it has it no more.
-                (false, false) if self.readable && !measured => draft.remove(ix),
+                (false, false) if !ours || (self.is_map_whole() && listed) => draft.remove(ix),
+                // Known only from such a map, which no longer has it.
+                (false, false) if self.is_readable_alone() && !measured => draft.remove(ix),
                 (false, false) => {}
             }
         }
@@ -252,8 +288,8 @@ impl Listing {
             }
             let known = draft.find_db(name).is_some_and(|db| draft.map_of(db).copies > 0);
             let asked = self.asked.contains_key(&stray.db);
-            if !self.map_whole || !(known || asked) {
-                // Nobody can say what it is: keep what was said before, if anything was.
+            if !self.is_map_whole() || !(known || asked) {
+                // Nobody can say what it is: its state stays, if it has one.
                 if let Some(ix) = in_map {
                     self.on_disk.set(ix.as_usize());
                 }
@@ -270,7 +306,7 @@ impl Listing {
             let known = self.splits.is_some();
             let nothing = Reshard::default();
             let splits = self.splits.as_ref().unwrap_or(&nothing);
-            let state = standing_of_stray(copy, entry, splits, absent);
+            let state = state_of_stray(copy, entry, splits, absent);
             if state == State::Orphan && !known {
                 if let Some(ix) = in_map {
                     self.on_disk.set(ix.as_usize());
@@ -285,14 +321,14 @@ impl Listing {
         }
     }
 
-    /// Whether a copy the map has is not on its node's disk, as far as that was listed.
+    /// Whether a copy that the map has is not on its node's disk, as far as that was listed.
     fn is_absent(&self, draft: &Draft, name: DbName<'_>, at: &CopyAt) -> bool {
         let Some(node) = draft.find_node(&at.node) else { return false };
         let ix = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, Some(at.range)));
         self.listed.contains(&node) && !ix.is_some_and(|ix| self.on_disk.has(ix.as_usize()))
     }
 
-    /// Takes in what is being split by now; answers whether that was news.
+    /// Sets what is being split now; answers whether that changed any state.
     pub(super) fn splitting(&mut self, draft: &mut Draft, splits: &Reshard) -> bool {
         self.splits = Some(splits.clone());
         let splits = |target: &TargetRef<'_>| {
@@ -305,7 +341,7 @@ impl Listing {
         !found.is_empty()
     }
 
-    /// The state of a copy that is where it should be. Most often nothing is split.
+    /// The state of a copy that is where it should be.
     fn placed(&self, draft: &Draft, ix: Ix) -> State {
         let Some(target) = draft.now().target(ix) else { return State::Ok };
         let Some(splits) = &self.splits else {
@@ -314,7 +350,7 @@ impl Listing {
         };
         let placed = target.range().filter(|_| !splits.is_empty()).map(|range| {
             let db = target.db_name().db;
-            standing_of_placed(Copy { db, range, node: target.node() }, splits)
+            state_of_placed(Copy { db, range, node: target.node() }, splits)
         });
         placed.unwrap_or(State::Ok)
     }
@@ -325,11 +361,95 @@ impl Listing {
         let name = target.db_name();
         let Some(range) = target.range() else { return Some(State::Missing) };
         let copy = Copy { db: name.db, range, node: target.node() };
-        let still = MapEntry::default();
+        let no_moves = MapEntry::default();
         let entry =
-            self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&still);
+            self.moving.get(&(name.db.to_owned(), name.suffix.to_owned())).unwrap_or(&no_moves);
         let nothing = Reshard::default();
-        let state = standing_of_absent(copy, entry, self.splits.as_ref().unwrap_or(&nothing));
+        let state = state_of_absent(copy, entry, self.splits.as_ref().unwrap_or(&nothing));
         (self.splits.is_some() || state == State::Resharding).then_some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGE: Range = Range { from: 0, to: u32::MAX };
+    const FILE: &str = "shards/00000000-ffffffff/a.1";
+
+    fn entry() -> MapEntry {
+        let copy = CopyAt { range: RANGE, node: "n".into() };
+        MapEntry {
+            db: "a".into(),
+            suffix: ".1".into(),
+            copies: BTreeSet::from([copy]),
+            ..MapEntry::default()
+        }
+    }
+
+    /// The states of all targets after a listing of one member node.
+    fn states(
+        draft: &mut Draft,
+        listing: &mut Listing,
+        (map, files): (Option<MapRead>, Option<&[&str]>),
+        mapped: bool,
+    ) -> Vec<State> {
+        let mut views = Views::default();
+        listing.begin();
+        let node = draft.node("n");
+        draft.change_node(node, |node| node.member = true);
+        if mapped {
+            listing.map_entry(draft, &mut views, &Settings::example(), entry());
+        }
+        if let Some(map) = map {
+            listing.map_read(map);
+        }
+        if let Some(files) = files {
+            listing.files(draft, node, &files.iter().copied().collect());
+        }
+        for db in listing.unknown_strays() {
+            listing.stray(draft, &mut views, &Settings::example(), &db, None);
+        }
+        listing.settle(draft, &Settings::example());
+        assert!(listing.is_settled());
+        draft.now().targets().map(|target| target.state()).collect()
+    }
+
+    #[test]
+    fn only_a_whole_map_and_a_listed_node_take_a_target_out() {
+        let whole = Some(MapRead::Whole);
+        let all: Option<&[&str]> = Some(&[FILE]);
+        let none: Option<&[&str]> = Some(&[]);
+        for (map, files, mapped, expected) in [
+            (whole, all, true, vec![State::Ok]),
+            (whole, none, true, vec![State::Missing]),
+            (whole, None, true, vec![State::Ok]),
+            (whole, all, false, vec![State::Orphan]),
+            (whole, none, false, vec![]),
+            (whole, None, false, vec![State::Ok]),
+            (None, all, false, vec![State::Ok]),
+            (None, none, false, vec![State::Ok]),
+        ] {
+            let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+            listing.set_splits(Reshard::default());
+            states(&mut draft, &mut listing, (whole, all), true);
+            let found = states(&mut draft, &mut listing, (map, files), mapped);
+            assert_eq!(found, expected, "{map:?} {files:?} {mapped}");
+        }
+    }
+
+    #[test]
+    fn before_it_is_known_what_is_split_a_missing_copy_may_be_on_the_move() {
+        let (mut draft, mut listing) = (Draft::new(1), Listing::default());
+        let whole = Some(MapRead::Whole);
+        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[])), true), [State::Ok]);
+        listing.set_splits(Reshard::default());
+        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[])), true), [State::Missing]);
+        assert_eq!(states(&mut draft, &mut listing, (whole, Some(&[FILE])), true), [State::Ok]);
+        let mut splits = Reshard::default();
+        splits.add("a", RANGE);
+        assert!(listing.splitting(&mut draft, &splits));
+        assert!(!listing.splitting(&mut draft, &splits), "it is known");
+        assert_eq!(draft.now().targets().next().unwrap().state(), State::Resharding);
     }
 }

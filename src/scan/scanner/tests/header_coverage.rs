@@ -1,4 +1,4 @@
-//! Shards that CouchDB is not asked for, because their headers were read.
+//! Shards that CouchDB is not asked for, because their headers cover what it would say.
 
 use super::*;
 use crate::{
@@ -26,7 +26,7 @@ struct Node {
 }
 
 #[derive(Debug)]
-struct Told {
+struct Answers {
     node: watch::Receiver<Node>,
     /// Shards that CouchDB was asked for.
     asked: Arc<AtomicUsize>,
@@ -46,10 +46,10 @@ fn numbers(by: MeasuredBy, active: u64, now: u64) -> Facts {
     if by == MeasuredBy::Files { facts.all_by_files() } else { facts }
 }
 
-impl Source for Told {
+impl Source for Answers {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let node = self.node.borrow().clone();
-        let seen = match stage {
+        let answers = match stage {
             Stage::Map => {
                 let copies = BTreeSet::from([CopyAt { range: RANGE, node: NODES[0].into() }]);
                 let entry = |at| MapEntry {
@@ -68,8 +68,8 @@ impl Source for Told {
             }
             Stage::Disk => {
                 let to: Arc<str> = NODES[0].into();
-                let of = |seen: &DbSeen, at| DbSeen { shard: name(at).into(), ..seen.clone() };
-                let dbs = node.disk.iter().flat_map(|seen| (0..SHARDS).map(|at| of(seen, at)));
+                let of = |file: &DbSeen, at| DbSeen { shard: name(at).into(), ..file.clone() };
+                let dbs = node.disk.iter().flat_map(|file| (0..SHARDS).map(|at| of(file, at)));
                 if node.by_peer {
                     let (dbs, nodes) = (dbs.collect(), BTreeSet::from([Arc::clone(&to)]));
                     let peer = "http://a:10984".into();
@@ -91,12 +91,12 @@ impl Source for Told {
             Stage::Shards { lanes, .. } => {
                 let asked: Vec<Ix> = lanes.into_iter().flat_map(|lane| lane.targets).collect();
                 self.asked.fetch_add(asked.len(), Ordering::Relaxed);
-                let told = |ix| {
+                let answer = |ix| {
                     let mut facts = numbers(MeasuredBy::Http, node.active, 0);
                     facts.flags.compact_running = node.compact_running;
                     Observation::Shard { ix, facts: Ok(Some(facts)) }
                 };
-                asked.into_iter().map(told).collect()
+                asked.into_iter().map(answer).collect()
             }
             Stage::Views { .. }
             | Stage::Strays { .. }
@@ -107,7 +107,7 @@ impl Source for Told {
             }
             Stage::Nodes => Cluster::default().answers(Stage::Nodes),
         };
-        stream::iter(seen).chain(stream::once(async { Observation::StageEnded })).boxed()
+        stream::iter(answers).chain(stream::once(async { Observation::StageEnded })).boxed()
     }
 }
 
@@ -127,20 +127,20 @@ struct Sidecar {
 impl Sidecar {
     fn starting(disk: Option<DbSeen>) -> Self {
         let node = Node { disk, by_peer: false, active: 10, compact_running: false };
-        let (node, seen) = watch::channel(node);
+        let (node, node_rx) = watch::channel(node);
         let asked = Arc::<AtomicUsize>::default();
-        let source = Told { node: seen, asked: Arc::clone(&asked) };
+        let source = Answers { node: node_rx, asked: Arc::clone(&asked) };
         let harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
         Self { harness, node, asked, sweeps: 0 }
     }
 
     /// How many shards CouchDB is asked for in the next sweep, and what is known after it.
-    async fn sweep(&mut self) -> (usize, Arc<Snapshot>) {
+    fn sweep(&mut self) -> (usize, Arc<Snapshot>) {
         self.sweeps += 1;
         self.asked.store(0, Ordering::Relaxed);
-        let snapshot = self.harness.sweep(self.sweeps).await;
+        let snapshot = self.harness.sweep(self.sweeps);
         let asked = self.asked.load(Ordering::Relaxed);
-        let status = self.harness.handle.status.borrow().clone();
+        let status = self.harness.status.clone();
         let of = status.shards;
         assert_eq!(of.asked, asked as u64);
         assert_eq!(of.asked + of.spared + of.followed, SHARDS as u64);
@@ -156,161 +156,154 @@ fn sources(snapshot: &Snapshot) -> BTreeMap<Option<MeasuredBy>, usize> {
     sources
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_headers_say_couchdb_is_asked_for_a_few_at_a_time_and_each_in_its_turn() {
+#[test]
+fn of_covered_shards_couchdb_is_asked_for_a_sample_and_for_each_in_its_turn() {
     let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
     let mut asked = Vec::new();
     for _ in 0..64 {
-        asked.push(sidecar.sweep().await.0);
+        asked.push(sidecar.sweep().0);
     }
     assert_eq!(asked, [SHARDS / 64; 64]);
-    let snapshot = sidecar.sweep().await.1;
+    let snapshot = sidecar.sweep().1;
     let expected = BTreeMap::from([(Some(MeasuredBy::Files), 126), (Some(MeasuredBy::Http), 2)]);
     assert_eq!(sources(&snapshot), expected);
 
-    // Whoever asks for a sweep has everything asked for.
-    assert_eq!(sidecar.harness.handle.send(Command::Sweep), None);
-    assert_eq!(sidecar.sweep().await.0, SHARDS);
-    assert_eq!(sidecar.sweep().await.0, SHARDS / 64);
-    sidecar.harness.shut_down().await;
+    // A commanded sweep asks for everything.
+    sidecar.harness.send(Command::Sweep);
+    assert_eq!(sidecar.sweep().0, SHARDS);
+    assert_eq!(sidecar.sweep().0, SHARDS / 64);
 }
 
-#[tokio::test(start_paused = true)]
-async fn everything_is_asked_for_again_where_nobody_reads_the_files() {
+#[test]
+fn everything_is_asked_for_again_where_nobody_reads_the_files() {
     let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
-    assert_eq!(sidecar.sweep().await.0, 2);
+    assert_eq!(sidecar.sweep().0, 2);
     sidecar.node.send_modify(|node| node.disk = None);
-    let (asked, snapshot) = sidecar.sweep().await;
+    let (asked, snapshot) = sidecar.sweep();
     assert_eq!(asked, SHARDS);
     assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
     sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 10));
-    assert_eq!(sidecar.sweep().await.0, 2);
+    assert_eq!(sidecar.sweep().0, 2);
     // What the header says may be older than what CouchDB said since.
     sidecar.node.send_modify(|node| {
-        let mut seen = header(Reported::AsRead, 10).unwrap();
-        seen.facts.measured_at = Some(Measured { at: Moment::from_unix(5), by: MeasuredBy::Files });
-        node.disk = Some(seen);
+        let mut file = header(Reported::AsRead, 10).unwrap();
+        file.facts.measured_at = Some(Measured { at: Moment::from_unix(5), by: MeasuredBy::Files });
+        node.disk = Some(file);
     });
-    let (asked, _) = sidecar.sweep().await;
+    let (asked, _) = sidecar.sweep();
     assert!(asked <= 4, "only those that CouchDB was asked for last: {asked}");
-    sidecar.harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_sidecars_headers_spare_couchdb_as_long_as_they_are_fresh() {
+#[test]
+fn a_sidecars_headers_cover_shards_as_long_as_they_are_fresh() {
     let at = |at| {
-        let mut seen = header(Reported::AsRead, 10).unwrap();
+        let mut file = header(Reported::AsRead, 10).unwrap();
         let measured = Measured { at: Moment::from_unix(at), by: MeasuredBy::Files };
-        seen.facts.measured_at = Some(measured);
-        Some(seen)
+        file.facts.measured_at = Some(measured);
+        Some(file)
     };
     // Sweeps begin at 1,000 and every 300 seconds from there.
     let mut sidecar = Sidecar::starting(at(1_000));
     sidecar.node.send_modify(|node| node.by_peer = true);
-    assert_eq!(sidecar.sweep().await.0, 2);
+    assert_eq!(sidecar.sweep().0, 2);
     sidecar.node.send_modify(|node| node.disk = at(1_300));
-    let (asked, snapshot) = sidecar.sweep().await;
+    let (asked, snapshot) = sidecar.sweep();
     assert_eq!(asked, 2);
     assert_eq!(snapshot.nodes()[1].disagreements, Some(0), "the two of before are compared");
-    // It reads no more: once that is two sweeps ago, CouchDB is asked for everything.
+    // It stops reading: once that is two sweeps ago, CouchDB is asked for everything.
     for _ in 0..2 {
-        assert!(sidecar.sweep().await.0 <= 6, "new ones, and those that CouchDB told last");
+        assert!(sidecar.sweep().0 <= 6, "new ones, and those that CouchDB answered last");
     }
-    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    assert_eq!(sidecar.sweep().0, SHARDS);
     sidecar.node.send_modify(|node| node.disk = None);
-    assert_eq!(sidecar.sweep().await.0, SHARDS);
-    sidecar.harness.shut_down().await;
+    assert_eq!(sidecar.sweep().0, SHARDS);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_header_that_couchdb_may_say_otherwise_is_asked_for() {
+#[test]
+fn a_shard_whose_header_may_differ_from_couchdb_is_asked_for() {
     let mut sidecar = Sidecar::starting(header(Reported::Otherwise, 10));
     for _ in 0..3 {
-        assert_eq!(sidecar.sweep().await.0, SHARDS);
+        assert_eq!(sidecar.sweep().0, SHARDS);
     }
-    // Of these CouchDB has told the last compaction, and their files are the same.
+    // CouchDB has said their last compactions, and their files are the same.
     sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 10));
-    assert_eq!(sidecar.sweep().await.0, 2);
+    assert_eq!(sidecar.sweep().0, 2);
     // Others took their place.
     sidecar.node.send_modify(|node| {
         node.disk = header(Reported::ButCompactedSeq, 10).map(|it| DbSeen { same: false, ..it });
     });
-    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    assert_eq!(sidecar.sweep().0, SHARDS);
     sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 10));
-    assert_eq!(sidecar.sweep().await.0, 2);
-    sidecar.harness.shut_down().await;
+    assert_eq!(sidecar.sweep().0, 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_runs_is_asked_for_and_everything_where_one_header_is_disputed() {
+#[test]
+fn shards_in_a_job_are_asked_for_and_all_of_a_node_with_a_disputed_header() {
     let mut sidecar = Sidecar::starting(header(Reported::AsRead, 11));
     // CouchDB says 10 active bytes of the two it is asked for.
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
-    let (asked, snapshot) = sidecar.sweep().await;
+    let (asked, snapshot) = sidecar.sweep();
     assert_eq!((asked, differ(&snapshot)), (2, Some(2)));
-    let (asked, snapshot) = sidecar.sweep().await;
+    let (asked, snapshot) = sidecar.sweep();
     assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(SHARDS as u64)), "no header is trusted");
     sidecar.node.send_modify(|node| node.active = 11);
-    let (asked, snapshot) = sidecar.sweep().await;
+    let (asked, snapshot) = sidecar.sweep();
     assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(0)), "they have come to agree");
-    assert_eq!(sidecar.sweep().await.0, 2);
+    assert_eq!(sidecar.sweep().0, 2);
 
     sidecar.node.send_modify(|node| node.compact_running = true);
-    assert_eq!(sidecar.sweep().await.0, 2);
-    assert_eq!(sidecar.sweep().await.0, 4, "and the two that were being compacted");
-    sidecar.harness.shut_down().await;
+    assert_eq!(sidecar.sweep().0, 2);
+    assert_eq!(sidecar.sweep().0, 4, "and the two that were being compacted");
 }
 
-/// Feeds tell of every write from now on, and have told of none.
-fn followed(sidecar: &Sidecar) {
+/// Feeds name every write from now on, and have named none.
+fn followed(sidecar: &mut Sidecar) {
     let news = News { named: vec![], followed_since: Some(Moment::from_unix(1)) };
-    assert_eq!(sidecar.harness.handle.send(Command::Heard(news)), None);
+    sidecar.harness.send(Command::Heard(news));
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_feeds_confirm_is_asked_for_where_a_header_alone_said_it_and_is_not_trusted() {
+#[test]
+fn a_confirmed_shard_is_asked_for_where_only_a_distrusted_header_described_it() {
     let mut sidecar = Sidecar::starting(header(Reported::AsRead, 10));
-    sidecar.sweep().await;
-    followed(&sidecar);
-    sidecar.sweep().await;
-    let shards = |sidecar: &Sidecar| sidecar.harness.handle.status.borrow().shards;
-    sidecar.sweep().await;
+    sidecar.sweep();
+    followed(&mut sidecar);
+    sidecar.sweep();
+    let shards = |sidecar: &Sidecar| sidecar.harness.status.shards;
+    sidecar.sweep();
     assert!(shards(&sidecar).followed >= 126, "feeds confirm all that has no turn");
 
     // The headers are another directory's: one shard that has its turn shows it.
     sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 11));
     let differ = |snapshot: &Snapshot| snapshot.nodes()[1].disagreements;
     let mut sweeps = 0;
-    while differ(&sidecar.sweep().await.1) != Some(2) {
+    while differ(&sidecar.sweep().1) != Some(2) {
         sweeps += 1;
         assert!(sweeps < 100, "each has its turn within 72 sweeps");
     }
-    let (asked, snapshot) = sidecar.sweep().await;
+    let (asked, snapshot) = sidecar.sweep();
     assert_eq!((asked, differ(&snapshot)), (SHARDS, Some(SHARDS as u64)));
     assert_eq!(sources(&snapshot), BTreeMap::from([(Some(MeasuredBy::Http), SHARDS)]));
 
     // Nobody reads them any more; then somebody reads the right ones.
     sidecar.node.send_modify(|node| node.disk = None);
-    sidecar.sweep().await;
+    sidecar.sweep();
     sidecar.node.send_modify(|node| node.disk = header(Reported::AsRead, 10));
-    let (_, snapshot) = sidecar.sweep().await;
+    let (_, snapshot) = sidecar.sweep();
     assert_eq!(differ(&snapshot), Some(0));
-    sidecar.harness.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_file_that_another_took_the_place_of_unseen_is_asked_for_though_feeds_confirm_it() {
+#[test]
+fn a_shard_whose_file_was_replaced_is_asked_for_though_feeds_confirm_it() {
     let mut sidecar = Sidecar::starting(header(Reported::ButCompactedSeq, 10));
-    assert_eq!(sidecar.sweep().await.0, SHARDS, "its last compaction is not known");
-    followed(&sidecar);
-    sidecar.sweep().await;
-    assert!(sidecar.sweep().await.0 <= 2);
+    assert_eq!(sidecar.sweep().0, SHARDS, "its last compaction is not known");
+    followed(&mut sidecar);
+    sidecar.sweep();
+    assert!(sidecar.sweep().0 <= 2);
     sidecar.node.send_modify(|node| {
         node.disk = header(Reported::ButCompactedSeq, 8).map(|it| DbSeen { same: false, ..it });
         node.active = 8;
     });
-    assert_eq!(sidecar.sweep().await.0, SHARDS);
+    assert_eq!(sidecar.sweep().0, SHARDS);
     sidecar.node.send_modify(|node| node.disk = header(Reported::ButCompactedSeq, 8));
-    assert!(sidecar.sweep().await.0 <= 2);
-    sidecar.harness.shut_down().await;
+    assert!(sidecar.sweep().0 <= 2);
 }

@@ -1,10 +1,10 @@
-//! What became of databases, as the scanner itself sees it: for clusters that tell nobody.
+//! Database events that the scanner itself detects: for clusters whose feeds name nothing.
 //!
-//! Owns which databases there were when all were last listed, and what is noticed until it is
-//! told. Between two readings of a database only the last state shows: one `updated` stands for
-//! every write between them, and what was made and deleted between two listings is not seen.
-//! Copies are read one by one and count their sequences each for itself, so that one write may be
-//! told again when a copy that was read later shows it.
+//! Owns which databases there were in the last whole listing, and the events until they are
+//! emitted. Between two readings of a database only the last state shows: one `updated` covers
+//! every write between them, and a database that was made and deleted between two listings is
+//! missed. Each copy has a sequence of its own and is read at its own time, so that one write may
+//! be reported again when a copy that was read later shows it.
 
 use super::Handle;
 use crate::{
@@ -16,43 +16,44 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, watch};
 use wall_clock::Moment;
 
-/// Batches that whoever hears may be behind.
-const NOTICED: usize = 256;
+/// Batches of events that a subscriber may be behind.
+const MAX_BATCHES_BEHIND: usize = 256;
 
-/// Something that became of a database.
+/// Something that happened to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Became {
     /// Its name.
     pub db: Box<str>,
-    /// What.
+    /// What happened.
     pub change: DbChange,
 }
 
-/// What an earlier process left.
+/// What an earlier process knew.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
     /// What it had measured.
     pub blocks: Vec<Block>,
-    /// How databases stood when something of them was told last, where that is newer.
+    /// The states of databases when their last events were emitted, where that is newer.
     pub marks: Vec<Mark>,
 }
 
-/// What the scanner noticed since the last time.
+/// A batch of database events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noticed {
-    /// How many times something was told so far.
+    /// Counts the batches, from one.
     pub number: u64,
-    /// In the order in which it was noticed.
+    /// In the order in which they were detected.
     pub events: Arc<[Became]>,
-    /// How those databases stand now: once the events are told, the next process must know.
+    /// The states of those databases now, which the next process must know once the events are
+    /// kept.
     pub marks: Arc<[Mark]>,
     /// When the sweep began that ended with this, if one did.
     pub swept: Option<Moment>,
 }
 
-/// What is noticed until it is told.
+/// Detects events and holds them until they are emitted.
 #[derive(Debug, Default)]
-pub(super) struct Notices {
+pub(super) struct ChangeDetector {
     /// The databases of the last whole listing; none before the first one.
     there: Option<Bits>,
     /// Those that were made since the last sweep ended.
@@ -62,33 +63,33 @@ pub(super) struct Notices {
     order: Vec<DbIx>,
     events: Vec<Became>,
     marks: Vec<Mark>,
-    /// How far copies were when an earlier process told of them, until they are read.
+    /// How far copies were when an earlier process emitted their events, until they are read.
     marked: Marked,
-    number: u64,
+    batches: u64,
 }
 
-/// The line on which it is told, and on which whoever writes it down answers.
+/// Carries the events to subscribers, and their confirmation back.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
-    noticed: broadcast::Sender<Noticed>,
-    settled: Arc<watch::Sender<u64>>,
+pub(super) struct EventBus {
+    events: broadcast::Sender<Noticed>,
+    confirmed: Arc<watch::Sender<u64>>,
 }
 
-impl Default for Line {
+impl Default for EventBus {
     fn default() -> Self {
-        Self { noticed: broadcast::channel(NOTICED).0, settled: Arc::default() }
+        Self { events: broadcast::channel(MAX_BATCHES_BEHIND).0, confirmed: Arc::default() }
     }
 }
 
-impl Line {
-    pub(super) fn tell(&self, noticed: Noticed) {
-        // Nobody may hear.
-        let _nobody = self.noticed.send(noticed);
+impl EventBus {
+    pub(super) fn send(&self, events: Noticed) {
+        // There may be no subscriber.
+        let _unsubscribed = self.events.send(events);
     }
 }
 
-impl Notices {
-    /// What an earlier process measured is what there was.
+impl ChangeDetector {
+    /// The restored targets say which databases there were.
     pub(super) fn restored(&mut self, draft: &Draft) {
         let mut there = Bits::default();
         let mapped = |it: &TargetRef<'_>| {
@@ -98,7 +99,7 @@ impl Notices {
         self.there = Some(there);
     }
 
-    /// An earlier process told of this database when it stood so.
+    /// An earlier process emitted events of this database, which was in this state then.
     pub(super) fn marked(&mut self, mark: &Mark, draft: &mut Draft) {
         let db = draft.marked(mark, &mut self.marked).as_usize();
         let set = |bits: &mut Bits, on| if on { bits.set(db) } else { bits.unset(db) };
@@ -108,11 +109,11 @@ impl Notices {
         }
     }
 
-    /// All databases were listed, and these were there.
+    /// All databases were listed, and these exist.
     pub(super) fn listed(&mut self, dbs: &Bits, draft: &Draft) {
         let Some(before) = self.there.replace(dbs.clone()) else { return };
         let differ: Vec<DbIx> = before.differing(dbs).filter_map(DbIx::from_usize).collect();
-        // One that was deleted and made again is another of the same name.
+        // One that was deleted and made again is another database of the same name.
         for db in differ.iter().filter(|db| before.has(db.as_usize())) {
             self.deleted(*db, draft);
         }
@@ -122,7 +123,7 @@ impl Notices {
     }
 
     /// One database is in the map.
-    pub(super) fn has(&mut self, db: DbIx, draft: &Draft) {
+    pub(super) fn db_exists(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
         if !there.has(db.as_usize()) {
             there.set(db.as_usize());
@@ -130,8 +131,8 @@ impl Notices {
         }
     }
 
-    /// One database is in the map no more.
-    pub(super) fn lacks(&mut self, db: DbIx, draft: &Draft) {
+    /// One database is no longer in the map.
+    pub(super) fn db_removed(&mut self, db: DbIx, draft: &Draft) {
         let Some(there) = &mut self.there else { return };
         if there.has(db.as_usize()) {
             there.unset(db.as_usize());
@@ -141,19 +142,19 @@ impl Notices {
 
     fn created(&mut self, db: DbIx, draft: &Draft) {
         self.fresh.set(db.as_usize());
-        self.became(db, DbChange::Created, draft);
+        self.add(db, DbChange::Created, draft);
     }
 
     fn deleted(&mut self, db: DbIx, draft: &Draft) {
         self.fresh.unset(db.as_usize());
-        // Its place is another's soon.
+        // Another database gets its place soon.
         self.written.unset(db.as_usize());
-        self.became(db, DbChange::Deleted, draft);
+        self.add(db, DbChange::Deleted, draft);
     }
 
-    /// Notes an event and how its database stands with it. Of the database that holds the events
-    /// of `_db_updates`, that does not tell either.
-    fn became(&mut self, db: DbIx, change: DbChange, draft: &Draft) {
+    /// Adds an event, and the state of its database with it. `_db_updates` names no events of the
+    /// database that holds them, so neither does this.
+    fn add(&mut self, db: DbIx, change: DbChange, draft: &Draft) {
         let Some(name) = draft.now().db_name(db).filter(|name| name.db != GLOBAL_CHANGES) else {
             return;
         };
@@ -162,8 +163,8 @@ impl Notices {
         self.marks.extend(draft.mark_of(db, there, fresh));
     }
 
-    /// A shard was read that had this update sequence before.
-    pub(super) fn read(&mut self, shard: TargetRef<'_>, now: Option<u64>) {
+    /// A shard was read, `shard` being its state before; it has this update sequence now.
+    pub(super) fn shard_read(&mut self, shard: TargetRef<'_>, now: Option<u64>) {
         let db = shard.db();
         let of_cluster = shard.kind() == Kind::Db && shard.range().is_some();
         let copy = now.zip(shard.range()).map(|(_, range)| (db, shard.node_ix(), range));
@@ -179,22 +180,22 @@ impl Notices {
         }
     }
 
-    /// How many times something was told so far.
-    pub(super) const fn number(&self) -> u64 {
-        self.number
+    /// How many batches were taken so far.
+    pub(super) const fn batches(&self) -> u64 {
+        self.batches
     }
 
-    /// How much waits to be told.
+    /// How many events wait to be emitted.
     pub(super) fn waiting(&self) -> usize {
         self.order.len() + self.events.len()
     }
 
-    /// Everything that waits; what is written to a new database comes behind its making.
+    /// All events that wait; a new database's `updated` comes after its `created`.
     pub(super) fn take(&mut self, draft: &Draft, swept: Option<Moment>) -> Noticed {
         for db in std::mem::take(&mut self.order) {
             if self.written.has(db.as_usize()) {
                 self.written.unset(db.as_usize());
-                self.became(db, DbChange::Updated, draft);
+                self.add(db, DbChange::Updated, draft);
             }
         }
         let events = std::mem::take(&mut self.events);
@@ -202,32 +203,32 @@ impl Notices {
         if swept.is_some() {
             self.fresh.clear();
         }
-        self.number += 1;
-        Noticed { number: self.number, events: events.into(), marks: marks.into(), swept }
+        self.batches += 1;
+        Noticed { number: self.batches, events: events.into(), marks: marks.into(), swept }
     }
 }
 
 impl Handle {
-    /// What becomes of databases from now on, as the scanner itself notices it. Whoever falls
-    /// behind is told so, and has missed it.
+    /// Subscribes to database events. A subscriber that falls behind gets an error, and has missed
+    /// some.
     #[must_use]
     pub fn noticed(&self) -> broadcast::Receiver<Noticed> {
-        self.line.noticed.subscribe()
+        self.events.events.subscribe()
     }
 
-    /// Says that all up to this number was handed to whoever keeps it, or is not to be kept.
+    /// Confirms that all batches up to this number were handed over to be kept, or need not be.
     pub fn settle(&self, number: u64) {
-        self.line.settled.send_if_modified(|settled| {
-            let news = *settled < number;
-            *settled = number.max(*settled);
+        self.events.confirmed.send_if_modified(|confirmed| {
+            let news = *confirmed < number;
+            *confirmed = number.max(*confirmed);
             news
         });
     }
 
-    /// Up to which number that was said.
+    /// Up to which number batches were confirmed.
     #[must_use]
     pub fn settled(&self) -> watch::Receiver<u64> {
-        self.line.settled.subscribe()
+        self.events.confirmed.subscribe()
     }
 }
 
@@ -255,65 +256,65 @@ mod tests {
     }
 
     /// Reads a shard as the tables do.
-    fn reads(notices: &mut Notices, draft: &mut Draft, ix: Ix, seq: u64) {
-        notices.read(draft.now().target(ix).unwrap(), Some(seq));
+    fn reads(detector: &mut ChangeDetector, draft: &mut Draft, ix: Ix, seq: u64) {
+        detector.shard_read(draft.now().target(ix).unwrap(), Some(seq));
         draft.set_facts(ix, Facts { update_seq: Known::new(seq), ..Facts::default() });
     }
 
-    fn told(notices: &mut Notices, draft: &Draft) -> Vec<String> {
-        let noticed = notices.take(draft, Some(Moment::default()));
-        noticed.events.iter().map(|it| format!("{} {}", it.change.label(), it.db)).collect()
+    fn events(detector: &mut ChangeDetector, draft: &Draft) -> Vec<String> {
+        let batch = detector.take(draft, Some(Moment::default()));
+        batch.events.iter().map(|it| format!("{} {}", it.change.label(), it.db)).collect()
     }
 
     #[test]
-    fn what_is_first_seen_is_no_news_and_what_changes_is() {
-        let (mut draft, mut notices) = (Draft::new(5), Notices::default());
+    fn the_first_listing_is_no_event_and_each_change_is() {
+        let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (b, _) = db(&mut draft, "b", ".1");
-        notices.listed(&bits(&[a, b]), &draft);
-        reads(&mut notices, &mut draft, in_a, 5);
-        assert_eq!(told(&mut notices, &draft), Vec::<String>::new());
+        detector.listed(&bits(&[a, b]), &draft);
+        reads(&mut detector, &mut draft, in_a, 5);
+        assert_eq!(events(&mut detector, &draft), Vec::<String>::new());
 
-        reads(&mut notices, &mut draft, in_a, 5);
-        reads(&mut notices, &mut draft, in_a, 3);
-        assert_eq!(told(&mut notices, &draft), Vec::<String>::new());
-        reads(&mut notices, &mut draft, in_a, 4);
-        reads(&mut notices, &mut draft, in_a, 9);
-        assert_eq!(told(&mut notices, &draft), ["updated a"]);
+        reads(&mut detector, &mut draft, in_a, 5);
+        reads(&mut detector, &mut draft, in_a, 3);
+        assert_eq!(events(&mut detector, &draft), Vec::<String>::new());
+        reads(&mut detector, &mut draft, in_a, 4);
+        reads(&mut detector, &mut draft, in_a, 9);
+        assert_eq!(events(&mut detector, &draft), ["updated a"]);
 
         // Made again under its name: another place, and what it holds was written to it.
-        let (anew, in_anew) = db(&mut draft, "a", ".2");
+        let (again, in_again) = db(&mut draft, "a", ".2");
         let (own, _) = db(&mut draft, "_global_changes", ".1");
-        notices.listed(&bits(&[anew, own]), &draft);
-        reads(&mut notices, &mut draft, in_anew, 1);
+        detector.listed(&bits(&[again, own]), &draft);
+        reads(&mut detector, &mut draft, in_again, 1);
         let expected = ["deleted a", "deleted b", "created a", "updated a"];
-        assert_eq!(told(&mut notices, &draft), expected);
-        notices.has(anew, &draft);
-        notices.lacks(a, &draft);
-        assert_eq!(notices.waiting(), 0, "that was told");
-        notices.lacks(anew, &draft);
-        notices.has(b, &draft);
-        assert_eq!(told(&mut notices, &draft), ["deleted a", "created b"]);
+        assert_eq!(events(&mut detector, &draft), expected);
+        detector.db_exists(again, &draft);
+        detector.db_removed(a, &draft);
+        assert_eq!(detector.waiting(), 0, "those were emitted");
+        detector.db_removed(again, &draft);
+        detector.db_exists(b, &draft);
+        assert_eq!(events(&mut detector, &draft), ["deleted a", "created b"]);
     }
 
     #[test]
-    fn what_an_earlier_process_knew_is_what_there_was() {
-        let (mut draft, mut notices) = (Draft::new(5), Notices::default());
+    fn events_are_changes_from_what_an_earlier_process_knew() {
+        let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (_, stray) = db(&mut draft, "stray", ".1");
         draft.set_state(stray, State::Orphan);
-        reads(&mut notices, &mut draft, in_a, 5);
-        notices.restored(&draft);
+        reads(&mut detector, &mut draft, in_a, 5);
+        detector.restored(&draft);
         let (b, _) = db(&mut draft, "b", ".1");
-        notices.listed(&bits(&[a, b]), &draft);
-        reads(&mut notices, &mut draft, in_a, 6);
-        assert_eq!(told(&mut notices, &draft), ["created b", "updated a"]);
+        detector.listed(&bits(&[a, b]), &draft);
+        reads(&mut detector, &mut draft, in_a, 6);
+        assert_eq!(events(&mut detector, &draft), ["created b", "updated a"]);
     }
 
     /// Marks in their order, each in the place of the one before.
-    fn marks(noticed: &Noticed) -> Vec<Mark> {
+    fn marks(batch: &Noticed) -> Vec<Mark> {
         let mut marks: Vec<Mark> = Vec::new();
-        for mark in &*noticed.marks {
+        for mark in &*batch.marks {
             marks.retain(|it| (&it.db, &it.suffix) != (&mark.db, &mark.suffix));
             marks.push(mark.clone());
         }
@@ -321,41 +322,41 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_process_told_is_not_told_again_and_what_came_since_is() {
-        // What was measured is kept here, and everything below is told, and measured later.
-        let (mut draft, mut before) = (Draft::new(5), Notices::default());
+    fn events_that_an_earlier_process_emitted_are_not_emitted_again() {
+        // What was measured up to here is kept; the events of all below are emitted.
+        let (mut draft, mut before) = (Draft::new(5), ChangeDetector::default());
         let (a, in_a) = db(&mut draft, "a", ".1");
         let (gone, _) = db(&mut draft, "gone", ".1");
         reads(&mut before, &mut draft, in_a, 5);
         before.listed(&bits(&[a, gone]), &draft);
         reads(&mut before, &mut draft, in_a, 9);
-        before.lacks(gone, &draft);
+        before.db_removed(gone, &draft);
         let (new, in_new) = db(&mut draft, "new", ".2");
-        before.has(new, &draft);
+        before.db_exists(new, &draft);
         reads(&mut before, &mut draft, in_new, 3);
         let (unread, _) = db(&mut draft, "unread", ".2");
-        before.has(unread, &draft);
-        let noticed = before.take(&draft, None);
-        assert_eq!((noticed.number, noticed.events.len()), (1, 5));
+        before.db_exists(unread, &draft);
+        let batch = before.take(&draft, None);
+        assert_eq!((batch.number, batch.events.len()), (1, 5));
 
         let next = |writes: u64| {
-            let (mut draft, mut notices) = (Draft::new(5), Notices::default());
+            let (mut draft, mut detector) = (Draft::new(5), ChangeDetector::default());
             let (a, in_a) = db(&mut draft, "a", ".1");
             db(&mut draft, "gone", ".1");
             draft.set_facts(in_a, Facts { update_seq: Known::new(5), ..Facts::default() });
-            notices.restored(&draft);
-            for mark in marks(&noticed) {
-                notices.marked(&mark, &mut draft);
+            detector.restored(&draft);
+            for mark in marks(&batch) {
+                detector.marked(&mark, &mut draft);
             }
             let (new, in_new) = db(&mut draft, "new", ".2");
             let (unread, in_unread) = db(&mut draft, "unread", ".2");
-            notices.listed(&bits(&[a, new, unread]), &draft);
+            detector.listed(&bits(&[a, new, unread]), &draft);
             for (ix, seq) in [(in_a, 9), (in_new, 3), (in_unread, 0)] {
-                reads(&mut notices, &mut draft, ix, seq + writes);
+                reads(&mut detector, &mut draft, ix, seq + writes);
             }
-            let first = told(&mut notices, &draft);
-            reads(&mut notices, &mut draft, in_a, 9 + writes);
-            assert_eq!(notices.waiting(), 0);
+            let first = events(&mut detector, &draft);
+            reads(&mut detector, &mut draft, in_a, 9 + writes);
+            assert_eq!(detector.waiting(), 0);
             first
         };
         assert_eq!(next(0), Vec::<String>::new());

@@ -12,18 +12,18 @@ struct Remaining {
 impl Source for Remaining {
     fn read(&self, stage: Stage) -> BoxStream<'static, Observation> {
         let ask_members = matches!(stage, Stage::Nodes);
-        let mut seen = self.cluster.answers(stage);
+        let mut answers = self.cluster.answers(stage);
         if ask_members {
             let members = self.members.borrow().clone();
             let left = |node: &str| members.as_ref().is_ok_and(|names| !names.contains(&node));
-            seen.retain(|it| !matches!(it, Observation::Node(node) if left(&node.node)));
-            seen[0] = Observation::Members(members.map(|names| {
+            answers.retain(|it| !matches!(it, Observation::Node(node) if left(&node.node)));
+            answers[0] = Observation::Members(members.map(|names| {
                 let expected: Vec<String> = names.into_iter().map(ToOwned::to_owned).collect();
                 Members { connected: expected.clone(), expected }
             }));
         }
-        seen.push(Observation::StageEnded);
-        stream::iter(seen).boxed()
+        answers.push(Observation::StageEnded);
+        stream::iter(answers).boxed()
     }
 }
 
@@ -32,26 +32,26 @@ fn states(snapshot: &Snapshot, node: &str) -> Vec<State> {
     targets.filter(|it| it.range().is_some()).map(|it| it.state()).collect()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_copy_on_a_node_that_left_the_cluster_is_missing() {
+#[test]
+fn a_copy_on_a_node_that_left_the_cluster_is_missing() {
     let (members, members_rx) = watch::channel(Ok(vec![NODES[0]]));
     let source = Remaining { cluster: Cluster::default(), members: members_rx };
     let mut harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
-    let snapshot = harness.sweep(1).await;
+    let snapshot = harness.sweep(1);
     assert_eq!(states(&snapshot, NODES[0]), [State::Ok]);
     assert_eq!(states(&snapshot, NODES[1]), [State::Missing]);
     members.send_modify(|members| *members = Ok(NODES.to_vec()));
-    let snapshot = harness.sweep(2).await;
+    let snapshot = harness.sweep(2);
     assert_eq!(states(&snapshot, NODES[1]), [State::Ok], "it came back with its files");
 }
 
-#[tokio::test(start_paused = true)]
-async fn where_members_may_not_be_asked_for_nothing_is_said_of_any_copy() {
+#[test]
+fn where_members_may_not_be_asked_for_no_copy_is_missing() {
     let forbidden = Unread { right: Some("members"), ..unread("forbidden") };
     let (_members, members_rx) = watch::channel(Err(forbidden));
     let source = Remaining { cluster: Cluster::default(), members: members_rx };
     let mut harness = Harness::starting(Cluster::default(), vec![], Some(Arc::new(source)));
-    let snapshot = harness.sweep(1).await;
+    let snapshot = harness.sweep(1);
     for node in NODES {
         assert_eq!(states(&snapshot, node), [State::Ok], "{node}");
     }

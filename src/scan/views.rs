@@ -1,4 +1,9 @@
-//! Which view indexes each database has, and what says that some became stale.
+//! Which view and search indexes each database has, and the evidence that some became stale.
+//!
+//! Owns which indexes and cleanup target each database has, and how far its copies were when its
+//! design documents were asked for. Asks for nothing itself.
+
+mod searches;
 
 use crate::{
     model::{
@@ -15,37 +20,37 @@ use wall_clock::Moment;
 
 /// The view targets of each database instance.
 #[derive(Debug, Default)]
-pub(in super::super) struct Views {
-    dbs: BTreeMap<DbIx, Known>,
-    /// By database, how far its copies were when its design documents were asked for; zero
-    /// where they were not, or could not be read.
+pub(super) struct Views {
+    dbs: BTreeMap<DbIx, DbViews>,
+    /// By database, a digest of its copies' update sequences when its design documents were asked
+    /// for; zero where they were not, or could not be read.
     asked: Vec<u32>,
 }
 
-/// What was read of one database's views.
+/// What was read of one database's indexes.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Answer {
     /// The indexes.
     pub(super) views: Result<Vec<ViewSeen>, Unread>,
     /// The search indexes.
     pub(super) searches: Vec<SearchSeen>,
-    /// What may name an index file, where all design documents were read.
+    /// The signatures that an index file may have, where all design documents were read.
     pub(super) signatures: Option<Vec<Signature>>,
-    /// Whether index files of it were met on some disk.
+    /// Whether index files of the database were met on some disk.
     pub(super) has_parts: bool,
     /// Whether the servers clean up by themselves.
     pub(super) cleans_itself: bool,
 }
 
-/// What is known of one database's views.
+/// The indexes of one database.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+struct DbViews {
     /// Its views and its search indexes.
-    pub(super) views: Vec<Ix>,
+    views: Vec<Ix>,
     cleanup: Option<Ix>,
     /// Every signature that some design document of the database has, where all are known.
     designed: Option<Vec<Signature>>,
-    /// Whether they were asked for since index files of it were met: otherwise nobody keeps them.
+    /// Whether they were asked for since its index files were met; before that they are not kept.
     judged: bool,
     /// When a feed last named the database.
     named: Option<Instant>,
@@ -64,8 +69,8 @@ impl Views {
         Some(designed.contains(&signature))
     }
 
-    /// So many bytes of a database's index files are of no use: its cleanup has evidence.
-    pub(super) fn stale(&mut self, draft: &mut Draft, db: DbIx, bytes: u64, now: Moment) {
+    /// Nothing uses so many bytes of a database's index files: evidence for its cleanup.
+    pub(super) fn set_stale(&mut self, draft: &mut Draft, db: DbIx, bytes: u64, now: Moment) {
         let Some(cleanup) = self.dbs.get(&db).and_then(|known| known.cleanup) else { return };
         let mut facts = draft.now().target(cleanup).map_or_else(Facts::default, TargetRef::facts);
         facts.flags.evidence |= bytes > 0;
@@ -74,7 +79,7 @@ impl Views {
         draft.set_facts(cleanup, facts.all_by_files());
     }
 
-    /// Finds what an earlier process left in the tables.
+    /// Finds the indexes that an earlier process left in the tables.
     pub(super) fn restore(&mut self, tables: &Snapshot) {
         for target in tables.targets() {
             match target.kind() {
@@ -94,8 +99,8 @@ impl Views {
     /// An edit of a design document moves the update sequence of every copy that takes it,
     /// so a database without views has none as long as no copy moved. One with views is
     /// always due, because an index grows and is compacted without its database; save where
-    /// feeds confirm that none of its indexes did, and then only in its turn. Once index files of
-    /// a database were met it is asked in any case: which of them are stale its documents tell.
+    /// feeds confirm that none of its indexes did, and then only in its turn. Once its index files
+    /// were met it is asked in any case: its documents say which of them are stale.
     pub(super) fn due(
         &mut self,
         tables: &Snapshot,
@@ -115,7 +120,7 @@ impl Views {
         if self.asked.len() <= place {
             self.asked.resize(place + 1, 0);
         }
-        // A place may have had another database before: the name tells them apart.
+        // A place may have had another database before: the name distinguishes them.
         let far = far.map_or(0, |far| {
             far.wrapping_add(doc_hash(name.db)).wrapping_add(doc_hash(name.suffix)).max(1)
         });
@@ -123,18 +128,18 @@ impl Views {
         let unmoved = far != 0 && *asked == far;
         *asked = far;
         let due =
-            |known: &Known| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
+            |known: &DbViews| known.views.is_empty() || known.views.iter().any(|ix| is_due(*ix));
         let known = self.dbs.get(&db);
         let unjudged = has_parts(db) && !known.is_some_and(|known| known.judged);
         !unmoved || unjudged || known.is_some_and(due)
     }
 
     /// Forgets what was asked: another source may take other documents for views.
-    pub(in super::super) fn ask_again(&mut self) {
+    pub(super) fn ask_again(&mut self) {
         self.asked.clear();
     }
 
-    /// The view of a database that this document belongs to.
+    /// The view index of this design document.
     pub(super) fn with_design(
         &self,
         draft: &Draft,
@@ -160,14 +165,14 @@ impl Views {
         }
     }
 
-    /// A database is gone, and with it its views.
-    pub(super) fn gone(&mut self, draft: &mut Draft, db: DbIx) {
+    /// A database no longer exists, and neither do its views.
+    pub(super) fn db_removed(&mut self, draft: &mut Draft, db: DbIx) {
         if let Some(known) = self.dbs.remove(&db) {
             known.views.into_iter().chain(known.cleanup).for_each(|ix| draft.remove(ix));
         }
     }
 
-    /// Takes out the views of databases that the map has no more.
+    /// Removes the views of databases that are no longer in the map.
     pub(super) fn forget_gone(&mut self, draft: &mut Draft, there: &Bits) {
         self.dbs.retain(|db, known| {
             let stays = there.has(db.as_usize());
@@ -180,7 +185,7 @@ impl Views {
         });
     }
 
-    /// Takes out all views and cleanups: another process reads them.
+    /// Removes all views and cleanups: another process reads them.
     pub(super) fn forget(&mut self, draft: &mut Draft) {
         for known in std::mem::take(&mut self.dbs).into_values() {
             for ix in known.views.into_iter().chain(known.cleanup) {
@@ -189,18 +194,18 @@ impl Views {
         }
     }
 
-    /// Takes in the indexes of one database; answers with what could not be read.
+    /// Applies what was read of one database's indexes; answers what could not be read.
     ///
-    /// A signature that was there and is no more left files behind: that is the evidence a
-    /// cleanup waits for, unless the servers clean up by themselves.
-    pub(super) fn seen(
+    /// An index that no longer exists has left files behind: evidence for a cleanup, unless the
+    /// servers clean up by themselves.
+    pub(super) fn apply(
         &mut self,
         draft: &mut Draft,
         db: DbIx,
-        seen: Seen,
+        answer: Answer,
         (began, now): (Instant, Moment),
     ) -> Vec<Unread> {
-        let Seen { views, searches, signatures, has_parts, cleans_itself } = seen;
+        let Answer { views, searches, signatures, has_parts, cleans_itself } = answer;
         let views = match views {
             Ok(views) => views,
             Err(unread) => {
@@ -255,23 +260,23 @@ impl Views {
     }
 }
 
-impl Known {
-    /// Takes in one index and answers with its place, if it has one.
+impl DbViews {
+    /// Applies what was read of one index; answers its place, if it has one.
     fn view(
         &self,
         draft: &mut Draft,
         db: DbIx,
-        seen: ViewSeen,
+        answer: ViewSeen,
         unread: &mut Vec<Unread>,
     ) -> Option<Ix> {
-        let designs: Arc<[Arc<str>]> = seen.designs.iter().map(|id| Arc::from(&**id)).collect();
+        let designs: Arc<[Arc<str>]> = answer.designs.iter().map(|id| Arc::from(&**id)).collect();
         let view = |signature, collators: &[String], exact_range| View {
             signature,
             designs: Arc::clone(&designs),
-            language: seen.language.as_str().into(),
+            language: answer.language.as_str().into(),
             collators: collators.iter().map(|version| Arc::from(&**version)).collect(),
             exact_range,
-            built_by: seen.built_by.clone(),
+            built_by: answer.built_by.clone(),
             ..View::default()
         };
         let place = |draft: &mut Draft, view: View| match draft
@@ -284,7 +289,7 @@ impl Known {
             }
             None => draft.add_view(db, view),
         };
-        match seen.index {
+        match answer.index {
             Ok(index) => {
                 let ix =
                     place(draft, view(index.signature, &index.collators, index.copy.is_some()));
@@ -292,8 +297,8 @@ impl Known {
                 draft.set_state(ix, State::Ok);
                 Some(ix)
             }
-            Err(_) if seen.unaddressable => {
-                let ix = place(draft, view(stand_in(&seen.designs), &[], false));
+            Err(_) if answer.unaddressable => {
+                let ix = place(draft, view(stand_in(&answer.designs), &[], false));
                 draft.set_state(ix, State::Unaddressable);
                 Some(ix)
             }
@@ -320,15 +325,15 @@ fn is_view(draft: &Draft, ix: Ix) -> bool {
     draft.now().target(ix).is_some_and(|target| target.kind() == Kind::View)
 }
 
-/// What tells one sequence from those near it.
+/// The part of a sequence that differs from sequences near it.
 const fn low_bits(seq: u64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
     let low = seq as u32;
     low
 }
 
-/// What stands where a signature would, for an index no request can ask after: made from
-/// its documents' ids so that it stays the same, and shown as unknown.
+/// A stand-in for the signature of an index that no request can ask after: made from its
+/// documents' ids so that it stays the same, and shown as unknown.
 fn stand_in(designs: &[String]) -> Signature {
     let mut bytes = [0; 16];
     for (at, chunk) in bytes.chunks_exact_mut(4).enumerate() {
@@ -336,4 +341,107 @@ fn stand_in(designs: &[String]) -> Signature {
         chunk.copy_from_slice(&hash.to_be_bytes());
     }
     Signature(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::inventory::IndexSeen;
+    use couchdb_names::Range;
+
+    fn unread() -> Unread {
+        Unread { reason: "timeout", message: "no answer".to_owned(), right: None }
+    }
+
+    fn view(signature: u8, read: bool) -> ViewSeen {
+        let index = IndexSeen {
+            signature: Signature([signature; 16]),
+            facts: Facts::default(),
+            collators: vec![],
+            copy: None,
+        };
+        ViewSeen {
+            designs: vec![format!("_design/{signature}")],
+            language: "javascript".into(),
+            built_by: None,
+            index: if read { Ok(index) } else { Err(unread()) },
+            unaddressable: false,
+        }
+    }
+
+    fn answer(views: Vec<ViewSeen>) -> Answer {
+        let (searches, signatures) = (vec![], None);
+        Answer { views: Ok(views), searches, signatures, has_parts: false, cleans_itself: false }
+    }
+
+    fn one_db() -> (Draft, DbIx, Ix) {
+        let mut draft = Draft::new(1);
+        let node = draft.node("couchdb@a");
+        let db = draft.db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
+        (draft, db, ix)
+    }
+
+    fn asked() -> (Instant, Moment) {
+        (Instant::now(), Moment::from_unix(9))
+    }
+
+    #[test]
+    fn an_index_that_went_is_evidence_for_a_cleanup_unless_the_servers_clean_up() {
+        for cleans_itself in [false, true] {
+            let (mut draft, db, _) = one_db();
+            let mut views = Views::default();
+            let both = answer(vec![view(1, true), view(2, true)]);
+            assert_eq!(views.apply(&mut draft, db, both, asked()), []);
+            let evidence = |draft: &Draft| {
+                let cleanup = draft.now().targets().find(|it| it.kind() == Kind::Cleanup);
+                cleanup.map(|it| it.facts().flags.evidence)
+            };
+            assert_eq!((views.of(db).len(), evidence(&draft)), (2, Some(false)));
+            let one = Answer { cleans_itself, ..answer(vec![view(2, true)]) };
+            assert_eq!(views.apply(&mut draft, db, one, asked()), []);
+            assert_eq!((views.of(db).len(), evidence(&draft)), (1, Some(!cleans_itself)));
+            views.db_removed(&mut draft, db);
+            assert_eq!((views.of(db).len(), evidence(&draft)), (0, None));
+        }
+    }
+
+    #[test]
+    fn an_index_that_could_not_be_read_stays() {
+        let (mut draft, db, _) = one_db();
+        let mut views = Views::default();
+        views.apply(&mut draft, db, answer(vec![view(1, true), view(2, true)]), asked());
+        let failed = answer(vec![view(1, false)]);
+        assert_eq!(views.apply(&mut draft, db, failed, asked()), [unread()]);
+        assert_eq!(views.of(db).len(), 2);
+        let failed = Answer { views: Err(unread()), ..answer(vec![]) };
+        assert_eq!(views.apply(&mut draft, db, failed, asked()), [unread()]);
+        assert_eq!(views.of(db).len(), 2);
+    }
+
+    #[test]
+    fn a_database_is_asked_after_a_write_while_it_has_views_and_once_for_its_index_files() {
+        let (mut draft, db, ix) = one_db();
+        let mut views = Views::default();
+        let write = |draft: &mut Draft, seq| {
+            draft.set_facts(ix, Facts { update_seq: KnownNumber::new(seq), ..Facts::default() });
+        };
+        let due = |views: &mut Views, draft: &Draft, has_parts, is_turn| {
+            views.due(draft.now(), [ix].into_iter(), |_| has_parts, |_| is_turn)
+        };
+        write(&mut draft, 5);
+        assert!(due(&mut views, &draft, false, true), "it was never asked");
+        assert!(!due(&mut views, &draft, false, true), "no write, no view");
+        write(&mut draft, 6);
+        assert!(due(&mut views, &draft, false, true));
+        assert!(due(&mut views, &draft, true, true), "its index files were never judged");
+        let judged = Answer { has_parts: true, ..answer(vec![]) };
+        views.apply(&mut draft, db, judged, asked());
+        assert!(due(&mut views, &draft, true, true), "only files: asked in each sweep");
+        views.apply(&mut draft, db, answer(vec![view(1, true)]), asked());
+        assert!(due(&mut views, &draft, false, true), "an index grows without its database");
+        assert!(!due(&mut views, &draft, false, false), "feeds confirm it");
+        views.ask_again();
+        assert!(due(&mut views, &draft, false, false), "another source");
+    }
 }

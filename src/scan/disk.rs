@@ -1,0 +1,318 @@
+//! The files in nodes' own directories: which targets have one, which files nothing uses.
+//!
+//! Owns which files the walks of this sweep met, and which nodes each sidecar reads. A walk that was
+//! not whole takes nothing out. At the end of a sweep it judges which files are of no use.
+
+mod unused;
+
+use super::{Settings, targets::Targets};
+use crate::{
+    model::{estimate, target::Kind},
+    sources::inventory::{CompactionFile, DbSeen, DiskSeen, FileSeen, PartSeen, Unread},
+    table::{Bits, DbIx, DbName, Draft, Ix, NodeIx, TargetRef, View},
+};
+use couchdb_names::{Range, ShardName};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use wall_clock::Moment;
+
+/// Sweeps after which a sidecar's facts of a database are too old: CouchDB is asked again.
+const MAX_LAG_SWEEPS: u32 = 2;
+
+/// What the walks of one sweep met.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    nodes: BTreeMap<NodeIx, OnNode>,
+    /// Databases with index files that this sweep met.
+    with_parts: BTreeSet<DbIx>,
+    /// The same of the sweep before, whose views may still be read while this one walks.
+    with_parts_before: BTreeSet<DbIx>,
+    /// The nodes of each sidecar, by its last answer.
+    peers: BTreeMap<Arc<str>, BTreeSet<NodeIx>>,
+}
+
+/// What one walk met.
+#[derive(Debug, Default)]
+struct OnNode {
+    /// Targets whose file was met.
+    met: Bits,
+    /// Shards whose file is there, but which are no target yet.
+    unlisted: BTreeSet<Box<str>>,
+    compactions: Vec<CompactionFile>,
+    /// Files that could not be read.
+    unread: u64,
+    ended: Option<DiskSeen>,
+}
+
+impl Disk {
+    pub(super) fn begin_sweep(&mut self) {
+        let with_parts_before = std::mem::take(&mut self.with_parts);
+        let peers = std::mem::take(&mut self.peers);
+        *self = Self { with_parts_before, peers, ..Self::default() };
+    }
+
+    /// Whether the directories of some node were walked in this sweep.
+    pub(super) fn was_walked(&self) -> bool {
+        self.nodes.values().any(|node| node.ended.is_some())
+    }
+
+    /// Whether index files of this database were met in this sweep, or before its walks.
+    pub(super) fn has_parts(&self, db: DbIx) -> bool {
+        self.with_parts.contains(&db)
+            || (!self.was_walked() && self.with_parts_before.contains(&db))
+    }
+
+    /// Whether files of this node were met in this sweep.
+    pub(super) fn has_met(&self, node: NodeIx) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
+    /// Whether a target's file was met on this node in this sweep.
+    pub(super) fn has_file(&self, node: NodeIx, ix: Ix) -> bool {
+        self.nodes.get(&node).is_some_and(|on_node| on_node.met.has(ix.as_usize()))
+    }
+
+    /// Applies what was read of some files in a node's directories; answers what could not be read.
+    /// `without_map`: only the disk says which databases there are.
+    pub(super) fn files(
+        &mut self,
+        targets: &mut Targets,
+        node: NodeIx,
+        files: Vec<FileSeen>,
+        settings: &Settings,
+        without_map: bool,
+    ) -> Vec<Unread> {
+        let mut failed = Vec::new();
+        for file in files {
+            match file {
+                FileSeen::Db(file) => self.db_file(targets, node, file, without_map),
+                FileSeen::View(part) => {
+                    if settings.parts {
+                        self.part(targets, node, part);
+                    }
+                }
+                FileSeen::Compaction(file) => {
+                    self.nodes.entry(node).or_default().compactions.push(file);
+                }
+                FileSeen::Unread(unread) => {
+                    self.nodes.entry(node).or_default().unread += 1;
+                    failed.push(unread);
+                }
+            }
+        }
+        failed
+    }
+
+    fn db_file(
+        &mut self,
+        targets: &mut Targets,
+        node: NodeIx,
+        mut file: DbSeen,
+        without_map: bool,
+    ) {
+        let on_node = self.nodes.entry(node).or_default();
+        let draft = &mut targets.draft;
+        let (name, range) = db_and_range(&file.shard);
+        let known = draft.find_db(name).and_then(|db| draft.find_db_target(node, db, range));
+        let ix = match known {
+            Some(ix) => ix,
+            None if without_map => {
+                let db = draft.db(name);
+                draft.db_target(node, db, range)
+            }
+            None => {
+                on_node.unlisted.insert(file.shard);
+                return;
+            }
+        };
+        on_node.met.set(ix.as_usize());
+        let version = draft.now().node(node).and_then(|node| node.version);
+        draft.set_problem(ix, file.problem);
+        file.facts.flags.exact = targets.headers.is_exact(ix, &file);
+        file.facts.confidence = estimate::confidence(Kind::Db, version, None);
+        targets.record(ix, file.facts);
+    }
+
+    fn part(&mut self, targets: &mut Targets, node: NodeIx, part: PartSeen) {
+        let PartSeen { shard, signature, facts, collators, problem } = part;
+        let (name, range) = db_and_range(&shard);
+        let draft = &mut targets.draft;
+        let db = draft.db(name);
+        let ix = draft.part(node, db, range, signature);
+        self.nodes.entry(node).or_default().met.set(ix.as_usize());
+        self.with_parts.insert(db);
+        draft.set_problem(ix, problem);
+        if let Some(view) = draft.now().target(ix).and_then(TargetRef::view)
+            && view.collators != collators
+        {
+            let view = View { collators, ..view.clone() };
+            draft.set_view(ix, view);
+        }
+        if let Some(target) = draft.now().target(ix) {
+            targets.headers.index_read(ix, &target.facts(), &facts);
+        }
+        targets.record(ix, facts);
+    }
+
+    /// Applies what a sidecar read of a node's files.
+    pub(super) fn peer_files(
+        &mut self,
+        targets: &mut Targets,
+        node: &str,
+        (dbs, parts): (Vec<DbSeen>, Vec<PartSeen>),
+        (settings, without_map): (&Settings, bool),
+        now: Moment,
+    ) {
+        // A node that the cluster does not have belongs to another cluster.
+        let Some(at) = targets.draft.find_node(node) else { return };
+        if settings.nodes.has(node) {
+            let longest = settings.interval.saturating_mul(MAX_LAG_SWEEPS);
+            let lags = |file: &DbSeen| {
+                let at = file.facts.measured_at.map(|measured| measured.at);
+                at.is_none_or(|at| at.age(now) > longest)
+            };
+            for file in dbs.into_iter().filter(|file| !lags(file)) {
+                self.db_file(targets, at, file, without_map);
+            }
+        }
+        if settings.views {
+            parts.into_iter().for_each(|part| self.part(targets, at, part));
+        }
+    }
+
+    /// A sidecar answered for these nodes. For nodes that it no longer answers for, CouchDB's own
+    /// numbers count again.
+    pub(super) fn peer_answered(
+        &mut self,
+        draft: &mut Draft,
+        peer: &Arc<str>,
+        nodes: BTreeSet<NodeIx>,
+    ) {
+        let before = self.peers.insert(Arc::clone(peer), nodes.clone()).unwrap_or_default();
+        for at in before.union(&nodes) {
+            let on_node = self.nodes.entry(*at).or_default();
+            // The walks of this process remove what it reads itself.
+            if on_node.ended.is_none() {
+                remove_gone(draft, *at, &on_node.met, false);
+            }
+        }
+    }
+
+    /// A walk ended.
+    pub(super) fn walked(
+        &mut self,
+        draft: &mut Draft,
+        node: NodeIx,
+        disk: DiskSeen,
+        without_map: bool,
+    ) {
+        let (on_node, whole) = (self.nodes.entry(node).or_default(), disk.whole);
+        on_node.ended = Some(disk);
+        if whole {
+            remove_gone(draft, node, &on_node.met, without_map);
+        }
+    }
+}
+
+/// A shard's name in two parts; a node-local database's has no range.
+fn db_and_range(shard: &str) -> (DbName<'_>, Option<Range>) {
+    match ShardName::split(shard) {
+        Some(split) => (DbName { db: split.db, suffix: split.suffix }, Some(split.range)),
+        None => (DbName { db: shard, suffix: "" }, None),
+    }
+}
+
+/// Removes the parts of a node whose file is gone; also the databases where only the disk says
+/// which there are.
+fn remove_gone(draft: &mut Draft, node: NodeIx, met: &Bits, without_map: bool) {
+    let places = draft.now().capacity();
+    for at in 0..places {
+        let gone = draft.now().target_at(at).filter(|target| {
+            let listed_here = target.is_part() || (without_map && target.kind() == Kind::Db);
+            target.node_ix() == node && listed_here && !met.has(at)
+        });
+        if let Some(ix) = gone.map(TargetRef::ix) {
+            draft.remove(ix);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::Facts;
+    use couchdb_names::Signature;
+    use std::time::Duration;
+
+    fn part() -> FileSeen {
+        FileSeen::View(PartSeen {
+            shard: "shards/00000000-ffffffff/a.1".into(),
+            signature: Signature([1; 16]),
+            facts: Facts::default(),
+            collators: Arc::new([]),
+            problem: None,
+        })
+    }
+
+    fn walk(whole: bool) -> DiskSeen {
+        DiskSeen { sums: Default::default(), whole, took: Duration::ZERO, volumes: vec![] }
+    }
+
+    /// One part on one node.
+    fn one_part() -> (Targets, Disk, NodeIx, DbIx) {
+        let (mut targets, mut disk) = (Targets::new(1), Disk::default());
+        let node = targets.draft.node("couchdb@a");
+        let settings = Settings::example();
+        assert_eq!(disk.files(&mut targets, node, vec![part()], &settings, false), []);
+        let db = targets.draft.find_db(DbName { db: "a", suffix: ".1" }).unwrap();
+        (targets, disk, node, db)
+    }
+
+    #[test]
+    fn index_files_of_the_sweep_before_count_until_a_walk_ends() {
+        let (mut targets, mut disk, node, db) = one_part();
+        assert!(disk.has_parts(db) && disk.has_met(node) && !disk.was_walked());
+        disk.begin_sweep();
+        assert!(disk.has_parts(db) && !disk.has_met(node));
+        disk.walked(&mut targets.draft, node, walk(false), false);
+        assert!(!disk.has_parts(db) && disk.was_walked());
+        assert_eq!(targets.now().targets().count(), 1, "the walk was not whole");
+        disk.walked(&mut targets.draft, node, walk(true), false);
+        assert_eq!(targets.now().targets().count(), 0);
+    }
+
+    #[test]
+    fn a_sidecar_that_is_away_takes_its_files_out_unless_this_process_walks_them() {
+        for walked in [false, true] {
+            let (mut targets, mut disk, node, _) = one_part();
+            let peer: Arc<str> = "http://a:10984".into();
+            disk.peer_answered(&mut targets.draft, &peer, [node].into());
+            assert_eq!(targets.now().targets().count(), 1, "its file was met");
+            disk.begin_sweep();
+            if walked {
+                disk.walked(&mut targets.draft, node, walk(false), false);
+            }
+            disk.peer_answered(&mut targets.draft, &peer, BTreeSet::new());
+            assert_eq!(targets.now().targets().count(), usize::from(walked));
+        }
+    }
+
+    #[test]
+    fn a_file_of_no_known_target_makes_one_only_where_there_is_no_map() {
+        for without_map in [false, true] {
+            let (mut targets, mut disk) = (Targets::new(1), Disk::default());
+            let node = targets.draft.node("couchdb@a");
+            let file = FileSeen::Db(DbSeen {
+                shard: "_dbs".into(),
+                facts: Facts::default(),
+                reported: couchdb_files::Reported::AsRead,
+                same: true,
+                problem: None,
+            });
+            disk.files(&mut targets, node, vec![file], &Settings::example(), without_map);
+            assert_eq!(targets.now().targets().count(), usize::from(without_map));
+        }
+    }
+}

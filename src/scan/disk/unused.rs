@@ -1,0 +1,228 @@
+//! Which files nothing uses, judged at the end of a sweep from all that it read.
+
+use super::{Disk, OnNode};
+use crate::{
+    datadir::{Sums, Tree, Volume},
+    jobs,
+    model::{
+        facts::Fact,
+        target::{Kind, State},
+    },
+    scan::{running_jobs::RunningJobs, targets::Targets, views::Views},
+    sources::inventory::CompactionFile,
+    table::{DbIx, Draft, Ix, NodeIx, OnDisk, OnVolume, PartSums, TargetRef, View},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use wall_clock::Moment;
+
+/// For how long a compaction's file must not have changed to be a leftover, where it is known what
+/// runs: a job that begins shows in the next poll.
+const LEFTOVER_AFTER: Duration = Duration::from_secs(600);
+
+/// The same where nobody says what runs: smoosh stops a job outside its channel's window, for
+/// a day at most where windows are daily, and then it goes on.
+const LEFTOVER_AFTER_UNPOLLED: Duration = Duration::from_secs(86_400);
+
+/// Sums over one node's files.
+#[derive(Debug, Default)]
+struct Unused {
+    stale_bytes: u64,
+    stale_files: u64,
+    designs_known: bool,
+}
+
+impl Disk {
+    /// Says which files nothing uses: of each part, node and volume, and as evidence for cleanups.
+    pub(in crate::scan) fn judge(
+        &self,
+        targets: &mut Targets,
+        views: &mut Views,
+        jobs: &RunningJobs,
+        now: Moment,
+    ) {
+        let draft = &mut targets.draft;
+        let mut nodes: BTreeMap<NodeIx, Unused> = BTreeMap::new();
+        let mut stale_of: BTreeMap<DbIx, u64> = BTreeMap::new();
+        let mut parts_of: BTreeMap<Ix, PartSums> = BTreeMap::new();
+        for at in 0..draft.now().capacity() {
+            let Some(part) = draft.now().target_at(at).filter(|target| target.is_part()) else {
+                continue;
+            };
+            let ix = part.ix();
+            let (node, db, facts) = (part.node_ix(), part.db(), part.facts());
+            let Some(view) = part.view() else { continue };
+            let (signature, named) = (view.signature, !view.designs.is_empty());
+            let of = draft.now().find_view(views.of(db), signature);
+            let has_shard = self.has_shard(draft, part);
+            let designed = views.designed(db, signature);
+            let unused = nodes.entry(node).or_default();
+            unused.designs_known |= designed.is_some();
+            let stale = has_shard == Some(false) || designed == Some(false);
+            if stale {
+                let bytes = facts.file.get().unwrap_or_default();
+                unused.stale_bytes = unused.stale_bytes.saturating_add(bytes);
+                unused.stale_files += 1;
+                // `_view_cleanup` does not remove index files whose shard is gone.
+                if has_shard != Some(false) {
+                    *stale_of.entry(db).or_default() += bytes;
+                }
+            } else if let Some(of) = of
+                && let Some(sums) = sums(part)
+            {
+                parts_of.entry(of).or_default().add(&sums);
+            }
+            if stale || has_shard.is_some() || designed.is_some() {
+                draft.set_state(ix, if stale { State::Orphan } else { State::Ok });
+            }
+            match of {
+                Some(of) => attribute(draft, ix, of),
+                None if named && designed == Some(false) => unattribute(draft, ix),
+                None => {}
+            }
+        }
+        sum_up(draft, &parts_of);
+        for (db, bytes) in stale_of {
+            views.set_stale(draft, db, bytes, now);
+        }
+        for (at, on_node) in &self.nodes {
+            let unused = nodes.remove(at).unwrap_or_default();
+            note_disk(draft, *at, on_node, (&unused, jobs.tasks(*at)), now);
+        }
+    }
+
+    /// Whether the shard that a part indexes is there; `None` where nobody looked.
+    fn has_shard(&self, draft: &Draft, part: TargetRef<'_>) -> Option<bool> {
+        let on_node = self.nodes.get(&part.node_ix())?;
+        on_node.ended.as_ref().filter(|disk| disk.whole)?;
+        let shard = draft.find_db_target(part.node_ix(), part.db(), part.range());
+        if shard.is_some_and(|ix| on_node.met.has(ix.as_usize())) {
+            return Some(true);
+        }
+        let name = part.shard_name()?;
+        Some(on_node.unlisted.contains(&*name))
+    }
+}
+
+/// Gives each view the sums of its parts.
+fn sum_up(draft: &mut Draft, parts_of: &BTreeMap<Ix, PartSums>) {
+    let views: Vec<Ix> = draft
+        .now()
+        .targets()
+        .filter(|target| target.kind() == Kind::View && !target.is_part())
+        .map(TargetRef::ix)
+        .collect();
+    for ix in views {
+        let parts = parts_of.get(&ix).copied().unwrap_or_default();
+        draft.set_parts(ix, parts);
+    }
+}
+
+/// Says of a node what its directories hold, given what runs on it, where that is known.
+fn note_disk(
+    draft: &mut Draft,
+    at: NodeIx,
+    on_node: &OnNode,
+    (unused, running): (&Unused, Option<&[jobs::Task]>),
+    now: Moment,
+) {
+    let Some(ended) = &on_node.ended else { return };
+    let left = leftovers(&on_node.compactions, running, now);
+    let whole = ended.whole && on_node.unread == 0;
+    let (sums, took) = (ended.sums, ended.took);
+    let volumes = ended.volumes.iter().map(|volume| left.on(volume, &sums, unused));
+    let volumes: Vec<OnVolume> = volumes.collect();
+    draft.change_node(at, |node| {
+        let before = node.disk.unwrap_or_default();
+        node.volumes = volumes;
+        node.disk = Some(OnDisk {
+            last_success: if whole { Some(now) } else { before.last_success },
+            oldest_fact: before.oldest_fact,
+            took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            files: sums.files,
+            stale_index: unused.stale_bytes.saturating_add(sums.misplaced),
+            stale_index_files: unused.stale_files,
+            designs_known: unused.designs_known,
+            leftover: left.of_dbs.saturating_add(left.of_views),
+            leftover_files: left.files,
+            trash: sums.trash,
+            nouveau: sums.nouveau,
+            clouseau: sums.clouseau,
+            other: sums.other,
+        });
+    });
+}
+
+/// What one part adds to its view, where its sizes are known.
+fn sums(part: TargetRef<'_>) -> Option<PartSums> {
+    Some(PartSums {
+        count: 1,
+        file: part.on_disk(Fact::File)?,
+        active: part.on_disk(Fact::Active)?,
+        external: part.on_disk(Fact::External).unwrap_or_default(),
+        predicted: part.predicted()?,
+        reclaimable: part.reclaimable()?,
+    })
+}
+
+/// Gives a part the design documents of its view.
+fn attribute(draft: &mut Draft, part: Ix, of: Ix) {
+    let view = |ix| draft.now().target(ix).and_then(TargetRef::view);
+    let (Some(view), Some(of)) = (view(part), view(of)) else { return };
+    if !Arc::ptr_eq(&view.designs, &of.designs) {
+        let (designs, language) = (Arc::clone(&of.designs), Arc::clone(&of.language));
+        let view = View { designs, language, ..view.clone() };
+        draft.set_view(part, view);
+    }
+}
+
+/// The design document that a part had is gone, or is another by now.
+fn unattribute(draft: &mut Draft, part: Ix) {
+    let Some(view) = draft.now().target(part).and_then(TargetRef::view) else { return };
+    let view = View { designs: Arc::new([]), language: Arc::from(""), ..view.clone() };
+    draft.set_view(part, view);
+}
+
+/// Files that compactions left behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Leftovers {
+    files: u64,
+    /// In bytes.
+    of_dbs: u64,
+    /// In bytes.
+    of_views: u64,
+}
+
+impl Leftovers {
+    /// The unused bytes on one volume. Index files where CouchDB does not look for them are among
+    /// the databases.
+    fn on(&self, volume: &Volume, sums: &Sums, unused: &Unused) -> OnVolume {
+        let dbs = [sums.misplaced, self.of_dbs, sums.trash.saturating_sub(sums.trash_of_views)];
+        let views = [unused.stale_bytes, self.of_views, sums.trash_of_views];
+        let [stale_index, leftover, trash] = match volume.holds {
+            Tree::Databases => dbs,
+            Tree::Views => views,
+            Tree::Both => std::array::from_fn(|at| {
+                let of = |all: &[u64; 3]| all.get(at).copied().unwrap_or_default();
+                of(&dbs).saturating_add(of(&views))
+            }),
+        };
+        OnVolume { volume: volume.clone(), stale_index, leftover, trash }
+    }
+}
+
+/// Which files compactions left behind, given what runs on the node, where that is known.
+fn leftovers(files: &[CompactionFile], running: Option<&[jobs::Task]>, now: Moment) -> Leftovers {
+    let left = files.iter().filter(|file| match running {
+        Some(tasks) => {
+            file.changed.age(now) >= LEFTOVER_AFTER
+                && !tasks.iter().any(|task| *task.key.shard == *file.shard)
+        }
+        None => file.changed.age(now) >= LEFTOVER_AFTER_UNPOLLED,
+    });
+    left.fold(Leftovers::default(), |mut all, file| {
+        let bytes = if file.of_view { &mut all.of_views } else { &mut all.of_dbs };
+        *bytes = bytes.saturating_add(file.bytes);
+        all.files += 1;
+        all
+    })
+}

@@ -1,0 +1,539 @@
+//! What feeds name is read by itself, at once; what they confirm need not be read for long.
+//!
+//! Owns which shards, map entries and views have to be read beside the sweep, and whether the next
+//! sweep has to list and read everything. Once feeds name every change, a sweep reads each
+//! confirmed target only once in `interval_followed`.
+
+use super::{
+    Settings,
+    feed_update::{Named, News, Stale},
+    listing::Listing,
+    reread_queue::{Pace, RereadQueue},
+    targets::Targets,
+    views::Views,
+};
+use crate::{
+    model::target::{Kind, State},
+    sources::inventory::{Lane, Reshard, Stage},
+    table::{DbIx, Draft, Ix, NodeIx, Snapshot},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use tokio::time::Instant;
+use wall_clock::Moment;
+
+/// Shards of a node, or entries of the map, that are read together because they were named. More
+/// wait for the next batch.
+const REREAD_BATCH: usize = 256;
+
+/// Entries of the shard map that are asked for one by one; where more are named, the whole
+/// map is read instead.
+const MAX_ENTRIES: usize = 1_000;
+
+/// The database that holds the shard map.
+const MAP_DB: &str = "_dbs";
+
+/// A cluster counts as quiet when for so long feeds named nothing and nothing ran.
+const QUIET_AFTER: Duration = Duration::from_secs(60);
+
+/// What was named and waits to be read, and for how long the last listing holds.
+#[derive(Debug)]
+pub(super) struct Followed {
+    /// Shards, node by node.
+    shards: RereadQueue<NodeIx, Ix>,
+    /// Entries of the shard map.
+    entries: RereadQueue<(), Box<str>>,
+    /// Views that a job changed.
+    voided_views: BTreeSet<Ix>,
+    /// Shards that a job changed: what is read of them says how it ended.
+    voided_shards: BTreeSet<Ix>,
+    /// The last whole listing; none where the next sweep has to list.
+    listed: Option<Listed>,
+    /// Nodes that did not answer when they were last asked.
+    away: BTreeSet<NodeIx>,
+    /// Counts sweeps: each reads another part of what is confirmed.
+    turn: usize,
+    /// Whether the next sweep reads everything.
+    reads_all: bool,
+    /// When feeds last named something, or something ran.
+    busy: Instant,
+}
+
+/// A whole listing.
+#[derive(Debug)]
+struct Listed {
+    /// When its sweep began.
+    began: Moment,
+    /// When it ended.
+    at: Instant,
+    /// What was being split then.
+    splits: Option<Reshard>,
+}
+
+impl Settings {
+    /// How often one thing that feeds name is read at most.
+    const fn pace(&self) -> Pace {
+        Pace { shortest: self.reread_after, longest: self.interval }
+    }
+
+    /// In how many sweeps what is confirmed is read once.
+    fn sweeps_for_all(&self) -> usize {
+        let sweeps = self.interval_followed.as_secs().checked_div(self.interval.as_secs());
+        sweeps.and_then(|sweeps| usize::try_from(sweeps).ok()).unwrap_or(1).max(1)
+    }
+}
+
+impl Followed {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            shards: RereadQueue::default(),
+            entries: RereadQueue::default(),
+            voided_views: BTreeSet::new(),
+            voided_shards: BTreeSet::new(),
+            listed: None,
+            away: BTreeSet::new(),
+            turn: 0,
+            reads_all: false,
+            busy: now,
+        }
+    }
+
+    /// A sweep begins: another part of what is confirmed has its turn.
+    pub(super) const fn begin_sweep(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// The next sweep lists and reads everything.
+    pub(super) fn read_all_next(&mut self) {
+        self.reads_all = true;
+        self.listed = None;
+    }
+
+    /// Whether this sweep reads everything.
+    pub(super) const fn reads_all(&self) -> bool {
+        self.reads_all
+    }
+
+    /// A sweep ended that read everything it was to read.
+    pub(super) const fn all_was_read(&mut self) {
+        self.reads_all = false;
+    }
+
+    /// Whether a target is among those that have their turn once in so many sweeps.
+    pub(super) fn is_turn_of(&self, ix: Ix, sweeps: usize) -> bool {
+        ix.as_usize() % sweeps == self.turn % sweeps
+    }
+
+    /// A job runs, or feeds named something.
+    pub(super) const fn note_busy(&mut self, now: Instant) {
+        self.busy = now;
+    }
+
+    /// Notes whether the cluster is quiet: for a while nothing was named, and nothing ran. Answers
+    /// whether that is news.
+    pub(super) fn note_quiet(&self, draft: &mut Draft, now: Instant) -> bool {
+        let quiet = draft.now().followed_since().is_some()
+            && now.duration_since(self.busy) >= QUIET_AFTER
+            && self.shards.next_due(|_| true).is_none();
+        let changed = draft.now().is_quiet() != quiet;
+        draft.set_quiet(quiet);
+        changed
+    }
+
+    /// Takes in what feeds named; answers whether it changed since when they name everything,
+    /// which readers of snapshots have to know at once.
+    pub(super) fn update(
+        &mut self,
+        draft: &mut Draft,
+        views: &mut Views,
+        update: News,
+        settings: &Settings,
+        now: Instant,
+    ) -> bool {
+        if !update.named.is_empty() {
+            self.note_busy(now);
+        }
+        if update.named.iter().any(|named| named.what == Stale::Entry) {
+            // The map is a database of each node's own, and not every server names it.
+            self.written(draft, views, MAP_DB, settings, now);
+        }
+        for Named { db, what } in update.named {
+            let known = what == Stale::Shards && self.written(draft, views, &db, settings, now);
+            if !known {
+                self.queue_entry(draft, db, settings, now);
+            }
+        }
+        let changed = draft.now().followed_since() != update.followed_since;
+        draft.set_followed_since(update.followed_since);
+        changed
+    }
+
+    /// Something was written to a database; answers whether the tables have it.
+    fn written(
+        &mut self,
+        draft: &mut Draft,
+        views: &mut Views,
+        db: &str,
+        settings: &Settings,
+        now: Instant,
+    ) -> bool {
+        let mut known = false;
+        for instance in draft.instances(db) {
+            let copies = draft.copies_of(instance);
+            known |= !copies.is_empty() || draft.map_of(instance).copies > 0;
+            self.queue_shards(draft, views, (instance, &copies), settings, now);
+        }
+        known
+    }
+
+    /// Queues a database's copies to be read, and no longer trusts what is known of it.
+    pub(super) fn queue_shards(
+        &mut self,
+        draft: &mut Draft,
+        views: &mut Views,
+        (db, copies): (DbIx, &[Ix]),
+        settings: &Settings,
+        now: Instant,
+    ) {
+        for ix in copies.iter().copied() {
+            let Some(target) = draft.now().target(ix) else { continue };
+            let there = !matches!(target.state(), State::Missing | State::Unaddressable);
+            let node = target.node_ix();
+            draft.doubt(ix);
+            // When a node is back, a sweep reads all of it.
+            if there && draft.now().node(node).is_some_and(|node| node.up == Some(true)) {
+                self.shards.name(node, ix, settings.pace(), now);
+            }
+        }
+        for view in views.of(db) {
+            draft.doubt(*view);
+        }
+        views.named(db, now);
+    }
+
+    fn queue_entry(&mut self, draft: &Draft, db: Box<str>, settings: &Settings, now: Instant) {
+        if self.entries.len() >= MAX_ENTRIES {
+            self.entries = RereadQueue::default();
+            self.listed = None;
+        }
+        if self.listed.is_some() || draft.now().followed_since().is_none() {
+            self.entries.name((), db, settings.pace(), now);
+        }
+    }
+
+    /// A job changed a target: it is read again at once, beside the sweep.
+    pub(super) fn void(&mut self, draft: &mut Draft, ix: Ix, now: Instant) {
+        let Some(target) = draft.now().target(ix) else { return };
+        let (kind, node) = (target.kind(), target.node_ix());
+        self.note_busy(now);
+        draft.doubt(ix);
+        match kind {
+            Kind::Db => {
+                self.voided_shards.insert(ix);
+                self.shards.name_urgent(node, ix, now);
+            }
+            Kind::View | Kind::Search => {
+                self.voided_views.insert(ix);
+            }
+            Kind::Cleanup => {}
+        }
+    }
+
+    /// The databases of the views that jobs changed, if there is any; they no longer wait.
+    pub(super) fn take_voided_views(&mut self, snapshot: &Snapshot) -> Option<BTreeSet<DbIx>> {
+        if self.voided_views.is_empty() {
+            return None;
+        }
+        let voided = std::mem::take(&mut self.voided_views);
+        Some(voided.into_iter().filter_map(|ix| Some(snapshot.target(ix)?.db())).collect())
+    }
+
+    /// When something is due, on nodes that are free and, where that is free, in the map.
+    pub(super) fn next_due(
+        &self,
+        free: impl Fn(NodeIx) -> bool,
+        entries_free: bool,
+    ) -> Option<Instant> {
+        let shards = self.shards.next_due(free);
+        let entries = self.entries.next_due(|()| entries_free);
+        shards.into_iter().chain(entries).min()
+    }
+
+    /// What is due on nodes that are free; from now on it is being read.
+    pub(super) fn due_shards(
+        &mut self,
+        draft: &Draft,
+        free: impl Fn(NodeIx) -> bool,
+        now: Instant,
+    ) -> Vec<(NodeIx, Lane)> {
+        let taken: BTreeMap<NodeIx, Vec<Ix>> = self.shards.take_due(free, REREAD_BATCH, now);
+        let mut lanes = Vec::with_capacity(taken.len());
+        let snapshot = draft.now();
+        for (node, targets) in taken {
+            let (there, gone): (Vec<Ix>, Vec<Ix>) = targets.into_iter().partition(|ix| {
+                snapshot.target(*ix).is_some_and(|target| target.node_ix() == node)
+            });
+            if let Some(found) = snapshot.node(node)
+                && !there.is_empty()
+            {
+                lanes.push((node, Lane::of(&found.name, there, snapshot)));
+            }
+            for ix in gone {
+                self.shards.remove(&ix);
+            }
+        }
+        lanes
+    }
+
+    /// Databases whose entries in the map are due; from now on they are being read.
+    pub(super) fn due_entries(&mut self, now: Instant) -> Vec<String> {
+        let taken = self.entries.take_due(|()| true, REREAD_BATCH, now);
+        taken.into_values().flatten().map(String::from).collect()
+    }
+
+    /// A queued shard was read, well or not.
+    pub(super) fn shard_read(
+        &mut self,
+        draft: &mut Draft,
+        ix: Ix,
+        well: bool,
+        settings: &Settings,
+        now: Instant,
+    ) {
+        let unnamed = self.shards.finish(&ix, well, settings.pace(), now);
+        if unnamed && well {
+            draft.trust(ix);
+        }
+    }
+
+    /// A stage of queued shards ended: what it did not yield is read again later. Answers whether
+    /// one of them was voided, so that somebody waits to learn how a job ended.
+    pub(super) fn shards_read(&mut self, stage: &Stage, settings: &Settings, now: Instant) -> bool {
+        let Stage::Shards { lanes, .. } = stage else { return false };
+        let mut awaited = false;
+        let pace = settings.pace();
+        for ix in lanes.iter().flat_map(|lane| &lane.targets) {
+            awaited |= self.voided_shards.remove(ix);
+            if self.shards.is_reading(ix) {
+                self.shards.finish(ix, false, pace, now);
+            }
+        }
+        self.shards.tidy(pace, now);
+        awaited
+    }
+
+    /// A sweep read a shard: where it is not queued again, what is known of it is trusted.
+    pub(super) fn swept(&self, draft: &mut Draft, ix: Ix) {
+        if !self.shards.contains(&ix) {
+            draft.trust(ix);
+        }
+    }
+
+    /// The map's entry of one database was read, well or not.
+    pub(super) fn entry_read(&mut self, db: &str, well: bool, settings: &Settings, now: Instant) {
+        let pace = settings.pace();
+        self.entries.finish(&Box::from(db), well, pace, now);
+        self.entries.tidy(pace, now);
+    }
+
+    /// A copy no longer exists.
+    pub(super) fn remove(&mut self, ix: Ix) {
+        self.shards.remove(&ix);
+    }
+
+    /// All of the map was read, and every node of this process's share listed its files.
+    pub(super) fn listed(&mut self, began: Moment, at: Instant, splits: Option<&Reshard>) {
+        self.listed = Some(Listed { began, at, splits: splits.cloned() });
+    }
+
+    /// The next sweep has to list what there is.
+    pub(super) fn forget_listing(&mut self) {
+        self.listed = None;
+    }
+
+    /// Whether a sweep has to list what there is, or feeds named all changes of that since it was
+    /// last listed.
+    pub(super) fn must_list(
+        &self,
+        targets: &Targets,
+        listing: &Listing,
+        settings: &Settings,
+        now: Instant,
+    ) -> bool {
+        let snapshot = targets.now();
+        let (Some(since), Some(listed)) = (snapshot.followed_since(), &self.listed) else {
+            return true;
+        };
+        let mut nodes = snapshot.nodes().iter().enumerate().skip(1);
+        listed.began < since
+            || now.duration_since(listed.at) >= settings.interval_followed
+            || listed.splits.as_ref() != listing.splits()
+            || nodes.any(|(at, node)| {
+                let read = node.member && node.up == Some(true) && settings.nodes.has(&node.name);
+                read && !NodeIx::from_usize(at).is_some_and(|at| listing.has_listed(at))
+            })
+    }
+
+    /// Whether a sweep reads a target. What feeds confirm it reads only in its turn, unless a
+    /// distrusted header alone said it; and it never reads what is queued to be read by itself.
+    pub(super) fn is_due(&self, ix: Ix, targets: &Targets, settings: &Settings) -> bool {
+        if self.reads_all {
+            return true;
+        }
+        if self.shards.contains(&ix) {
+            return false;
+        }
+        !targets.now().is_confirmed(ix)
+            || targets.needs_couchdb(ix)
+            || self.is_turn_of(ix, settings.sweeps_for_all())
+    }
+
+    /// A node answered, or did not: where that is news, feeds may have missed its changes.
+    pub(super) fn node_answered(&mut self, draft: &mut Draft, node: NodeIx, there: bool) {
+        let news = if there { self.away.remove(&node) } else { self.away.insert(node) };
+        if !news || draft.now().followed_since().is_none() {
+            return;
+        }
+        let on_node = draft.now().targets().filter(|target| target.node_ix() == node);
+        for ix in on_node.map(|target| target.ix()).collect::<Vec<_>>() {
+            draft.doubt(ix);
+        }
+    }
+
+    /// Whether some node did not answer when it was last asked.
+    pub(super) fn is_any_node_away(&self) -> bool {
+        !self.away.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::facts::{Facts, Measured, Source},
+        table::{DbMap, DbName},
+    };
+    use couchdb_names::Range;
+
+    /// What is confirmed is read once in ten sweeps.
+    fn settings() -> Settings {
+        Settings { interval_followed: Duration::from_secs(3_000), ..Settings::example() }
+    }
+
+    /// One shard on a node that is up, measured at 9, which feeds confirm.
+    fn one_shard() -> (Targets, NodeIx, Ix) {
+        let mut targets = Targets::new(1);
+        let draft = &mut targets.draft;
+        let node = draft.node("couchdb@a");
+        draft.change_node(node, |node| (node.member, node.up) = (true, Some(true)));
+        let db = draft.db(DbName { db: "a", suffix: ".1" });
+        let ix = draft.db_target(node, db, Some(Range { from: 0, to: u32::MAX }));
+        draft.set_map(db, DbMap { copies: 1, ranges: 1 }, &[]);
+        let measured_at = Some(Measured { at: Moment::from_unix(9), by: Source::Http });
+        draft.set_facts(ix, Facts { measured_at, ..Facts::default() });
+        draft.set_followed_since(Some(Moment::from_unix(1)));
+        (targets, node, ix)
+    }
+
+    fn named(db: &str, what: Stale) -> News {
+        let followed_since = Some(Moment::from_unix(1));
+        News { named: vec![Named { db: db.into(), what }], followed_since }
+    }
+
+    #[test]
+    fn a_named_shard_is_doubted_until_it_was_read_by_itself_and_no_sweep_reads_it_meanwhile() {
+        let (mut targets, node, ix) = one_shard();
+        let (settings, now) = (settings(), Instant::now());
+        let (mut followed, mut views) = (Followed::new(now), Views::default());
+        // Its turn comes once in ten sweeps.
+        let due = |followed: &mut Followed, targets: &Targets| {
+            followed.begin_sweep();
+            followed.is_due(ix, targets, &settings)
+        };
+        assert_eq!((0..20).filter(|_| due(&mut followed, &targets)).count(), 2);
+        let update = named("a", Stale::Shards);
+        assert!(!followed.update(&mut targets.draft, &mut views, update, &settings, now));
+        assert!(!targets.now().is_confirmed(ix));
+        assert_eq!((0..20).filter(|_| due(&mut followed, &targets)).count(), 0);
+        assert_eq!(followed.next_due(|_| true, true), Some(now));
+        assert_eq!(followed.next_due(|_| false, true), None, "the node is busy");
+        let lanes = followed.due_shards(&targets.draft, |_| true, now);
+        assert_eq!(
+            lanes.iter().map(|(at, lane)| (*at, &*lane.targets)).collect::<Vec<_>>(),
+            [(node, &[ix][..])]
+        );
+        followed.shard_read(&mut targets.draft, ix, true, &settings, now);
+        assert!(targets.now().is_confirmed(ix));
+        followed.read_all_next();
+        assert!((0..20).all(|_| due(&mut followed, &targets)));
+        followed.all_was_read();
+        assert!(!followed.reads_all());
+    }
+
+    #[test]
+    fn an_unknown_database_is_looked_up_in_the_map_and_too_many_have_it_listed() {
+        let (mut targets, _, _) = one_shard();
+        let (settings, now) = (settings(), Instant::now());
+        let (mut followed, mut views) = (Followed::new(now), Views::default());
+        followed.listed(Moment::from_unix(9), now, None);
+        let update = named("new", Stale::Shards);
+        followed.update(&mut targets.draft, &mut views, update, &settings, now);
+        assert_eq!(followed.due_entries(now), ["new"]);
+        followed.entry_read("new", true, &settings, now);
+        assert_eq!(followed.next_due(|_| true, true), None);
+        let many =
+            (0..=MAX_ENTRIES).map(|at| Named { db: format!("db{at}").into(), what: Stale::Entry });
+        let update = News { named: many.collect(), ..named("new", Stale::Entry) };
+        followed.update(&mut targets.draft, &mut views, update, &settings, now);
+        assert_eq!(followed.next_due(|_| true, true), None, "the next sweep lists");
+        assert!(followed.must_list(&targets, &Listing::default(), &settings, now));
+    }
+
+    #[test]
+    fn a_voided_shard_is_read_at_once_and_somebody_waits_for_it() {
+        let (mut targets, node, ix) = one_shard();
+        let (settings, now) = (settings(), Instant::now());
+        let mut followed = Followed::new(now);
+        followed.void(&mut targets.draft, ix, now);
+        assert!(!targets.now().is_confirmed(ix));
+        let (_, lane) = followed.due_shards(&targets.draft, |at| at == node, now).remove(0);
+        let snapshot = std::sync::Arc::new(targets.now().without_facts());
+        let stage = Stage::Shards { snapshot, lanes: vec![lane] };
+        assert!(followed.shards_read(&stage, &settings, now), "a job's end is judged by it");
+        let again = followed.next_due(|_| true, true);
+        assert!(again > Some(now), "it was not read: {again:?}");
+        assert!(!followed.shards_read(&stage, &settings, now), "nobody waits twice");
+    }
+
+    #[test]
+    fn a_node_that_goes_or_comes_back_confirms_nothing() {
+        let (mut targets, node, ix) = one_shard();
+        let mut followed = Followed::new(Instant::now());
+        followed.node_answered(&mut targets.draft, node, true);
+        assert!(targets.now().is_confirmed(ix) && !followed.is_any_node_away());
+        followed.node_answered(&mut targets.draft, node, false);
+        assert!(!targets.now().is_confirmed(ix) && followed.is_any_node_away());
+        targets.draft.trust(ix);
+        followed.node_answered(&mut targets.draft, node, false);
+        assert!(targets.now().is_confirmed(ix), "no news");
+        followed.node_answered(&mut targets.draft, node, true);
+        assert!(!targets.now().is_confirmed(ix) && !followed.is_any_node_away());
+    }
+
+    #[test]
+    fn a_cluster_is_quiet_a_minute_after_the_last_write_or_job() {
+        let (mut targets, _, ix) = one_shard();
+        let start = Instant::now();
+        let mut followed = Followed::new(start);
+        let later = |seconds| start + Duration::from_secs(seconds);
+        assert!(!followed.note_quiet(&mut targets.draft, later(59)));
+        assert!(followed.note_quiet(&mut targets.draft, later(60)));
+        assert!(targets.now().is_quiet());
+        followed.void(&mut targets.draft, ix, later(61));
+        assert!(followed.note_quiet(&mut targets.draft, later(61)));
+        assert!(!followed.note_quiet(&mut targets.draft, later(200)), "something waits");
+        assert!(!targets.now().is_quiet());
+    }
+}

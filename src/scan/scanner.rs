@@ -1,0 +1,562 @@
+//! What the scanner knows and does next: a value that handles events, without I/O or a clock.
+//!
+//! Composes the tables, each of which keeps its own invariants, with the sweep, what is being
+//! read, and the timers. The task calls [`Scanner::handle`] with each event and does the effects it
+//! answers in their order; it calls again no later than [`Scanner::next_wake`]. What a sweep reads
+//! after what is in `steps`, what an observation changes in `observe`.
+
+mod ending;
+mod observe;
+mod selection;
+mod steps;
+
+use super::{
+    Before, Command, News, Noticed, Settings, Status, disk::Disk, followed::Followed,
+    listing::Listing, running_jobs::RunningJobs, sweep::Sweep, targets::Targets, views::Views,
+};
+use crate::{
+    jobs::Running,
+    model::target::Kind,
+    sources::inventory::{Observation, Stage, Unread},
+    table::{Ix, NodeIx, Snapshot},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
+use wall_clock::Moment;
+
+/// How often changed tables are published at most, so that a sweep of a million targets
+/// makes a thousand snapshots and not a million.
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The shortest interval between snapshots where something waits for one, and by how much each
+/// target lengthens it: planning takes as long as there are targets.
+const MIN_PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
+const PUBLISH_INTERVAL_PER_TARGET: Duration = Duration::from_nanos(2_500);
+
+/// From one poll of running jobs to the next while the cluster is quiet. CouchDB's own daemon
+/// starts a job only after a write, and feeds name every write.
+const QUIET_POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long a sweep waits for nodes that have not answered once others have. After that they
+/// probably hang: the sweep reads the others and comes back to a slow one. What needs the whole
+/// cluster is waited for as long as it takes, while no sweep is due.
+const LATE_NODE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Database events that are emitted in one batch while a reading goes on.
+const EVENT_BATCH: usize = 4_096;
+
+/// The shortest pause between two sweeps, where one takes longer than the interval.
+const MIN_SWEEP_PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause after a sweep that could read nothing, where the interval is longer: CouchDB
+/// may be starting. Also the shortest time from the start of a sweep to the next one for a node
+/// that came back.
+const RETRY_INTERVAL: Duration = Duration::from_secs(15);
+
+/// One instant, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// By the wall clock, for what others read.
+    pub(super) wall: Moment,
+    /// By the clock that only goes forward, for timers and durations.
+    pub(super) at: Instant,
+}
+
+/// One thing that is being read beside others. Earlier ones are handled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Slot {
+    /// What the nodes run.
+    Poll,
+    /// Shards of one node that feeds named or a job changed: a slow node delays no other.
+    Shards(NodeIx),
+    /// Entries of the shard map that feeds named.
+    Entries,
+    /// Whether nodes that did not answer do so again.
+    Away,
+    /// Views that a job changed.
+    Views,
+    /// What a sweep's first stage still waits for while the sweep goes on without it.
+    Late,
+    /// What is being split.
+    Splits,
+    /// The views of a sweep.
+    ClusterViews,
+    /// The stages of a sweep that ask the nodes.
+    Sweep,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The task runs.
+    Started,
+    /// What an earlier process measured was read.
+    Restored(Before),
+    /// Other settings are in force.
+    Settings(Arc<Settings>),
+    /// What is read from now on comes from another source.
+    SourceChanged,
+    /// Somebody sent a command.
+    Command(Command),
+    /// The time has come that [`Scanner::next_wake`] named.
+    Wake,
+    /// A reading yielded these.
+    Observed(Slot, Vec<Observation>),
+}
+
+/// What the task is to do.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Read a stage; what the slot was reading before stops.
+    Start(Slot, Stage),
+    /// Read no longer.
+    Stop(Slot),
+    /// Go on reading under another slot; what that was reading before stops.
+    Rename { from: Slot, to: Slot },
+    /// Publish a snapshot, and the status that belongs to it.
+    Publish(Arc<Snapshot>, Arc<Status>),
+    /// Publish what the last poll showed.
+    PublishRunning(Arc<Running>),
+    /// Emit database events.
+    Emit(Noticed),
+    /// Warn that so many blocks of what an earlier process measured cannot be read.
+    WarnDamaged(usize),
+}
+
+/// A stage that is being read.
+#[derive(Debug)]
+struct Reading {
+    stage: Stage,
+    /// When that began.
+    began: Instant,
+}
+
+/// What wakes the scanner, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    Publish,
+    Reread,
+    Sweep,
+    LateNodes,
+    Poll,
+}
+
+/// When what is due.
+#[derive(Debug)]
+struct Timers {
+    /// When the last snapshot was published.
+    published: Instant,
+    /// The least time from then to the next.
+    publish_interval: Duration,
+    /// Whether anything changed since.
+    unpublished: bool,
+    sweep: Instant,
+    /// When a sweep goes on without the nodes that have not answered.
+    late_nodes: Instant,
+    poll: Instant,
+    /// Whether a poll followed the first listing: a fresh process starts nothing before it knows
+    /// what runs, and on what.
+    polled_after_listing: bool,
+}
+
+/// How much of a reading was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handled {
+    /// More of it comes.
+    Part,
+    /// All of it.
+    Whole,
+    /// All of it, and a reader of snapshots waits for that.
+    Awaited,
+}
+
+/// Everything the scanner knows.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    settings: Arc<Settings>,
+    targets: Targets,
+    listing: Listing,
+    views: Views,
+    jobs: RunningJobs,
+    disk: Disk,
+    followed: Followed,
+    sweep: Sweep,
+    status: Status,
+    readings: BTreeMap<Slot, Reading>,
+    timers: Timers,
+    /// Whether the source changed since the last sweep began.
+    source_changed: bool,
+}
+
+impl Scanner {
+    pub(super) fn new(settings: Arc<Settings>, now: Now) -> Self {
+        Self {
+            targets: Targets::new(settings.top),
+            listing: Listing::default(),
+            views: Views::default(),
+            jobs: RunningJobs::default(),
+            disk: Disk::default(),
+            followed: Followed::new(now.at),
+            sweep: Sweep::new(now),
+            status: Status::default(),
+            readings: BTreeMap::new(),
+            timers: Timers {
+                published: now.at,
+                publish_interval: PUBLISH_INTERVAL,
+                unpublished: false,
+                sweep: now.at,
+                late_nodes: now.at,
+                poll: now.at,
+                polled_after_listing: false,
+            },
+            source_changed: false,
+            settings,
+        }
+    }
+
+    /// Handles one event; answers what is to be done, in that order.
+    #[must_use]
+    pub(super) fn handle(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Started => {
+                self.timers.published = now.at;
+                (self.timers.sweep, self.timers.poll) = (now.at, now.at);
+            }
+            Event::Restored(before) => self.restore(before, now, &mut effects),
+            Event::Settings(settings) => self.settings = settings,
+            Event::SourceChanged => self.source_changed = true,
+            Event::Command(command) => self.command(command, now, &mut effects),
+            Event::Wake => self.wake(now, &mut effects),
+            Event::Observed(slot, batch) => {
+                let swept = self.sweep.runs();
+                let mut handled = Handled::Part;
+                for observation in batch {
+                    if observation == Observation::StageEnded {
+                        handled = self.reading_ended(slot, now, &mut effects);
+                        break;
+                    }
+                    self.observe(slot, observation, now);
+                }
+                self.after_batch(slot, (handled, swept), now, &mut effects);
+            }
+        }
+        effects
+    }
+
+    /// When to call [`Self::handle`] with [`Event::Wake`], whatever else happens before.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.timers().into_iter().filter_map(|(_, at)| at).min()
+    }
+
+    /// The timers that are set, the most urgent first.
+    fn timers(&self) -> [(Timer, Option<Instant>); 5] {
+        let Timers { published, publish_interval, unpublished, .. } = self.timers;
+        let late_nodes = self.sweep.may_go_on_without_late_nodes();
+        let polls = self.readings.contains_key(&Slot::Poll);
+        [
+            (Timer::Publish, unpublished.then(|| published + publish_interval)),
+            (Timer::Reread, self.next_reread()),
+            (Timer::Sweep, self.may_sweep().then_some(self.timers.sweep)),
+            (Timer::LateNodes, late_nodes.then_some(self.timers.late_nodes)),
+            (Timer::Poll, (!polls).then_some(self.timers.poll)),
+        ]
+    }
+
+    /// Does the most urgent thing that is due; the others wake the scanner again at once.
+    fn wake(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let due = self.timers().into_iter().find(|(_, at)| at.is_some_and(|at| at <= now.at));
+        match due.map(|(timer, _)| timer) {
+            None => {}
+            Some(Timer::Publish) => self.publish(now, effects),
+            Some(Timer::Reread) => self.start_rereads(now, effects),
+            Some(Timer::Sweep) => {
+                self.timers.sweep = now.at + self.settings.interval;
+                self.timers.late_nodes = now.at + LATE_NODE_TIMEOUT;
+                if std::mem::take(&mut self.source_changed) {
+                    // Another source may take other documents for views.
+                    self.views.ask_again();
+                }
+                self.begin_sweep(now, effects);
+                self.timers.unpublished = true;
+            }
+            Some(Timer::LateNodes) => self.go_on_without_late_nodes(now, effects),
+            Some(Timer::Poll) => self.poll(now, effects),
+        }
+    }
+
+    fn command(&mut self, command: Command, now: Now, effects: &mut Vec<Effect>) {
+        match command {
+            Command::Sweep => {
+                self.followed.read_all_next();
+                self.timers.sweep = now.at;
+            }
+            Command::Reread(targets) => {
+                for ix in targets {
+                    self.followed.void(&mut self.targets.draft, ix, now.at);
+                }
+                self.start_voided_views(now, effects);
+            }
+            Command::Splitting(splits) => {
+                self.timers.unpublished |= self.listing.splitting(&mut self.targets.draft, &splits);
+            }
+            Command::Heard(update) => self.feed_update(update, now),
+            Command::Cleaned(ix) => {
+                self.cleaned(ix);
+                self.timers.unpublished = true;
+            }
+        }
+    }
+
+    fn feed_update(&mut self, update: News, now: Now) {
+        let named = !update.named.is_empty();
+        if self.targets.now().is_quiet() && named {
+            self.timers.poll = self.timers.poll.min(now.at + self.settings.poll);
+        }
+        self.timers.unpublished |= named;
+        let (draft, views) = (&mut self.targets.draft, &mut self.views);
+        if self.followed.update(draft, views, update, &self.settings, now.at) {
+            self.timers.unpublished = true;
+            self.timers.publish_interval = self.short_publish_interval();
+        }
+        self.timers.unpublished |= self.followed.note_quiet(&mut self.targets.draft, now.at);
+    }
+
+    /// `_view_cleanup` was asked to remove the files: they are no longer evidence.
+    fn cleaned(&mut self, ix: Ix) {
+        let Some(target) = self.targets.now().target(ix) else { return };
+        if target.kind() == Kind::Cleanup {
+            let mut facts = target.facts();
+            facts.flags.evidence = false;
+            self.targets.draft.set_facts(ix, facts);
+        }
+    }
+
+    /// Restores what an earlier process measured, into tables that are still empty.
+    fn restore(&mut self, before: Before, now: Now, effects: &mut Vec<Effect>) {
+        let damaged = self.targets.restore(before);
+        self.views.restore(self.targets.now());
+        self.targets.serve(&self.settings);
+        self.targets.note_ages(Moment::default());
+        if damaged > 0 {
+            effects.push(Effect::WarnDamaged(damaged));
+        }
+        self.publish(now, effects);
+    }
+
+    fn publish(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let snapshot = self.targets.draft.publish(now.wall);
+        if self.status.ready {
+            self.status.ready_from.get_or_insert_with(|| snapshot.version());
+        }
+        effects.push(Effect::Publish(snapshot, Arc::new(self.status.clone())));
+        self.timers.unpublished = false;
+        self.timers.published = now.at;
+        self.timers.publish_interval = PUBLISH_INTERVAL;
+    }
+
+    /// How soon after the last snapshot another one may show what was read because feeds named it.
+    fn short_publish_interval(&self) -> Duration {
+        let targets = u32::try_from(self.targets.now().capacity()).unwrap_or(u32::MAX);
+        PUBLISH_INTERVAL_PER_TARGET
+            .saturating_mul(targets)
+            .clamp(MIN_PUBLISH_INTERVAL, PUBLISH_INTERVAL)
+    }
+
+    /// Asks the nodes what they run, and those that did not answer whether they do again.
+    fn poll(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.timers.unpublished |= self.followed.note_quiet(&mut self.targets.draft, now.at);
+        let quiet = self.targets.now().is_quiet();
+        let poll = self.settings.poll;
+        self.timers.poll = now.at + if quiet { poll.max(QUIET_POLL_INTERVAL) } else { poll };
+        if !self.readings.contains_key(&Slot::Away) && !self.sweep.runs() {
+            let nodes = self.targets.members(false, &self.settings);
+            if !nodes.is_empty() {
+                self.start(Slot::Away, Stage::Away { nodes }, now, effects);
+            }
+        }
+        let nodes = self.targets.members(true, &self.settings);
+        let asked: Vec<NodeIx> =
+            nodes.iter().filter_map(|name| self.targets.draft.find_node(name)).collect();
+        self.jobs.begin_poll(now.wall, &asked);
+        if nodes.is_empty() {
+            effects.push(Effect::PublishRunning(Arc::new(self.jobs.end_poll())));
+        } else {
+            self.start(Slot::Poll, Stage::Poll { nodes }, now, effects);
+        }
+    }
+
+    /// When something that feeds named or a job changed is due, as far as it can be read beside
+    /// what is being read.
+    fn next_reread(&self) -> Option<Instant> {
+        self.followed.next_due(
+            |node| !self.readings.contains_key(&Slot::Shards(node)),
+            !self.readings.contains_key(&Slot::Entries),
+        )
+    }
+
+    /// Reads what is due because feeds named it or a job changed it.
+    fn start_rereads(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let free = |node| !self.readings.contains_key(&Slot::Shards(node));
+        let lanes = self.followed.due_shards(&self.targets.draft, free, now.at);
+        if !lanes.is_empty() {
+            let snapshot = Arc::new(self.targets.now().without_facts());
+            for (node, lane) in lanes {
+                let snapshot = Arc::clone(&snapshot);
+                let stage = Stage::Shards { snapshot, lanes: vec![lane] };
+                self.start(Slot::Shards(node), stage, now, effects);
+            }
+        }
+        if !self.readings.contains_key(&Slot::Entries) {
+            let dbs = self.followed.due_entries(now.at);
+            if !dbs.is_empty() {
+                self.start(Slot::Entries, Stage::Strays { dbs }, now, effects);
+            }
+        }
+    }
+
+    /// Reads the views that jobs have changed, one batch at a time.
+    fn start_voided_views(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.readings.contains_key(&Slot::Views) {
+            return;
+        }
+        let views_of = self.followed.take_voided_views(self.targets.now());
+        if let Some(views_of) = views_of {
+            let dbs = self.targets.databases(|db| views_of.contains(&db));
+            let snapshot = Arc::new(self.targets.now().without_facts());
+            self.start(Slot::Views, Stage::Views { snapshot, dbs }, now, effects);
+        }
+    }
+
+    fn start(&mut self, slot: Slot, stage: Stage, now: Now, effects: &mut Vec<Effect>) {
+        self.readings.insert(slot, Reading { stage: stage.clone(), began: now.at });
+        effects.push(Effect::Start(slot, stage));
+    }
+
+    fn stop(&mut self, slot: Slot, effects: &mut Vec<Effect>) -> Option<Reading> {
+        let reading = self.readings.remove(&slot)?;
+        effects.push(Effect::Stop(slot));
+        Some(reading)
+    }
+
+    /// What follows a batch of observations, as far as that was handled; `swept` says whether a
+    /// sweep ran before.
+    fn after_batch(
+        &mut self,
+        slot: Slot,
+        (handled, swept): (Handled, bool),
+        now: Now,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.timers.unpublished |= slot != Slot::Away;
+        let (ended, swept) = (handled != Handled::Part, swept && !self.sweep.runs());
+        self.emit(ended, swept, effects);
+        if ended && slot == Slot::Poll {
+            effects.push(Effect::PublishRunning(Arc::new(self.jobs.end_poll())));
+        }
+        if swept || (ended && matches!(slot, Slot::Sweep | Slot::Late)) {
+            self.timers.sweep = self.timers.sweep.max(now.at + MIN_SWEEP_PAUSE);
+        }
+        if swept && self.status.problem.is_some() {
+            self.timers.sweep = self.timers.sweep.min(now.at + RETRY_INTERVAL);
+        }
+        match handled {
+            Handled::Part => {}
+            Handled::Whole => self.timers.publish_interval = self.short_publish_interval(),
+            Handled::Awaited => self.publish(now, effects),
+        }
+        self.start_voided_views(now, effects);
+        if !self.timers.polled_after_listing && self.has_listed() {
+            self.timers.polled_after_listing = true;
+            self.timers.poll = now.at;
+        }
+    }
+
+    /// A reading ended: starts what follows it in its sweep, or ends the sweep.
+    fn reading_ended(&mut self, slot: Slot, now: Now, effects: &mut Vec<Effect>) -> Handled {
+        let Some(Reading { stage, began }) = self.stop(slot, effects) else {
+            return Handled::Part;
+        };
+        let seconds = now.at.duration_since(began).as_secs_f64();
+        tracing::debug!(stage = stage.label(), seconds, "read");
+        let mut awaited = matches!(slot, Slot::Sweep | Slot::Late | Slot::Views);
+        let next = match slot {
+            Slot::Poll | Slot::Away | Slot::Views | Slot::Entries => return Handled::of(awaited),
+            Slot::Shards(_) => {
+                awaited = self.followed.shards_read(&stage, &self.settings, now.at);
+                return Handled::of(awaited);
+            }
+            Slot::Sweep => {
+                if self.sweep.asks_nodes() {
+                    // The nodes that an earlier sweep still waits for have been asked again.
+                    self.stop(Slot::Late, effects);
+                }
+                self.after_stage(&stage, now)
+            }
+            Slot::Late => {
+                self.sweep.late_nodes_answered();
+                let rests = !self.readings.contains_key(&Slot::Sweep);
+                rests.then(|| self.after_round(now)).flatten()
+            }
+            Slot::ClusterViews => {
+                self.views_read(now);
+                None
+            }
+            Slot::Splits => {
+                self.splits_read(now);
+                None
+            }
+        };
+        // What a stage left behind may hold a whole table: the next begins without.
+        drop(stage);
+        if let Some(stage) = next {
+            self.start_stage(stage, now, effects);
+            return Handled::Part;
+        }
+        awaited |= self.end_sweep(now, effects);
+        Handled::of(awaited)
+    }
+
+    /// Emits the database events that were detected, where a reading ended or there are many.
+    fn emit(&mut self, ended: bool, swept: bool, effects: &mut Vec<Effect>) {
+        let swept = self.swept_since().filter(|_| swept);
+        let waiting = self.targets.changes.waiting();
+        if swept.is_none() && (waiting == 0 || !ended && waiting < EVENT_BATCH) {
+            return;
+        }
+        effects.push(Effect::Emit(self.targets.take_events(swept)));
+        self.status.noticed = self.targets.changes.batches();
+    }
+
+    /// A node that did not answer does so again: a sweep reads it soon.
+    fn node_is_back(&mut self, now: Now) {
+        let earliest = now.at.max(self.sweep.began().at + RETRY_INTERVAL);
+        self.timers.sweep = self.timers.sweep.min(earliest);
+    }
+
+    /// Whether the sweep that runs knows which files there are.
+    fn has_listed(&self) -> bool {
+        self.sweep.has_listed() || self.readings.contains_key(&Slot::ClusterViews)
+    }
+
+    /// Something could not be read: its node, or the cluster, is incomplete in this sweep.
+    fn unread(&mut self, node: NodeIx, unread: &Unread) {
+        self.sweep.unread(node);
+        self.count_error(node, unread);
+    }
+
+    fn count_error(&mut self, node: NodeIx, unread: &Unread) {
+        let name = self.targets.now().node(node).map(|node| Arc::clone(&node.name));
+        self.status.count_error(name.unwrap_or_default(), unread);
+        self.sweep.note_missing_right(unread);
+    }
+}
+
+impl Handled {
+    const fn of(awaited: bool) -> Self {
+        if awaited { Self::Awaited } else { Self::Whole }
+    }
+}
+
+#[cfg(test)]
+mod tests;

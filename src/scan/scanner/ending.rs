@@ -1,0 +1,51 @@
+//! The end of a sweep: what it says of the nodes, of itself, and of what nothing uses.
+
+use super::{Now, Scanner};
+use crate::{
+    scan::sweep::Views,
+    table::{Node, NodeIx},
+};
+use wall_clock::Moment;
+
+impl Scanner {
+    /// When the last sweep began, if it read everything it was to read.
+    pub(super) fn swept_since(&self) -> Option<Moment> {
+        let whole = self.sweep.is_complete() && self.status.problem.is_none();
+        whole.then(|| self.sweep.began().wall)
+    }
+
+    /// Ends a sweep: notes which nodes were read whole and how old the oldest facts are. Cluster-wide
+    /// answers that have not come are unread in this sweep, and are applied when they come.
+    pub(super) fn finish_sweep(&mut self, now: Now) {
+        let views_done = self.sweep.views() == Views::Done;
+        if !self.sweep.splits_known() || !views_done {
+            self.sweep.set_incomplete(NodeIx::CLUSTER);
+        }
+        self.disk.judge(&mut self.targets, &mut self.views, &self.jobs, now.wall);
+        self.targets.count_disagreements(&self.disk);
+        if views_done {
+            self.followed.all_was_read();
+        }
+        self.targets.note_ages(now.wall);
+        for at in self.targets.nodes(0) {
+            // Of a node that this process serves it was noted when it was read.
+            let not_served = |node: &Node| !node.served && self.sweep.has_answered(at);
+            let whole = !self.sweep.is_incomplete(at)
+                && (at == NodeIx::CLUSTER || self.targets.now().node(at).is_some_and(not_served));
+            if whole {
+                self.targets.draft.change_node(at, |node| node.last_success = Some(now.wall));
+            }
+        }
+        let answered = self.targets.now().nodes().iter().any(|node| node.up == Some(true));
+        let answered = answered
+            || self.listing.is_readable_alone()
+            || (self.listing.is_without_map() && self.disk.was_walked());
+        let took = now.at.duration_since(self.sweep.began().at);
+        self.targets.draft.set_sweep(took);
+        let success = self.sweep.is_complete() && answered;
+        self.status.sweep_ended((now.wall, took), answered, success);
+        self.status.shards = self.targets.headers.shards();
+        self.status.missing_rights = self.sweep.missing_rights().clone();
+        self.sweep.end();
+    }
+}

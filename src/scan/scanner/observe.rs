@@ -1,0 +1,361 @@
+//! What an observation changes: each goes to the tables that it concerns.
+
+use super::{Now, Scanner, Slot};
+use crate::{
+    scan::views::Answer,
+    sources::inventory::{
+        DiskSeen, FileSeen, MapEntry, MapRead, Members, NodeSeen, Observation, Stage, TaskSeen,
+        Unread,
+    },
+    table::{DbIx, DbMap, DbName, Ix, Node, NodeIx, Snapshot, TargetRef},
+};
+use couchdb_client::{NO_USER, OwnAddress};
+use std::{collections::BTreeSet, sync::Arc};
+
+impl Scanner {
+    /// Applies one observation of a reading.
+    pub(super) fn observe(&mut self, slot: Slot, observation: Observation, now: Now) {
+        match observation {
+            Observation::Members(members) => self.members(members),
+            Observation::Node(node) => self.node(node),
+            Observation::Back { .. } => self.node_is_back(now),
+            Observation::Reshard(splits) => self.splits(splits, now),
+            Observation::MapPage(page) => page.into_iter().for_each(|entry| self.map_entry(entry)),
+            Observation::MapEnd(ended) => self.map_ended(ended),
+            Observation::Unread(unread) => self.unread(NodeIx::CLUSTER, &unread),
+            Observation::Files { node, names } => {
+                let at = self.targets.draft.node(&node);
+                match names {
+                    Ok(names) => self.listing.files(&mut self.targets.draft, at, &names),
+                    Err(unread) => self.files_unread(at, &unread),
+                }
+            }
+            Observation::Stray { db, entry } if slot == Slot::Entries => {
+                self.named_entry(&db, entry, now);
+            }
+            Observation::Stray { db, entry } => match entry {
+                Ok(entry) => {
+                    let Self { listing, targets, views, settings, .. } = self;
+                    listing.stray(&mut targets.draft, views, settings, &db, entry);
+                }
+                Err(unread) => self.unread(NodeIx::CLUSTER, &unread),
+            },
+            Observation::Shard { ix, facts } => {
+                let is_still = self.is_still(slot, ix);
+                // Where the shard was deleted since the listing, the next sweep removes the target.
+                let there = facts.as_ref().map(Option::is_some).map_err(Clone::clone);
+                if let Ok(Some(facts)) = facts
+                    && is_still
+                {
+                    self.targets.record(ix, facts);
+                }
+                self.shard_read(slot, ix, (is_still, there), now);
+            }
+            Observation::Views { db, suffix, views, searches, signatures } => {
+                self.status.count_progress();
+                let name = DbName { db: &db, suffix: &suffix };
+                let Some(db) = self.targets.draft.find_db(name) else { return };
+                let answer = Answer {
+                    views,
+                    searches,
+                    signatures,
+                    has_parts: self.disk.has_parts(db),
+                    cleans_itself: self.cleans_itself(),
+                };
+                self.views_answer(slot, db, answer, now);
+            }
+            Observation::Tasks { node, tasks } => self.tasks(&node, tasks, now),
+            Observation::Disk { node, files } => self.files(&node, files),
+            Observation::DiskEnd { node, disk } => self.walked(&node, disk),
+            Observation::Told { node, dbs, parts } => {
+                let from = (&*self.settings, self.listing.is_without_map());
+                self.disk.peer_files(&mut self.targets, &node, (dbs, parts), from, now.wall);
+            }
+            Observation::ToldEnd { peer, nodes } => self.peer_ended(&peer, nodes),
+            // The end of a stage is no observation of the cluster: the caller handles it.
+            Observation::StageEnded => {}
+        }
+    }
+
+    fn members(&mut self, members: Result<Members, Unread>) {
+        match members {
+            Ok(members) => {
+                self.sweep.members_answered();
+                let expected: BTreeSet<&String> = members.expected.iter().collect();
+                for name in &members.expected {
+                    let at = self.targets.draft.node(name);
+                    self.targets.draft.change_node(at, |node| {
+                        node.member = true;
+                        // A cluster that answers has a node that is connected.
+                        node.files_alone = members.connected.is_empty();
+                    });
+                }
+                for at in self.targets.nodes(1) {
+                    self.targets.draft.change_node(at, |node| {
+                        node.member = expected.iter().any(|name| ***name == *node.name);
+                    });
+                }
+                self.status.problem = None;
+            }
+            Err(unread) => {
+                // Without the right to ask for nodes some databases may still be readable.
+                let forbidden = unread.right.is_some();
+                self.status.problem = (!forbidden).then(|| unread.message.clone());
+                self.sweep.members_failed(unread.was_asked());
+                if !unread.was_asked() {
+                    for at in self.targets.nodes(1) {
+                        self.targets.draft.change_node(at, |node| node.up = None);
+                    }
+                }
+                self.unread(NodeIx::CLUSTER, &unread);
+            }
+        }
+        self.targets.serve(&self.settings);
+    }
+
+    fn node(&mut self, answer: NodeSeen) {
+        let draft = &mut self.targets.draft;
+        let at = draft.node(&answer.node);
+        let up = answer.up.is_ok();
+        self.followed.node_answered(draft, at, up);
+        if up {
+            self.sweep.node_answered(at);
+        }
+        draft.change_node(at, |node| {
+            node.up = Some(up);
+            node.version = answer.version.or(node.version);
+            set_own_address(node, answer.own_address);
+            node.smoosh = answer.smoosh;
+        });
+        if let Err(unread) = answer.up {
+            self.unread(at, &unread);
+        }
+    }
+
+    fn map_entry(&mut self, entry: MapEntry) {
+        let Self { listing, targets, views, settings, .. } = self;
+        listing.map_entry(&mut targets.draft, views, settings, entry);
+    }
+
+    fn map_ended(&mut self, ended: Result<MapRead, Unread>) {
+        let map = match ended {
+            Ok(map) => map,
+            Err(unread) => return self.unread(NodeIx::CLUSTER, &unread),
+        };
+        self.listing.map_read(map);
+        if map == MapRead::Readable {
+            for at in self.listing.holders() {
+                self.targets.draft.change_node(*at, |node| node.member = true);
+            }
+            if self.listing.is_map_empty() {
+                self.status.problem = Some(nothing_readable(self.sweep.missing_rights()));
+            }
+        }
+    }
+
+    /// A node did not list its files; it is down when CouchDB says so.
+    fn files_unread(&mut self, at: NodeIx, unread: &Unread) {
+        if matches!(unread.reason, "node_down" | "connect" | "timeout") {
+            self.targets.draft.change_node(at, |node| node.up = Some(false));
+        }
+        self.unread(at, unread);
+    }
+
+    /// The map was asked for one database that feeds named.
+    fn named_entry(&mut self, db: &str, entry: Result<Option<MapEntry>, Unread>, now: Now) {
+        self.followed.entry_read(db, entry.is_ok(), &self.settings, now.at);
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(unread) => return self.count_error(NodeIx::CLUSTER, &unread),
+        };
+        for instance in self.targets.draft.instances(db) {
+            let name = self.targets.now().db_name(instance);
+            let same = entry
+                .as_ref()
+                .is_some_and(|entry| name.is_some_and(|name| *name.suffix == *entry.suffix));
+            if !same && self.targets.draft.map_of(instance).copies > 0 {
+                self.db_removed(instance);
+            }
+        }
+        if let Some(entry) = entry {
+            self.db_mapped(entry, now);
+        }
+    }
+
+    /// A database instance is no longer in the map.
+    fn db_removed(&mut self, db: DbIx) {
+        let draft = &mut self.targets.draft;
+        self.targets.changes.db_removed(db, draft);
+        self.listing.db_removed(db);
+        self.views.db_removed(draft, db);
+        draft.set_map(db, DbMap::default(), &[]);
+        for ix in draft.copies_of(db) {
+            self.followed.remove(ix);
+            self.listing.copy_removed(ix);
+            draft.remove(ix);
+        }
+    }
+
+    /// The map has this entry for a database by now.
+    fn db_mapped(&mut self, entry: MapEntry, now: Now) {
+        let moves = !entry.arriving.is_empty() || !entry.leaving.is_empty();
+        let draft = &mut self.targets.draft;
+        let db = draft.db(DbName { db: &entry.db, suffix: &entry.suffix });
+        let before: BTreeSet<Ix> = draft.copies_of(db).into_iter().collect();
+        let expected = entry.copies.iter().filter(|at| self.settings.nodes.has(&at.node)).count();
+        self.listing.map_entry(draft, &mut self.views, &self.settings, entry);
+        self.targets.changes.db_exists(db, draft);
+        let copies = draft.copies_of(db);
+        for ix in copies.iter().filter(|ix| !before.contains(ix)) {
+            self.listing.copy_added(*ix);
+        }
+        if moves || copies.len() != expected {
+            // Which of them are where, only the nodes' own lists of files say.
+            self.followed.forget_listing();
+        }
+        let views = &mut self.views;
+        self.followed.queue_shards(draft, views, (db, &copies), &self.settings, now.at);
+    }
+
+    /// Whether a target that a stage of shards was to read is still the one in its place.
+    fn is_still(&self, slot: Slot, ix: Ix) -> bool {
+        let then = self.shards_stage(slot).and_then(|snapshot| snapshot.target(ix));
+        then.zip(self.targets.now().target(ix)).is_some_and(|(then, now)| {
+            let place = |it: TargetRef<'_>| (it.kind(), it.node_ix(), it.range());
+            place(then) == place(now) && then.db_name() == now.db_name()
+        })
+    }
+
+    /// What the places meant when the shards were asked for that a slot reads.
+    fn shards_stage(&self, slot: Slot) -> Option<&Snapshot> {
+        let Stage::Shards { snapshot, .. } = &self.readings.get(&slot)?.stage else { return None };
+        Some(snapshot)
+    }
+
+    /// CouchDB was asked for one shard, by a sweep or because it was queued; whether it is there.
+    fn shard_read(
+        &mut self,
+        slot: Slot,
+        ix: Ix,
+        (is_still, there): (bool, Result<bool, Unread>),
+        now: Now,
+    ) {
+        let node = self.shards_stage(slot).and_then(|it| Some(it.target(ix)?.node_ix()));
+        let well = there == Ok(true);
+        if is_still {
+            self.status.count_progress();
+            if let (Err(unread), Some(node)) = (&there, node) {
+                self.unread(node, unread);
+            }
+        }
+        let draft = &mut self.targets.draft;
+        if matches!(slot, Slot::Shards(_)) {
+            self.followed.shard_read(draft, ix, well, &self.settings, now.at);
+            return;
+        }
+        if well {
+            self.followed.swept(draft, ix);
+        }
+        if let Some(node) = node {
+            self.shard_asked(node, now);
+        }
+    }
+
+    fn views_answer(&mut self, slot: Slot, db: DbIx, answer: Answer, now: Now) {
+        let Some(reading) = self.readings.get(&slot) else { return };
+        for view in answer.views.iter().flatten() {
+            if let Ok(index) = &view.index {
+                self.targets.compare_index(db, index, &self.disk);
+            }
+        }
+        let asked = (reading.began, now.wall);
+        for unread in self.views.apply(&mut self.targets.draft, db, answer, asked) {
+            self.unread(NodeIx::CLUSTER, &unread);
+        }
+    }
+
+    /// Whether the servers remove stale index files by themselves after a design document
+    /// changed (`couch_index_cleanup`, 3.5.2 and later).
+    fn cleans_itself(&self) -> bool {
+        let nodes = self.targets.now().nodes().iter();
+        let mut members = nodes.skip(1).filter(|node| node.member).peekable();
+        members.peek().is_some()
+            && members.all(|node| node.version.is_some_and(|version| version.cleans_indexes()))
+    }
+
+    fn tasks(&mut self, node: &str, tasks: Result<Vec<TaskSeen>, Unread>, now: Now) {
+        let draft = &mut self.targets.draft;
+        let at = draft.node(node);
+        self.followed.node_answered(draft, at, tasks.is_ok());
+        match tasks {
+            Ok(tasks) => {
+                if !tasks.is_empty() {
+                    self.followed.note_busy(now.at);
+                }
+                for ix in self.jobs.apply(draft, &self.views, at, tasks) {
+                    self.followed.void(draft, ix, now.at);
+                }
+            }
+            Err(unread) => {
+                self.jobs.poll_failed(at);
+                self.count_error(at, &unread);
+            }
+        }
+    }
+
+    fn files(&mut self, node: &str, files: Vec<FileSeen>) {
+        let at = self.targets.draft.node(node);
+        let without_map = self.listing.is_without_map();
+        let failed = self.disk.files(&mut self.targets, at, files, &self.settings, without_map);
+        for unread in failed {
+            self.count_error(at, &unread);
+        }
+    }
+
+    /// A walk of a node's directories ended, or could not be made.
+    fn walked(&mut self, node: &str, disk: Result<DiskSeen, Unread>) {
+        let at = self.targets.draft.node(node);
+        let without_map = self.listing.is_without_map();
+        match disk {
+            Ok(disk) => self.disk.walked(&mut self.targets.draft, at, disk, without_map),
+            Err(unread) => {
+                if without_map {
+                    self.status.problem = Some(unread.message.clone());
+                }
+                self.count_error(at, &unread);
+            }
+        }
+    }
+
+    /// A sidecar answered for these nodes, or is away: then CouchDB's own numbers count again.
+    fn peer_ended(&mut self, peer: &Arc<str>, nodes: Result<BTreeSet<Arc<str>>, Unread>) {
+        let draft = &mut self.targets.draft;
+        let nodes = match nodes {
+            Ok(nodes) => nodes.iter().filter_map(|node| draft.find_node(node)).collect(),
+            Err(unread) => {
+                self.count_error(NodeIx::CLUSTER, &unread);
+                BTreeSet::new()
+            }
+        };
+        self.disk.peer_answered(&mut self.targets.draft, peer, nodes);
+    }
+}
+
+/// Notes where `node` listens, and logs once of a node that this process serves that its address
+/// was not given.
+fn set_own_address(node: &mut Node, found: OwnAddress) {
+    let is_ungiven = |address: &OwnAddress| matches!(address, OwnAddress::Ungiven);
+    if node.served && is_ungiven(&found) && !is_ungiven(&node.own_address) {
+        tracing::warn!(node = %node.name, "no direct address: list it under couchdb.nodes");
+    }
+    node.own_address = found;
+}
+
+/// Why no database can be read, where these rights are missing.
+fn nothing_readable(rights: &BTreeSet<String>) -> String {
+    if rights.contains(NO_USER) {
+        return NO_USER.to_owned();
+    }
+    let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
+    format!("the login may read no database: {}", rights.join("; "))
+}

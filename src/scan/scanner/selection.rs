@@ -1,0 +1,81 @@
+//! What a sweep has to read: the shards on each node, and the databases whose views it asks for.
+//!
+//! Reads nothing itself.
+
+use super::Scanner;
+use crate::{
+    model::target::{Kind, State},
+    sources::inventory::{Databases, Lane},
+    table::{Ix, NodeIx},
+};
+use std::collections::BTreeMap;
+
+/// One shard of so many is asked for even where its header covers it, another one each sweep:
+/// otherwise nobody would notice that files and CouchDB disagree.
+const SAMPLE_INTERVAL: usize = 64;
+
+impl Scanner {
+    /// What to read on each node of this round.
+    pub(super) fn lanes(&mut self) -> Vec<Lane> {
+        let mut due: BTreeMap<NodeIx, Vec<Ix>> = BTreeMap::new();
+        let mut followed = 0;
+        for target in self.targets.now().targets().filter(|target| target.kind() == Kind::Db) {
+            let node = target.node_ix();
+            let there = !matches!(target.state(), State::Missing | State::Unaddressable);
+            if !there || !self.sweep.round().contains(&node) || !self.targets.is_up(node) {
+                continue;
+            }
+            if self.followed.is_due(target.ix(), &self.targets, &self.settings) {
+                due.entry(node).or_default().push(target.ix());
+            } else {
+                followed += 1;
+            }
+        }
+        self.targets.headers.count_followed(followed);
+        due.into_iter().filter_map(|(node, targets)| self.lane(node, targets)).collect()
+    }
+
+    /// Parts what a sweep would read on `node` into what it asks CouchDB for and what headers
+    /// cover, and settles the latter.
+    fn lane(&mut self, node: NodeIx, due: Vec<Ix>) -> Option<Lane> {
+        let is_covered = |ix: &Ix| {
+            let target = self.targets.now().target(*ix);
+            !self.followed.reads_all()
+                && !self.followed.is_turn_of(*ix, SAMPLE_INTERVAL)
+                && target.is_some_and(|it| self.targets.is_covered(it, &self.disk))
+        };
+        let (covered, asked): (Vec<Ix>, Vec<Ix>) = due.into_iter().partition(is_covered);
+        let snapshot = self.targets.now();
+        let lane = snapshot.node(node).map(|node| {
+            let mut lane = Lane::of(&node.name, asked, snapshot);
+            if !covered.is_empty() {
+                // CouchDB has closed since what is asked for so rarely.
+                lane.unread = lane.targets.len();
+            }
+            lane
+        });
+        self.targets.draft.change_node(node, |node| node.spared = !covered.is_empty());
+        let asked = lane.as_ref().map_or(0, |lane| lane.targets.len());
+        self.targets.headers.count_shards(asked as u64, covered.len() as u64);
+        for ix in covered {
+            self.followed.swept(&mut self.targets.draft, ix);
+        }
+        lane.filter(|lane| !lane.targets.is_empty())
+    }
+
+    /// The databases whose views a sweep reads: all but those known to have none, of which
+    /// no copy changed since their design documents were read.
+    pub(super) fn dbs_to_read(&mut self) -> Databases {
+        let mut dbs = Databases::default();
+        let Self { targets, views, disk, followed, settings, .. } = self;
+        for copies in targets.copies(|_| true).chunk_by(|(one, _), (other, _)| one == other) {
+            let copies = copies.iter().map(|(_, ix)| *ix);
+            let has_parts = |db| disk.has_parts(db);
+            let is_due = |ix| followed.is_due(ix, targets, settings);
+            if views.due(targets.now(), copies.clone(), has_parts, is_due) {
+                dbs.push(copies);
+            }
+        }
+        dbs
+    }
+}

@@ -1,0 +1,303 @@
+//! From step to step of a sweep: what it reads after what.
+//!
+//! Each step is built from what the ones before found. A sweep that is held up, by a node that does
+//! not answer or by what needs such a node, does not hold up the next one.
+
+use super::{Effect, Now, Scanner, Slot};
+use crate::{
+    scan::{
+        status::Progress,
+        sweep::{State, Views},
+    },
+    sources::inventory::{Reshard, Stage, Unread},
+    table::NodeIx,
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+impl Scanner {
+    /// Whether a sweep may begin when it is due.
+    pub(super) fn may_sweep(&self) -> bool {
+        let held_up = self.readings.contains_key(&Slot::Late) || self.is_held_up();
+        !self.sweep.reads_nodes() && (held_up || !self.sweep.runs())
+    }
+
+    /// Whether something holds up the sweep's end that other nodes need not wait for: a node that
+    /// does not answer, and with it what needs the whole cluster.
+    fn is_held_up(&self) -> bool {
+        self.sweep.awaits_late_nodes()
+            || !self.sweep.is_complete()
+            || self.followed.is_any_node_away()
+    }
+
+    /// Begins a sweep; one that was held up ends.
+    pub(super) fn begin_sweep(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.sweep.runs() {
+            self.finish_sweep(now);
+        }
+        self.sweep.begin(now);
+        self.disk.begin_sweep();
+        self.targets.headers.begin_sweep(self.targets.draft.now());
+        self.followed.begin_sweep();
+        self.status.progress = Some(Progress { since: now.wall, done: 0, total: None });
+        self.start_stage(Stage::Nodes, now, effects);
+        if !self.readings.contains_key(&Slot::Splits) {
+            self.start(Slot::Splits, Stage::Splits, now, effects);
+        }
+    }
+
+    /// Starts the next stage of the nodes.
+    pub(super) fn start_stage(&mut self, stage: Stage, now: Now, effects: &mut Vec<Effect>) {
+        self.sweep.enter(&stage);
+        self.start(Slot::Sweep, stage, now, effects);
+    }
+
+    /// Goes on with the nodes that have answered. The others are still being asked: since the
+    /// sweep before, or from now on beside this one.
+    pub(super) fn go_on_without_late_nodes(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        if self.readings.contains_key(&Slot::Late) {
+            self.stop(Slot::Sweep, effects);
+        } else if let Some(asking) = self.readings.remove(&Slot::Sweep) {
+            self.readings.insert(Slot::Late, asking);
+            effects.push(Effect::Rename { from: Slot::Sweep, to: Slot::Late });
+        }
+        self.sweep.go_on_without_late_nodes();
+        let stage = self.after_nodes(now);
+        self.start_stage(stage, now, effects);
+    }
+
+    /// What a sweep reads after a stage of the nodes; nothing where it has read them, or has to
+    /// wait for some.
+    pub(super) fn after_stage(&mut self, stage: &Stage, now: Now) -> Option<Stage> {
+        Some(match stage {
+            Stage::Nodes => self.after_nodes(now),
+            Stage::Map => Stage::Files { nodes: self.begin_round() },
+            Stage::Files { .. } => Stage::Strays { dbs: self.listing.unknown_strays() },
+            Stage::Strays { .. } => self.after_listing(now),
+            Stage::Disk => self.shards_to_read(now),
+            Stage::Shards { .. } => return self.after_round(now),
+            // No stages of the nodes.
+            Stage::Views { .. } | Stage::Splits | Stage::Poll { .. } | Stage::Away { .. } => {
+                return None;
+            }
+        })
+    }
+
+    /// After the nodes: what there is; or where feeds have named all changes of that, the files
+    /// that are read beside CouchDB.
+    fn after_nodes(&mut self, now: Now) -> Stage {
+        self.note_unanswered_nodes();
+        let lists = self.followed.must_list(&self.targets, &self.listing, &self.settings, now.at);
+        self.sweep.set_lists(lists);
+        if lists {
+            self.listing.begin();
+            return Stage::Map;
+        }
+        self.begin_round();
+        Stage::Disk
+    }
+
+    /// Where nobody answered who belongs to the cluster, the nodes that were known before and
+    /// did not answer for themselves are down, whatever the last sweep found.
+    fn note_unanswered_nodes(&mut self) {
+        if !self.sweep.members_unanswered() {
+            return;
+        }
+        let nodes = self.targets.now().nodes().iter().enumerate().skip(1);
+        let silent: Vec<NodeIx> = nodes
+            .filter(|(_, node)| node.member)
+            .filter_map(|(at, _)| NodeIx::from_usize(at))
+            .filter(|at| !self.sweep.has_answered(*at))
+            .collect();
+        for at in silent {
+            self.followed.node_answered(&mut self.targets.draft, at, false);
+            self.targets.draft.change_node(at, |node| node.up = Some(false));
+        }
+    }
+
+    /// Begins a round over the nodes of this process's share that answered and are in no round
+    /// yet; answers their names.
+    fn begin_round(&mut self) -> Vec<String> {
+        let mut round = BTreeSet::new();
+        let mut names = Vec::new();
+        for (at, node) in self.targets.now().nodes().iter().enumerate().skip(1) {
+            let Some(at) = NodeIx::from_usize(at).filter(|at| self.sweep.is_next(*at)) else {
+                continue;
+            };
+            if node.member && node.up == Some(true) && self.settings.nodes.has(&node.name) {
+                round.insert(at);
+                names.push(node.name.to_string());
+            }
+        }
+        self.sweep.begin_round(round);
+        names
+    }
+
+    /// After the listing: one walk of directories in a sweep, which waits for no node.
+    fn after_listing(&mut self, now: Now) -> Stage {
+        let whole = self.settle_listing(now);
+        if whole {
+            self.targets.changes.listed(self.listing.dbs(), &self.targets.draft);
+        }
+        let first = self.sweep.is_first_round();
+        if !self.settings.views {
+            self.views.forget(&mut self.targets.draft);
+        } else if first && (whole || self.listing.is_readable_alone()) {
+            self.views.forget_gone(&mut self.targets.draft, self.listing.dbs());
+        }
+        if first { Stage::Disk } else { self.shards_to_read(now) }
+    }
+
+    /// Decides the state of what was listed; answers whether all of the map was.
+    fn settle_listing(&mut self, now: Now) -> bool {
+        self.listing.settle(&mut self.targets.draft, &self.settings);
+        let whole = self.listing.is_map_whole();
+        if whole {
+            self.followed.listed(self.sweep.began().wall, now.at, self.listing.splits());
+        }
+        whole
+    }
+
+    /// The shards of the nodes of this round. Nodes without any were read.
+    fn shards_to_read(&mut self, now: Now) -> Stage {
+        let lanes = self.lanes();
+        self.expect(lanes.iter().map(|lane| lane.targets.len()).sum());
+        let left = lanes.iter().filter_map(|lane| {
+            Some((self.targets.draft.find_node(&lane.node)?, lane.targets.len()))
+        });
+        let left = left.collect();
+        self.sweep.expect_shards(left);
+        let round = self.sweep.round().clone();
+        for at in round.into_iter().filter(|at| !self.sweep.expects_shards(*at)).collect::<Vec<_>>()
+        {
+            self.node_read(at, now);
+        }
+        Stage::Shards { snapshot: Arc::new(self.targets.now().without_facts()), lanes }
+    }
+
+    /// A sweep has asked for one shard of a node: with the last one that node was read.
+    pub(super) fn shard_asked(&mut self, node: NodeIx, now: Now) {
+        if self.sweep.shard_asked(node) {
+            self.node_read(node, now);
+        }
+    }
+
+    /// All that a node answers by itself was asked.
+    fn node_read(&mut self, at: NodeIx, now: Now) {
+        if self.sweep.node_read(at) && self.targets.is_up(at) {
+            self.targets.draft.change_node(at, |node| node.last_success = Some(now.wall));
+        }
+    }
+
+    /// After the shards of a round: nodes that took longer to answer; nothing while a node is
+    /// still being asked.
+    pub(super) fn after_round(&mut self, now: Now) -> Option<Stage> {
+        for at in self.sweep.round().clone() {
+            self.node_read(at, now);
+        }
+        self.targets.note_ages(now.wall);
+        if self.sweep.awaits_late_nodes() {
+            return None;
+        }
+        let nodes = self.begin_round();
+        if nodes.is_empty() {
+            return None;
+        }
+        let lists = self.sweep.lists();
+        Some(if lists { Stage::Files { nodes } } else { self.shards_to_read(now) })
+    }
+
+    /// Where a sweep has read its nodes, reads what needs the whole cluster, and ends it; answers
+    /// whether it has ended.
+    pub(super) fn end_sweep(&mut self, now: Now, effects: &mut Vec<Effect>) -> bool {
+        let reads = |slot| self.readings.contains_key(&slot);
+        if reads(Slot::Sweep) || !self.sweep.runs() {
+            return false;
+        }
+        if reads(Slot::Late) {
+            self.sweep.wait_for(State::LateNodes);
+            return false;
+        }
+        let views_run = reads(Slot::ClusterViews);
+        self.sweep.wait_for(State::Views);
+        if views_run {
+            return false;
+        }
+        if let Some(stage) = self.views_to_read() {
+            self.start(Slot::ClusterViews, stage, now, effects);
+            return false;
+        }
+        // All nodes together say what is being split, or none does.
+        if self.readings.contains_key(&Slot::Splits) && !self.is_held_up() {
+            self.sweep.wait_for(State::Splits);
+            return false;
+        }
+        self.finish_sweep(now);
+        true
+    }
+
+    /// The views, once in a sweep, when its nodes were read.
+    fn views_to_read(&mut self) -> Option<Stage> {
+        if self.sweep.views() != Views::Waiting {
+            return None;
+        }
+        if !self.settings.views {
+            self.sweep.leave_views();
+            return None;
+        }
+        self.sweep.begin_views();
+        let dbs = self.dbs_to_read();
+        self.expect(dbs.len());
+        Some(Stage::Views { snapshot: Arc::new(self.targets.now().without_facts()), dbs })
+    }
+
+    /// The views were read, of this sweep or of one before that has ended without them.
+    pub(super) fn views_read(&mut self, now: Now) {
+        if self.sweep.views_read() {
+            let success = Some(now.wall);
+            self.targets.draft.change_node(NodeIx::CLUSTER, |node| node.last_success = success);
+        }
+    }
+
+    /// So many more are to be read.
+    fn expect(&mut self, more: usize) {
+        let done = self.status.progress.map_or(0, |progress| progress.done);
+        let since = self.sweep.began().wall;
+        self.status.progress = Some(Progress { since, done, total: Some(done + more) });
+    }
+
+    /// Sets what is being split. Where there is no answer, what was known stays: otherwise a moving
+    /// copy would look lost.
+    pub(super) fn splits(&mut self, answer: Result<Reshard, Unread>, now: Now) {
+        self.sweep.splits_answered();
+        match answer {
+            Ok(splits) => self.set_splits(splits, now),
+            Err(unread) => {
+                self.unread(NodeIx::CLUSTER, &unread);
+                if !matches!(unread.reason, "timeout" | "connect") {
+                    let known = self.listing.take_splits().filter(|_| unread.right.is_none());
+                    self.set_splits(known.unwrap_or_default(), now);
+                }
+            }
+        }
+    }
+
+    /// A source that names no splits knows of none.
+    pub(super) fn splits_read(&mut self, now: Now) {
+        if self.sweep.splits_answered() {
+            self.set_splits(Reshard::default(), now);
+        }
+    }
+
+    fn set_splits(&mut self, splits: Reshard, now: Now) {
+        if self.listing.splits() == Some(&splits) {
+            return;
+        }
+        if self.sweep.lists() && self.listing.is_settled() {
+            self.listing.set_splits(splits);
+            self.settle_listing(now);
+        } else {
+            // What is no longer split the next listing finds: it is due, now that they differ.
+            self.listing.splitting(&mut self.targets.draft, &splits);
+        }
+    }
+}

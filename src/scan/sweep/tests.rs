@@ -1,0 +1,101 @@
+use super::*;
+use tokio::time::Instant;
+use wall_clock::Moment;
+
+fn sweep() -> Sweep {
+    let now = Now { wall: Moment::from_unix(9), at: Instant::now() };
+    let mut sweep = Sweep::new(now);
+    sweep.begin(now);
+    sweep
+}
+
+fn node(at: usize) -> NodeIx {
+    NodeIx::from_usize(at).unwrap()
+}
+
+#[test]
+fn a_node_is_in_one_round_once_it_has_answered() {
+    let mut sweep = sweep();
+    assert!(!sweep.is_next(node(1)));
+    sweep.node_answered(node(1));
+    assert!(sweep.is_next(node(1)));
+    sweep.begin_round([node(1)].into());
+    assert!(sweep.is_first_round() && !sweep.is_next(node(1)));
+    sweep.node_answered(node(2));
+    assert!(sweep.is_next(node(2)));
+    sweep.begin_round([node(2)].into());
+    assert!(!sweep.is_first_round() && !sweep.is_next(node(1)) && !sweep.is_next(node(2)));
+    assert_eq!(*sweep.round(), [node(2)].into());
+}
+
+#[test]
+fn it_goes_on_without_late_nodes_only_while_it_asks_and_once_one_has_answered() {
+    let mut sweep = sweep();
+    assert!(!sweep.may_go_on_without_late_nodes());
+    sweep.node_answered(node(1));
+    assert!(!sweep.may_go_on_without_late_nodes(), "nobody said which nodes there are");
+    sweep.members_answered();
+    assert!(sweep.may_go_on_without_late_nodes());
+    sweep.enter(&Stage::Map);
+    assert!(!sweep.may_go_on_without_late_nodes());
+}
+
+#[test]
+fn a_node_is_read_once_with_the_last_of_its_shards_unless_something_was_unread() {
+    let mut sweep = sweep();
+    sweep.expect_shards([(node(1), 2)].into());
+    assert!(sweep.expects_shards(node(1)) && !sweep.expects_shards(node(2)));
+    assert!(!sweep.shard_asked(node(1)) && sweep.shard_asked(node(1)));
+    assert!(!sweep.shard_asked(node(2)), "none was expected");
+    assert!(sweep.node_read(node(1)) && !sweep.node_read(node(1)));
+    sweep.unread(node(2));
+    assert!(!sweep.node_read(node(2)) && sweep.is_incomplete(node(2)) && !sweep.is_complete());
+}
+
+#[test]
+fn views_are_whole_when_nothing_of_the_cluster_was_unread_and_splits_are_known() {
+    for (unread_before, unread_since, splits, whole) in [
+        (false, false, true, true),
+        (false, false, false, false),
+        (true, false, true, false),
+        (false, true, true, false),
+    ] {
+        let mut sweep = sweep();
+        if unread_before {
+            sweep.unread(NodeIx::CLUSTER);
+        }
+        sweep.begin_views();
+        if unread_since {
+            sweep.unread(NodeIx::CLUSTER);
+        }
+        if splits {
+            assert!(sweep.splits_answered() && !sweep.splits_answered(), "news only once");
+        }
+        assert_eq!(sweep.views_read(), whole);
+        assert_eq!(sweep.views(), Views::Done);
+    }
+    // An earlier sweep's views do not count as its own.
+    let mut sweep = sweep();
+    sweep.views_read();
+    assert_eq!(sweep.views(), Views::Waiting);
+}
+
+#[test]
+fn a_new_sweep_forgets_what_the_one_before_found() {
+    let mut sweep = sweep();
+    sweep.node_answered(node(1));
+    sweep.begin_round([node(1)].into());
+    sweep.unread(node(1));
+    sweep.go_on_without_late_nodes();
+    sweep.members_failed(true);
+    let right = Unread { reason: "forbidden", message: String::new(), right: Some("members") };
+    sweep.note_missing_right(&right);
+    sweep.set_lists(false);
+    sweep.end();
+    assert!(!sweep.runs() && !sweep.is_complete() && sweep.missing_rights().contains("members"));
+    sweep.begin(sweep.began());
+    assert!(sweep.runs() && sweep.asks_nodes() && sweep.is_complete());
+    assert!(!sweep.has_answered(node(1)) && !sweep.awaits_late_nodes());
+    assert!(!sweep.members_unanswered() && sweep.missing_rights().is_empty());
+    assert!(sweep.round().is_empty() && !sweep.lists());
+}
