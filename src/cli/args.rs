@@ -157,6 +157,9 @@ pub(super) struct ServeArgs {
 
 #[derive(Debug, Flags)]
 pub(super) struct CheckArgs {
+    /// Print the JSON Schema of recliner.yml, for editors, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub(super) schema: bool,
     #[command(flatten)]
     pub(super) source: SourceArgs,
     #[command(flatten)]
