@@ -375,7 +375,7 @@ async fn check_config_prints_what_is_in_force_and_reads_it_again() {
 async fn check_config_prints_the_schema_alone() {
     let ran = recliner(&["check-config", "--schema"], &[]).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
-    let schema: serde_json::Value = serde_json::from_str(&ran.out).expect("it is JSON");
+    let schema: Value = serde_json::from_str(&ran.out).expect("it is JSON");
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(schema["properties"]["poll"]["default"], "5s");
     let both = recliner(&["check-config", "--schema", "--mode", "advise"], &[]).await;
