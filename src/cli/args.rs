@@ -48,8 +48,8 @@ pub(super) enum Command {
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
     ///
-    /// It stays suspended over a restart. Running compactions go on to their end: CouchDB offers no
-    /// way to stop them over HTTP.
+    /// It stays suspended over a restart. What runs goes on to its end: CouchDB offers no
+    /// way to stop a running compaction over HTTP.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
     Resume(ResumeArgs),

@@ -1,5 +1,5 @@
 //! How one key is described: what may be written, how it is written back, and what an editor
-//! is told about it.
+//! learns about it.
 //!
 //! A [`Form`] is all three for one type of value, and forms are composed: a list of a form, a
 //! section of keys. A [`Key`] is a form at its place in a section, with the sentence that
@@ -16,6 +16,9 @@ use serde_json::{Value as Json, json};
 use std::{collections::BTreeMap, rc::Rc};
 
 type Read<T> = dyn Fn(&mut Report, &Node, &str, Option<&T>) -> Option<T>;
+type ReadInto<S> = dyn Fn(&mut Report, &Node, &str, &mut S) -> bool;
+type Write<T> = dyn Fn(&T) -> Option<Output>;
+type Schema<T> = dyn Fn(Option<&T>) -> Json;
 type Changes<T> = dyn Fn(&T, &T) -> Vec<Change>;
 
 /// What may be written for a value of this type.
@@ -23,9 +26,9 @@ pub(super) struct Form<T> {
     /// Reads a node at a path; what is left out stays as in the given value.
     read: Rc<Read<T>>,
     /// The value as it is read again; `None` where the key is left out.
-    write: Rc<dyn Fn(&T) -> Option<Output>>,
+    write: Rc<Write<T>>,
     /// The JSON Schema, with the given value as default.
-    schema: Rc<dyn Fn(Option<&T>) -> Json>,
+    schema: Rc<Schema<T>>,
     /// What differs between two values, key by key; `None` where a value is compared as one.
     changes: Option<Rc<Changes<T>>>,
 }
@@ -251,9 +254,9 @@ pub(super) struct Key<S> {
     pub(super) path: &'static str,
     about: &'static str,
     when: Option<When>,
-    read: Box<dyn Fn(&mut Report, &Node, &str, &mut S) -> bool>,
-    write: Box<dyn Fn(&S) -> Option<Output>>,
-    schema: Box<dyn Fn(Option<&S>) -> Json>,
+    read: Box<ReadInto<S>>,
+    write: Box<Write<S>>,
+    schema: Box<Schema<S>>,
     changes: Box<Changes<S>>,
 }
 
