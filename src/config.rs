@@ -1,19 +1,22 @@
 //! From flags and `recliner.yml` to checked [`Settings`], whole or not at all.
 //!
 //! Owns the shape of the file, what each value may be, precedence between flags and file,
-//! what a reload can change, and the way back to YAML and JSON. Collects every problem
-//! with its place and key before anything starts. Never starts anything and never opens
-//! what the settings name: only [`read_file`] touches the disk. The commands call it at
-//! start, the service at reload.
+//! what a reload can change, and the way back to YAML and JSON. Each key is described once,
+//! in `sections`: reading, writing, the JSON Schema and the difference at a reload all come
+//! from that description. Collects every problem with its place and key before anything
+//! starts. Never starts anything and never opens what the settings name: only [`read_file`]
+//! touches the disk. The commands call it at start, the service at reload.
 
 mod changes;
 mod flags;
+mod form;
+mod output;
 mod problem;
-mod reach;
-mod read;
+mod reachability;
 mod section;
+mod sections;
 mod tree;
-mod value;
+mod values;
 mod web;
 pub mod write;
 
@@ -21,7 +24,7 @@ pub use changes::{Change, When, changes};
 pub use flags::{Flags, open_to_strangers};
 pub use problem::{Finding, FindingKind, Place, Problem, Problems, without_secrets};
 pub use web::{Clients, PasswordHash, Pem, WebConfig, WebTls, Written, read_web};
-pub use write::{shown, to_yaml};
+pub use write::{schema, shown, to_yaml};
 
 use crate::model::settings::Settings;
 use std::{
@@ -35,9 +38,9 @@ pub const MAX_FILE: usize = 1 << 20;
 /// A configuration file's content.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
-    /// Its path as it was given; what is relative in it is relative to its directory.
+    /// Its path as it was given; relative paths in the file start at its directory.
     pub name: &'a Path,
-    /// What it holds, in UTF-8.
+    /// Its content, in UTF-8.
     pub bytes: &'a [u8],
 }
 
@@ -69,20 +72,21 @@ pub fn read_file(path: &Path, flag: &'static str) -> Result<Vec<u8>, Problems> {
 
 /// Makes settings from flags and a file, or says everything that is wrong with both.
 ///
-/// An explicit flag wins over the file, the environment's login too; `--mode=advise` is a
-/// ceiling by the same rule, for no file is asked then.
+/// An explicit flag wins over the file, and so does a login in the environment. By the same
+/// rule `--mode=advise` is a ceiling: the file's mode is then ignored.
 ///
 /// # Errors
 /// Every problem, sorted by place.
 pub fn load(flags: &Flags, file: Option<File<'_>>) -> Result<Loaded, Problems> {
     let mut report = section::Report::default();
-    let mut from_file = read::FromFile::default();
+    let mut from_file = sections::FileSettings::default();
     if let Some(file) = file {
         let name = file.name.display().to_string();
         let tree = tree::read(&name, text_of(&name, file.bytes)?)?;
         report.file = name;
         report.base = file.name.parent().map(PathBuf::from).unwrap_or_default();
-        from_file = read::document(&mut report, &tree);
+        let read = sections::document().read(&mut report, &tree, "", Some(&from_file));
+        from_file = read.unwrap_or(from_file);
     }
     let settings = flags.complete(from_file, &mut report);
     if report.problems.is_empty() {
@@ -94,7 +98,10 @@ pub fn load(flags: &Flags, file: Option<File<'_>>) -> Result<Loaded, Problems> {
 
 fn text_of<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Problems> {
     if bytes.len() > MAX_FILE {
-        return Err(Problems::of_file(name, "longer than 1 MiB; nothing sound is".to_owned()));
+        return Err(Problems::of_file(
+            name,
+            "longer than 1 MiB; no valid configuration is".to_owned(),
+        ));
     }
     let text = std::str::from_utf8(bytes).map_err(|why| {
         let before = bytes.get(..why.valid_up_to()).unwrap_or_default();

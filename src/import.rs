@@ -52,7 +52,7 @@ pub enum ImportError {
     },
 }
 
-/// The channels equal in effect to smoosh's on these nodes, with what there is to say.
+/// The channels equal in effect to smoosh's on these nodes, with findings.
 ///
 /// # Errors
 /// When there is no node to read, or none that runs smoosh.
@@ -83,7 +83,7 @@ pub fn import_daemon(nodes: &[NodeConfig], zone: &TimeZone) -> Result<Imported, 
     merge::merge(nodes.iter().map(|node| daemon::read(node, zone)).collect())
 }
 
-/// What there is to say about one node's smoosh settings, without importing them.
+/// The findings about one node's smoosh settings, without importing them.
 #[must_use]
 pub fn findings(node: &NodeConfig) -> Vec<Finding> {
     let reading = effective::read(node);

@@ -17,7 +17,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Watch a cluster and serve metrics, JSON and a page until told to stop.
+    /// Watch a cluster and serve metrics, JSON and a page until stopped.
     Serve(ServeArgs),
     /// Serve a simulated cluster, to look around without a CouchDB.
     ///
@@ -31,25 +31,25 @@ pub(super) enum Command {
     Plan(PlanArgs),
     /// Say why a target is or is not a candidate.
     Explain(ExplainArgs),
-    /// Print how jobs ended, from a running recliner's memory.
+    /// Print how jobs ended, from a running recliner's journal.
     History(HistoryArgs),
-    /// Print what happened, from a running recliner's memory.
+    /// Print what happened, from a running recliner's journal.
     Events(EventsArgs),
     /// Print CouchDB's own compaction settings as a recliner.yml of the same effect.
     Import(ImportArgs),
     /// Give channels of CouchDB's smoosh back that a recliner took over and left stopped.
     ///
-    /// It goes by what the takeover noted on each node, so that it works from any machine. Stop the
-    /// recliner first, or take takeover out of its configuration: it takes them again otherwise.
+    /// It reads the notes that the takeover left on each node, so it works from any machine. First stop
+    /// the recliner or take takeover out of its configuration, or it takes the channels over again.
     RestoreSmoosh(SourceArgs),
-    /// Say what CouchDB's own files hold, and what CouchDB would make of them.
+    /// Say what CouchDB's own files contain, and how CouchDB would use them.
     Inspect(InspectArgs),
-    /// Say everything that is wrong with a configuration, or print it as it is in force.
+    /// Say everything that is wrong with a configuration, or print the effective one.
     CheckConfig(CheckArgs),
     /// Tell a running recliner to start nothing, until resume.
     ///
-    /// It outlives a restart. What runs goes on to its end: CouchDB offers no way to stop a running
-    /// compaction over HTTP.
+    /// It stays suspended over a restart. What runs goes on to its end: CouchDB offers no
+    /// way to stop a running compaction over HTTP.
     Suspend(SuspendArgs),
     /// Tell a running recliner to start compactions again.
     Resume(ResumeArgs),
@@ -64,7 +64,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Whether it runs until it is told to stop and answers meanwhile.
+    /// Whether it serves until it is stopped.
     pub(super) const fn serves(&self) -> bool {
         #[cfg(feature = "simulator")]
         if matches!(self, Self::Demo(_)) {
@@ -74,7 +74,7 @@ impl Command {
     }
 }
 
-/// How CouchDB is reached and what is asked of it.
+/// How CouchDB is reached and which parts are read.
 #[derive(Clone, Debug, Default, Flags)]
 pub(super) struct SourceArgs {
     /// The configuration, recliner.yml; without it every setting has its default
@@ -98,7 +98,7 @@ pub(super) struct SourceArgs {
     /// read, beside CouchDB or alone
     #[arg(long = "data-dir", value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
-    /// CouchDB's view_index_dir, likewise [default: the same]
+    /// CouchDB's view_index_dir [default: the data directory]
     #[arg(long = "view-index-dir", value_name = "DIR")]
     pub(super) view_index_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -150,13 +150,16 @@ pub(super) struct ServeArgs {
     /// advise starts nothing; enforce starts compactions, within limits and gates [default: advise]
     #[arg(long = "mode", value_name = "MODE")]
     pub(super) mode: Option<String>,
-    /// The directory of the memory; made where only it is missing [default: data/]
+    /// The directory of the journal; created if its parent exists [default: data/]
     #[arg(long = "storage.path", value_name = "DIR")]
     pub(super) storage: Option<PathBuf>,
 }
 
 #[derive(Debug, Flags)]
 pub(super) struct CheckArgs {
+    /// Print the JSON Schema of recliner.yml, for editors, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub(super) schema: bool,
     #[command(flatten)]
     pub(super) source: SourceArgs,
     #[command(flatten)]
@@ -182,7 +185,7 @@ pub(super) struct DemoArgs {
         value_parser = clap::value_parser!(u16).range(1..=65_000)
     )]
     pub(super) port: Option<u16>,
-    /// Another number makes other data
+    /// A different number makes different data
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     #[command(flatten)]
@@ -260,7 +263,7 @@ pub(super) struct HistoryArgs {
     /// Only jobs that ended since then: 2026-11-21T00:54:00Z, or how long ago, such as 2h or 7d
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
-    /// How many at most, the newest first
+    /// The maximum number of jobs, the newest first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
     /// A table for people, or JSON for programs
@@ -277,17 +280,17 @@ pub(super) struct EventsArgs {
     /// Only events of this type, such as started or quarantined; repeat it for more
     #[arg(long = "type", value_name = "TYPE", conflicts_with = "all")]
     pub(super) types: Vec<String>,
-    /// Those of databases as well: created, updated and deleted
+    /// Include events of databases: created, updated and deleted
     #[arg(long)]
     pub(super) all: bool,
     /// Only events since then: 2026-11-21T00:54:00Z, how long ago, such as 2h or 7d, or after the
     /// event with this number; without it, the newest
     #[arg(long = "since", value_name = "TIME")]
     pub(super) since: Option<String>,
-    /// How many at most; with --follow, how many at first
+    /// The maximum number of events; with --follow, of those printed first
     #[arg(long = "limit", value_name = "COUNT", default_value_t = 100)]
     pub(super) limit: usize,
-    /// Go on with what comes, until ctrl-c; as JSON, one event a line
+    /// Keep printing new events until ctrl-c; as JSON, one event a line
     #[arg(long, short)]
     pub(super) follow: bool,
     /// A table for people, or JSON for programs
@@ -331,7 +334,7 @@ pub(super) struct InspectArgs {
     pub(super) format: Format,
 }
 
-/// What every order has.
+/// What all orders have in common.
 #[derive(Debug, Flags)]
 pub(super) struct OrderArgs {
     #[command(flatten)]
@@ -358,7 +361,7 @@ pub(super) struct SuspendArgs {
     /// What to suspend: all, node:NAME or channel:NAME
     #[arg(default_value = "all", value_parser = scope)]
     pub(super) scope: String,
-    /// The reason, for whoever finds it suspended
+    /// The reason, shown to anyone who finds it suspended
     #[arg(long, value_name = "TEXT")]
     pub(super) why: Option<String>,
     #[command(flatten)]
@@ -379,8 +382,8 @@ pub(super) struct CompactArgs {
     /// A database of one file, DB/_design/NAME, a shard file's name, or an id as scan --format json
     /// prints it
     pub(super) target: String,
-    /// Start it even where no channel takes it for its sizes, or where it rests after failures
-    /// or a compaction of no use; lifts no limit, no gate, and never the need for space
+    /// Start it even if no channel takes a target of its size, or while it rests after failures or
+    /// a compaction that freed nothing; limits, gates and the need for free space still apply
     #[arg(long)]
     pub(super) force: bool,
     #[command(flatten)]

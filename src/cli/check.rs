@@ -1,4 +1,4 @@
-//! `recliner check-config`: everything that is wrong, and what is in force.
+//! `recliner check-config`: everything that is wrong, and what is in force; or the schema.
 
 use super::{Exit, Failure, args::CheckArgs, once, print};
 use crate::{
@@ -7,6 +7,10 @@ use crate::{
 };
 
 pub(super) fn run(args: &CheckArgs) -> Result<Exit, Failure> {
+    if args.schema {
+        print(&format!("{:#}\n", config::schema()))?;
+        return Ok(Exit::Done);
+    }
     let flags = Flags { mode: args.mode.clone(), ..args.web.over(args.source.flags()) };
     let loaded = once::load(&flags, args.source.config_file.as_deref());
     let web = Web::open(flags.web_config_file.as_deref()).map_err(Failure::usage);

@@ -1,11 +1,11 @@
-//! The flags that say what a file may say too, and those that only flags say.
+//! Flags that override the file, and those whose settings the file cannot have.
 
 use super::{
     problem::{Place, Problem, quoted},
-    reach,
-    read::FromFile,
+    reachability,
     section::Report,
-    value,
+    sections::FileSettings,
+    values::{self, read_couchdb_url, read_listen_address, read_node_name, read_one_of},
 };
 use crate::{
     log::{Format, Level},
@@ -22,8 +22,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the command line and the environment say, as it was written; what is absent was
-/// not given. It may hold a password in a URL, so that `Debug` shows nothing of it.
+/// The command line and the environment as they were given. They may contain a password in a
+/// URL, so `Debug` shows no field.
 #[derive(Clone, Default)]
 pub struct Flags {
     /// `--couchdb.url`, repeatable.
@@ -68,8 +68,8 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// Why nobody should be able to reach what would run with these settings, if so:
-/// compactions would be started for anyone who asks.
+/// The problem with these settings when anyone who reaches the process could start
+/// compactions.
 #[must_use]
 pub fn open_to_strangers(settings: &Settings, has_users: bool) -> Option<Problem> {
     let web = &settings.web;
@@ -86,12 +86,11 @@ pub fn open_to_strangers(settings: &Settings, has_users: bool) -> Option<Problem
     (!closed).then(|| Problem { place: Place::Flag("--web.enable-admin-api"), text: says() })
 }
 
-/// Why no Unix socket can be there, if its path is longer than the system's own structure
-/// for it holds.
+/// Why a path cannot be a Unix socket's: it is longer than the system allows.
 fn too_long(path: &Path) -> Option<String> {
     SocketAddr::from_pathname(path).err().map(|why| {
         format!(
-            "{} cannot be the path of a Unix socket ({why}): it is {} bytes long, and about 100 is the most; name a shorter one, such as /run/recliner/admin.sock, or none",
+            "{} cannot be the path of a Unix socket ({why}): it is {} bytes long, and the limit is about 100; give a shorter one, such as /run/recliner/admin.sock, or none",
             path.display(),
             path.as_os_str().len()
         )
@@ -104,7 +103,7 @@ impl Report {
         &mut self,
         name: &'static str,
         text: &str,
-        read: impl FnOnce(&str) -> value::Read<T>,
+        read: impl FnOnce(&str) -> values::Read<T>,
     ) -> Option<T> {
         read(text).map_err(|text| self.refuse_flag(name, text)).ok()
     }
@@ -115,9 +114,9 @@ impl Report {
 }
 
 impl Flags {
-    /// The file's settings with what the flags say laid over them, and the rules that look
-    /// at both.
-    pub(super) fn complete(&self, file: FromFile, report: &mut Report) -> Settings {
+    /// The file's settings, overridden by the flags, and checked by the rules that look at
+    /// both.
+    pub(super) fn complete(&self, file: FileSettings, report: &mut Report) -> Settings {
         let Self {
             couchdb_urls,
             couchdb_username: _,
@@ -142,26 +141,25 @@ impl Flags {
         settings.couchdb.login = login;
 
         if !couchdb_urls.is_empty() {
-            let server = value::url("a CouchDB server", "http://couch-a:5984");
-            let read = |url: &String| report.flag("--couchdb.url", url, &server);
+            let read = |url: &String| report.flag("--couchdb.url", url, read_couchdb_url);
             settings.couchdb.urls = couchdb_urls.iter().filter_map(read).collect();
         }
         if !nodes.is_empty() {
-            let read = |name: &String| report.flag("--node", name, value::node_name);
+            let read = |name: &String| report.flag("--node", name, read_node_name);
             settings.nodes = Nodes::Named(nodes.iter().filter_map(read).collect());
         }
         settings.files.data_dir = data_dir.clone().or(settings.files.data_dir);
         settings.files.view_index_dir = view_index_dir.clone().or(settings.files.view_index_dir);
         let files_alone = settings.files.data_dir.is_some();
         if settings.files.view_index_dir.is_some() && !files_alone {
-            report.refuse_flag("--view-index-dir", "the directory of views is known, but not that of databases; --data-dir or files.data_dir names it");
+            report.refuse_flag("--view-index-dir", "the view directory is given without the database directory; give --data-dir or files.data_dir too");
         }
         if settings.couchdb.urls.is_empty() && couchdb_urls.is_empty() && !files_alone {
             report.refuse_flag("--couchdb.url", "no CouchDB is named; give this flag, or couchdb.urls in the configuration file, such as http://127.0.0.1:5984");
         }
 
         let flagged = mode.as_ref().map(|mode| {
-            report.flag("--mode", mode, value::one_of(Mode::ALL, Mode::label)).unwrap_or_default()
+            report.flag("--mode", mode, read_one_of(Mode::ALL, Mode::label)).unwrap_or_default()
         });
         settings.mode =
             flagged.or_else(|| file.mode.as_ref().map(|found| found.value)).unwrap_or_default();
@@ -174,8 +172,7 @@ impl Flags {
         }
         let web = &mut settings.web;
         if let Some(address) = web_listen_address
-            && let Some(address) =
-                report.flag("--web.listen-address", address, value::listen_address)
+            && let Some(address) = report.flag("--web.listen-address", address, read_listen_address)
         {
             web.listen_address = address;
         }
@@ -189,32 +186,32 @@ impl Flags {
         {
             report.refuse_flag("--web.admin-socket", says);
         }
-        // Of a file that is named, only whoever opens it knows whether it has users.
+        // Whether a web configuration file has users is known once it was opened.
         if web.config_file.is_none() {
             report.problems.extend(open_to_strangers(&settings, false));
         }
         let log = &mut settings.log;
         if let Some(level) = log_level
             && let Some(level) =
-                report.flag("--log.level", level, value::one_of(Level::ALL, Level::label))
+                report.flag("--log.level", level, read_one_of(Level::ALL, Level::label))
         {
             log.level = level;
         }
         if let Some(format) = log_format
             && let Some(format) =
-                report.flag("--log.format", format, value::one_of(Format::ALL, Format::label))
+                report.flag("--log.format", format, read_one_of(Format::ALL, Format::label))
         {
             log.format = format;
         }
         let in_file = file.names_nodes.filter(|_| nodes.is_empty());
-        let places = reach::Places { nodes: in_file, trusts_hosts: file.trusts_hosts };
-        reach::look(&settings, places, report);
+        let places = reachability::Places { nodes: in_file, trusts_hosts: file.trusts_hosts };
+        reachability::check(&settings, places, report);
         settings
     }
 
-    /// Who asks CouchDB: by flag, else by environment, else by file, the name and the
+    /// The login for CouchDB: by flag, else by environment, else by file, the name and the
     /// password each on its own.
-    fn login(&self, file: &FromFile, report: &mut Report) -> Login {
+    fn login(&self, file: &FileSettings, report: &mut Report) -> Login {
         let username = self
             .couchdb_username
             .clone()
@@ -260,7 +257,7 @@ impl Flags {
             Ok(login) => login,
             Err(LoginError::Username(name)) => {
                 let says = format!(
-                    "found {}, but a user's name holds no colon and no control character, for no login can carry them",
+                    "found {}, but a user name contains no colon and no control character, because a login cannot carry them",
                     quoted(&name)
                 );
                 self.refuse_user(file, report, says);
@@ -274,7 +271,7 @@ impl Flags {
     }
 
     /// Adds a problem where the user's name in force is written.
-    fn refuse_user(&self, file: &FromFile, report: &mut Report, says: String) {
+    fn refuse_user(&self, file: &FileSettings, report: &mut Report, says: String) {
         let in_env = self.env_user.as_ref().is_some_and(|name| !name.is_empty());
         match &file.username {
             _ if self.couchdb_username.is_some() => report.refuse_flag("--couchdb.username", says),

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and what is only worth knowing.
+//! What is wrong with a configuration, and findings about a valid one.
 
 use std::{borrow::Cow, fmt};
 
@@ -90,12 +90,12 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Why something in a sound configuration is worth knowing.
+/// Why something in a valid configuration is worth a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingKind {
-    /// It can have no effect where it stands.
+    /// It has no effect here.
     NoEffect,
-    /// It is allowed, and probably not what is wanted.
+    /// It is allowed, and probably a mistake.
     Doubtful,
 }
 
@@ -110,14 +110,14 @@ impl FindingKind {
     }
 }
 
-/// Something worth knowing about a sound configuration.
+/// A remark about a valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// Where.
     pub place: Place,
-    /// Of what sort.
+    /// Its kind.
     pub kind: FindingKind,
-    /// What it is.
+    /// The sentence.
     pub text: String,
 }
 
@@ -129,17 +129,17 @@ impl fmt::Display for Finding {
 
 /// A text as a message may repeat it: quoted, short, and without what may be secret in a URL.
 pub(super) fn quoted(text: &str) -> String {
-    const LONGEST: usize = 60;
+    const MAX_CHARS: usize = 60;
     let text = without_secrets(text);
-    if text.chars().count() > LONGEST {
-        let start: String = text.chars().take(LONGEST).collect();
+    if text.chars().count() > MAX_CHARS {
+        let start: String = text.chars().take(MAX_CHARS).collect();
         return format!("{start:?}…");
     }
     format!("{text:?}")
 }
 
-/// A text without what may be the user and the password of a URL, also of one that is misspelt,
-/// and without a URL's query and fragment. What is no URL stays as it is.
+/// A text with what may be the user and the password of a URL replaced, also in a misspelt URL,
+/// and with a URL's query and fragment replaced. Any other text is unchanged.
 #[must_use]
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let (scheme, rest) = match text.split_once("://") {

@@ -1,4 +1,4 @@
-//! The typed visitor over a document's tree.
+//! A mapping whose keys are read one by one.
 //!
 //! Owns how keys are taken from a mapping, how unknown ones are named and where each
 //! problem is put. Never knows a particular key.
@@ -28,19 +28,26 @@ pub(super) struct Spanned<T> {
     pub(super) path: String,
 }
 
+impl<T> Spanned<T> {
+    /// A value that was not read from the file.
+    pub(super) fn nowhere(value: T) -> Self {
+        Self { value, at: At { line: 0, column: 0 }, path: String::new() }
+    }
+}
+
 impl Report {
     pub(super) fn place(&self, at: At, path: &str) -> Place {
         let At { line, column } = at;
         Place::At { file: self.file.clone(), line, column, key: path.to_owned() }
     }
 
-    /// Keeps the program from starting.
+    /// Adds a problem, which keeps the program from starting.
     pub(super) fn refuse(&mut self, at: At, path: &str, text: impl Into<String>) {
         let place = self.place(at, path);
         self.problems.push(Problem { place, text: text.into() });
     }
 
-    /// Is only worth knowing.
+    /// Adds a finding, which lets the program start.
     pub(super) fn note(&mut self, at: At, path: &str, kind: FindingKind, text: impl Into<String>) {
         let place = self.place(at, path);
         self.findings.push(Finding { place, kind, text: text.into() });
@@ -53,8 +60,22 @@ pub(super) struct Section<'r, 'n> {
     pub(super) report: &'r mut Report,
     pub(super) at: At,
     pub(super) path: String,
+    /// What was not taken yet.
     entries: Vec<(&'n Key, &'n Node)>,
+    /// Every key that belongs here, once it was looked for.
     known: Vec<&'static str>,
+    /// What was there, of those.
+    taken: Vec<Taken>,
+}
+
+/// A key that was there.
+#[derive(Debug)]
+struct Taken {
+    key: &'static str,
+    key_at: At,
+    value_at: At,
+    /// Whether its value was read without a problem.
+    is_sound: bool,
 }
 
 impl<'r, 'n> Section<'r, 'n> {
@@ -74,8 +95,14 @@ impl<'r, 'n> Section<'r, 'n> {
                 (Vec::new(), false)
             }
         };
-        let section =
-            Self { report, at: node.at, path: path.to_owned(), entries, known: Vec::new() };
+        let section = Self {
+            report,
+            at: node.at,
+            path: path.to_owned(),
+            entries,
+            known: Vec::new(),
+            taken: Vec::new(),
+        };
         (section, is_mapping)
     }
 
@@ -91,10 +118,47 @@ impl<'r, 'n> Section<'r, 'n> {
 
     /// Where a key is written, if it is.
     pub(super) fn key_at(&self, key: &str) -> Option<At> {
-        self.entries.iter().find(|(found, _)| found.text == key).map(|(found, _)| found.at)
+        let taken = self.taken.iter().find(|taken| taken.key == key).map(|taken| taken.key_at);
+        let entry = || self.entries.iter().find(|(found, _)| found.text == key);
+        taken.or_else(|| entry().map(|(found, _)| found.at))
     }
 
-    /// Names a key that people expect here and that is set elsewhere.
+    /// Where a value is written that was read without a problem.
+    pub(super) fn value_at(&self, key: &str) -> Option<Spanned<()>> {
+        let taken = self.taken.iter().find(|taken| taken.key == key && taken.is_sound)?;
+        Some(Spanned { value: (), at: taken.value_at, path: self.path_of(key) })
+    }
+
+    /// Takes a key and reads its value; whatever it reports makes the value unsound.
+    pub(super) fn read_key(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Report, &'n Node, &str) -> bool,
+    ) {
+        let Some(node) = self.node(key) else { return };
+        let path = self.path_of(key);
+        let problems = self.report.problems.len();
+        let is_read = read(self.report, node, &path);
+        let is_sound = is_read && self.report.problems.len() == problems;
+        if let Some(taken) = self.taken.last_mut() {
+            taken.is_sound = is_sound;
+        }
+    }
+
+    /// Adds a problem where the value of a key is written, or at the section without it.
+    pub(super) fn refuse_value(&mut self, key: &str, text: impl Into<String>) {
+        match self.value_at(key) {
+            Some(found) => self.report.refuse(found.at, &found.path, text),
+            None => self.refuse(text),
+        }
+    }
+
+    /// Its keys and values, where its keys are names.
+    pub(super) fn into_entries(self) -> (&'r mut Report, Vec<(&'n Key, &'n Node)>) {
+        (self.report, self.entries)
+    }
+
+    /// Refuses a key that people expect here and that is set elsewhere.
     pub(super) fn refuse_key(&mut self, key: &str, says: &str) {
         if let Some(at) = self.entries.iter().position(|(found, _)| found.text == key) {
             let (found, _) = self.entries.swap_remove(at);
@@ -107,7 +171,10 @@ impl<'r, 'n> Section<'r, 'n> {
     pub(super) fn node(&mut self, key: &'static str) -> Option<&'n Node> {
         self.known.push(key);
         let at = self.entries.iter().position(|(found, _)| found.text == key)?;
-        Some(self.entries.swap_remove(at).1)
+        let (found, node) = self.entries.swap_remove(at);
+        let (key_at, value_at) = (found.at, node.at);
+        self.taken.push(Taken { key, key_at, value_at, is_sound: false });
+        Some(node)
     }
 
     /// Takes a key's value as `read` understands it; `read` says what is allowed.
@@ -206,7 +273,7 @@ impl<'r, 'n> Section<'r, 'n> {
         self.report.refuse(self.at, &self.path, text);
     }
 
-    /// Names every key that nobody took.
+    /// Reports every key that was not taken as unknown.
     pub(super) fn close(self, is_mapping: bool) {
         if !is_mapping {
             return;

@@ -3,6 +3,7 @@ use std::{ffi::OsStr, fs};
 
 mod examples;
 mod flags;
+mod schema;
 mod secrets;
 mod web;
 mod write;

@@ -8,10 +8,10 @@ use super::problem::{Place, Problem, Problems, quoted};
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The deepest nesting; the deepest sound key lies six levels down.
-const DEEPEST: usize = 32;
+/// The deepest nesting; no valid key is deeper than six levels.
+const MAX_DEPTH: usize = 32;
 /// The most nodes that aliases may add up to.
-const MOST_NODES: usize = 100_000;
+const MAX_NODES: usize = 100_000;
 
 /// A place in the text, both counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,24 @@ pub(super) struct Key {
 }
 
 impl Node {
+    /// The value of a key, in a mapping.
+    pub(super) fn child(&self, name: &str) -> Option<&Self> {
+        match &self.value {
+            Value::Map(entries) => {
+                entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
+            }
+            Value::Nothing | Value::Text(_) | Value::List(_) => None,
+        }
+    }
+
+    /// The text of a scalar.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            Value::Nothing | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
     /// What was found, for a sentence.
     pub(super) fn found(&self) -> String {
         match &self.value {
@@ -138,7 +156,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Node, Problems> {
     Ok(reader.root.unwrap_or(Node { at: start, value: Value::Nothing }))
 }
 
-/// Nothing after this place can be understood.
+/// The rest of the document cannot be understood.
 struct Stop;
 
 impl Reader<'_> {
@@ -169,12 +187,12 @@ impl Reader<'_> {
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor).cloned() else {
-                    self.refuse(at, "this alias stands inside what it names".to_owned());
+                    self.refuse(at, "this alias is inside the node that it names".to_owned());
                     return Err(Stop);
                 };
                 self.nodes = self.nodes.saturating_add(node.size());
-                let too_deep = self.open.len().saturating_add(node.depth()) > DEEPEST;
-                if self.nodes > MOST_NODES || too_deep {
+                let too_deep = self.open.len().saturating_add(node.depth()) > MAX_DEPTH;
+                if self.nodes > MAX_NODES || too_deep {
                     self.refuse(at, "aliases make this document too large".to_owned());
                     return Err(Stop);
                 }
@@ -204,7 +222,7 @@ impl Reader<'_> {
 
     fn refuse_tag(&mut self, at: At, tagged: bool) -> Result<(), Stop> {
         if tagged {
-            self.refuse(at, "a tag (!) stands here; values are written without".to_owned());
+            self.refuse(at, "found a tag (!); write the value without it".to_owned());
             return Err(Stop);
         }
         Ok(())
@@ -215,12 +233,12 @@ impl Reader<'_> {
         if let Some(Open { parts: Parts::Map { key: None, .. }, .. }) = self.open.last() {
             self.refuse(
                 open.at,
-                "a list or a mapping stands where a key belongs; keys are words".to_owned(),
+                "found a list or a mapping where a key belongs; keys are words".to_owned(),
             );
             return Err(Stop);
         }
-        if self.open.len() >= DEEPEST {
-            self.refuse(open.at, format!("nested more than {DEEPEST} levels deep"));
+        if self.open.len() >= MAX_DEPTH {
+            self.refuse(open.at, format!("nested more than {MAX_DEPTH} levels deep"));
             return Err(Stop);
         }
         self.open.push(open);
@@ -254,7 +272,7 @@ impl Reader<'_> {
                         let found = node.found();
                         self.refuse(
                             node.at,
-                            format!("{found} stands where a key belongs; keys are words"),
+                            format!("found {found} where a key belongs; keys are words"),
                         );
                         return Err(Stop);
                     }

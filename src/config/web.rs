@@ -8,7 +8,7 @@ use super::{
     File,
     problem::{Place, Problems, alternatives, quoted},
     section::{Report, Section, Spanned, scalar},
-    text_of, tree, value,
+    text_of, tree, values,
 };
 use http::{HeaderName, HeaderValue};
 use rustls::{CipherSuite, NamedGroup};
@@ -172,7 +172,7 @@ fn tls(section: &mut Section<'_, '_>) -> Option<WebTls> {
     }
     let clients = clients(section);
     let versions = [TlsVersion::Tls12, TlsVersion::Tls13];
-    let version = value::one_of(versions, |version| match version {
+    let version = values::read_one_of(versions, |version| match version {
         TlsVersion::Tls12 => "TLS12",
         TlsVersion::Tls13 => "TLS13",
     });
@@ -186,7 +186,7 @@ fn tls(section: &mut Section<'_, '_>) -> Option<WebTls> {
     let most = most.map_or(TlsVersion::Tls13, |most| most.value);
     let suites = section.values("cipher_suites", named(&SUITES)).unwrap_or_default();
     let curves = section.values("curve_preferences", named(&CURVES)).unwrap_or_default();
-    let prefer = section.value("prefer_server_cipher_suites", value::boolean);
+    let prefer = section.value("prefer_server_cipher_suites", values::read_boolean);
     section.refuse_key(
         "client_allowed_sans",
         "recliner cannot check the names in client certificates; use authorities of your own in client_ca_file that certify only who may ask",
@@ -205,9 +205,9 @@ fn tls(section: &mut Section<'_, '_>) -> Option<WebTls> {
 }
 
 /// One of the words of a table.
-fn named<T: Copy>(table: &'static [(&'static str, T)]) -> impl Fn(&str) -> value::Read<T> {
+fn named<T: Copy>(table: &'static [(&'static str, T)]) -> impl Fn(&str) -> values::Read<T> {
     move |text| {
-        let found = value::one_of(table, |pair| pair.0)(text);
+        let found = values::read_one_of(table, |pair| pair.0)(text);
         found.map(|pair| pair.1).map_err(|why| format!("{why}; rustls has no others"))
     }
 }
@@ -229,7 +229,7 @@ fn pem(section: &mut Section<'_, '_>, inline: &'static str, file: &'static str) 
     let present = section.key_at(inline).is_some() || section.key_at(file).is_some();
     let base = section.report.base.clone();
     let text = section.spanned(inline, |text| Ok(Pem::Text(SecretString::from(text))));
-    let path = section.spanned(file, value::path);
+    let path = section.spanned(file, values::read_path);
     let path = path.map(|found| Spanned {
         value: Pem::File(base.join(found.value)),
         at: found.at,
@@ -255,7 +255,7 @@ fn clients(section: &mut Section<'_, '_>) -> Option<Clients> {
                 "found {}, with which any certificate would do; recliner checks them: write RequireAndVerifyClientCert",
                 quoted(text)
             )),
-            text => value::one_of(auth, |auth| match auth {
+            text => values::read_one_of(auth, |auth| match auth {
                 ClientAuth::No => "NoClientCert",
                 ClientAuth::IfGiven => "VerifyClientCertIfGiven",
                 ClientAuth::Required => "RequireAndVerifyClientCert",
@@ -288,7 +288,7 @@ fn clients(section: &mut Section<'_, '_>) -> Option<Clients> {
 
 fn headers(section: &mut Section<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
     // Whatever is said, this server speaks HTTP/1.1 alone, as any client can.
-    let _either = section.value("http2", value::boolean);
+    let _either = section.value("http2", values::read_boolean);
     let found = section.free("headers", |report, key, node, path| {
         let known = HEADERS.iter().find(|(name, _)| *name == key.text);
         let Some((name, values)) = known else {
@@ -324,7 +324,7 @@ fn users(root: &mut Section<'_, '_>) -> BTreeMap<String, PasswordHash> {
     let found = root.free("basic_auth_users", |report, key, node, path| {
         let name = &key.text;
         if name.is_empty() || name.contains(':') || name.contains(char::is_control) {
-            let says = "a user's name is not empty and holds no colon and no control character, for no login can carry them";
+            let says = "a user name is not empty and contains no colon and no control character, because a login cannot carry them";
             report.refuse(key.at, path, says);
         }
         // What was found is never repeated: it may be the password itself.
@@ -332,7 +332,7 @@ fn users(root: &mut Section<'_, '_>) -> BTreeMap<String, PasswordHash> {
             let read = text.parse::<bcrypt::HashParts>();
             let hash = |parts: bcrypt::HashParts| PasswordHash { text: text.into(), cost: parts.get_cost() };
             read.map(hash).map_err(|_| {
-                "found no bcrypt hash, but one belongs here, as htpasswd -nBC 10 prints it behind the colon".to_owned()
+                "found no bcrypt hash, but one belongs here, as htpasswd -nBC 10 prints it after the colon".to_owned()
             })
         })?;
         Some((name.clone(), hash))

@@ -1,46 +1,29 @@
-//! The way back: settings as YAML that reads as the same settings, and as JSON to show.
+//! Settings as YAML that reads as the same settings, as JSON to show, and the JSON Schema of
+//! the file.
 //!
-//! Owns how each type of value is written and quoted. A given password is never written;
-//! the path of a password's file is.
+//! A given password is never written; the path of a password's file is.
 
-mod describe;
-mod emit;
-
-use crate::model::{
-    channel::Channels,
-    settings::{
-        Settings,
-        service::{Log, Web},
-    },
+use super::{
+    output::Output,
+    sections::{FLAGS, FileSettings, document, write_channel},
+    values::patterns,
 };
-use emit::{Out, map, text};
+use crate::model::{channel::Channels, settings::Settings};
+use couchdb_client::Login;
 
 /// The effective configuration as JSON, in the shape of the file, with what flags alone
 /// say beside it. Secrets read `"<secret>"`.
 #[must_use]
 pub fn shown(settings: &Settings) -> serde_json::Value {
-    let mut entries = describe::settings(settings);
-    entries.push(("storage", map([("path", Out::path(&settings.storage_path))])));
-    let Web { listen_address, config_file, enable_lifecycle, enable_admin_api, admin_socket } =
-        &settings.web;
-    entries.push((
-        "web",
-        Out::Map(vec![
-            ("listen_address".to_owned(), text(&listen_address.to_string())),
-            ("config_file".to_owned(), config_file.as_deref().map_or(Out::Nothing, Out::path)),
-            ("enable_lifecycle".to_owned(), Out::Bool(*enable_lifecycle)),
-            ("enable_admin_api".to_owned(), Out::Bool(*enable_admin_api)),
-            ("admin_socket".to_owned(), admin_socket.as_deref().map_or(Out::Nothing, Out::path)),
-        ]),
-    ));
-    let Log { level, format } = &settings.log;
-    entries.push(("log", map([("level", text(level.label())), ("format", text(format.label()))])));
-    if let Some(password) = describe::given_password(&settings.couchdb)
-        && let Some((_, Out::Map(couchdb))) = entries.iter_mut().find(|(key, _)| *key == "couchdb")
-    {
-        couchdb.push(("password".to_owned(), password));
+    let mut shown = file(settings).json();
+    for flag in &FLAGS {
+        let (section, key) = flag.shown;
+        shown[section][key] = (flag.write)(settings).json();
     }
-    map(entries).json()
+    if matches!(settings.couchdb.login, Login::Password { .. }) {
+        shown["couchdb"]["password"] = "<secret>".into();
+    }
+    shown
 }
 
 /// The effective configuration as a `recliner.yml`: loaded with the same flags for what
@@ -48,7 +31,7 @@ pub fn shown(settings: &Settings) -> serde_json::Value {
 /// are as they were resolved.
 #[must_use]
 pub fn to_yaml(settings: &Settings) -> String {
-    map(describe::settings(settings)).yaml()
+    file(settings).yaml()
 }
 
 /// Channels as a `recliner.yml` writes them: `channels` whole, with what differs from the
@@ -56,12 +39,26 @@ pub fn to_yaml(settings: &Settings) -> String {
 #[must_use]
 pub fn channels_yaml(channels: &Channels) -> String {
     let Channels { list, ignore } = channels;
-    let mut entries = vec![(
-        "channels",
-        Out::List(list.iter().map(|channel| describe::channel(channel, false)).collect()),
-    )];
+    let list = list.iter().map(|channel| write_channel(channel, false)).collect();
+    let mut entries = vec![("channels".to_owned(), Output::List(list))];
     if !ignore.texts().is_empty() {
-        entries.push(("ignore", Out::texts(ignore.texts())));
+        entries.extend(patterns().write(ignore).map(|ignore| ("ignore".to_owned(), ignore)));
     }
-    map(entries).yaml()
+    Output::Map(entries).yaml()
+}
+
+/// The JSON Schema (draft 2020-12) of `recliner.yml`, for editors. What only a look at several
+/// keys or at the servers shows is left to `check-config`.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    let defaults = FileSettings::of(&FileSettings::default().settings);
+    let mut schema = document().schema(Some(&defaults));
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "recliner.yml".into();
+    schema["description"] = "The configuration of recliner.".into();
+    schema
+}
+
+fn file(settings: &Settings) -> Output {
+    document().write(&FileSettings::of(settings)).unwrap_or(Output::Nothing)
 }

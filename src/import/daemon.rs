@@ -98,7 +98,7 @@ fn rules(node: &NodeConfig, remarks: &mut Remarks) -> Vec<(String, Rule)> {
                 Severity::Warning,
                 RULES,
                 Some(name.clone()),
-                format!("cannot be read by the daemon either, which goes on as if it were not there: {why}"),
+                format!("cannot be read by the daemon either, which ignores it: {why}"),
             ),
             Ok(_) if ShardName::split(name).is_some() => remarks.add_key(
                 Severity::Impossible,
@@ -115,7 +115,7 @@ fn rules(node: &NodeConfig, remarks: &mut Remarks) -> Vec<(String, Rule)> {
             Severity::Warning,
             RULES,
             Some(DEFAULT.to_owned()),
-            "is not there, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+            "is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
         );
     }
     rules
@@ -239,7 +239,7 @@ fn window(
                     Severity::Warning,
                     RULES,
                     Some(name.to_owned()),
-                    "strict_window made the daemon cancel what still ran when the window closed; nobody can over HTTP, so recliner holds back before the start what would not end inside the window",
+                    "strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window",
                 );
             }
             None

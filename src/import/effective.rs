@@ -31,7 +31,7 @@ pub(super) struct Reading {
     pub(super) remarks: Remarks,
 }
 
-/// A channel and what a bare [`Channel`] cannot tell of it.
+/// A channel, and what a [`Channel`] has no field for.
 #[derive(Debug)]
 pub(super) struct Effective {
     /// What it is in `recliner.yml`; name patterns are added when all nodes are merged.
@@ -41,7 +41,7 @@ pub(super) struct Effective {
     pub(super) exclude: BTreeSet<String>,
     /// The section of its settings.
     pub(super) section: String,
-    /// Why it takes targets and never starts one, where that is so.
+    /// Why it takes targets and never starts one, if it never does.
     pub(super) stopped: Option<&'static str>,
     /// Whether it takes nothing but files without live bytes.
     pub(super) floor_only: bool,

@@ -26,7 +26,7 @@ pub struct Problem {
     pub file: String,
     /// The line, from one.
     pub line: usize,
-    /// The section the line stands in; empty before the first.
+    /// The section of the line; empty before the first.
     pub section: String,
     /// What is odd.
     pub kind: Oddity,
@@ -37,7 +37,7 @@ pub struct Problem {
 pub enum Oddity {
     /// It starts like a section's name and is none.
     NotASection,
-    /// It stands before the first section.
+    /// It is before the first section.
     NoSection,
     /// It is no comment, no section and no setting.
     NotASetting,
@@ -56,7 +56,7 @@ impl fmt::Display for Problem {
                 "starts with [ but is no section: write [name] with nothing after it; the lines below still belong to [{}]",
                 self.section
             ),
-            Oddity::NoSection => out.write_str("stands before the first [section] and is ignored"),
+            Oddity::NoSection => out.write_str("is before the first [section] and is ignored"),
             Oddity::NotASetting => out.write_str("is no setting: write key = value"),
             Oddity::SetTwice(key) => write!(out, "sets {key} a second time in this file"),
             Oddity::EmptyValue(key) => write!(

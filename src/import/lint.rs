@@ -59,7 +59,7 @@ pub(super) fn unread(
         }
         for key in keys.keys().filter(|key| !reads(key, &kinds)) {
             let why = if reads(key.trim(), &kinds) {
-                "does nothing: CouchDB keeps the spaces around the key as part of it"
+                "does nothing: CouchDB keeps the spaces around the key as part of the key"
             } else if key == "min_changes" {
                 "does nothing: smoosh counts the changes of databases alone"
             } else {

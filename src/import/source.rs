@@ -10,7 +10,7 @@ pub type Sections = BTreeMap<String, BTreeMap<String, String>>;
 /// One node's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeConfig {
-    /// CouchDB's name of the node, or what stands for it where only files are known.
+    /// CouchDB's name of the node, or a name in its place where only files are known.
     pub node: String,
     /// Its CouchDB version as `GET /` reports it; empty when not known.
     pub version: String,

@@ -15,9 +15,9 @@ pub(super) enum Term {
 }
 
 /// The longest text that is read, in bytes.
-const LONGEST: usize = 64 * 1024;
+const MAX_LENGTH: usize = 64 * 1024;
 /// The deepest nesting that is read.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Why a text is no term, at which letter from one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,8 +29,8 @@ pub(super) struct TermError {
 
 /// Reads one term; nothing but space and comments may follow it.
 pub(super) fn parse(text: &str) -> Result<Term, TermError> {
-    if text.len() > LONGEST {
-        return Err(TermError { at: LONGEST, what: "too long" });
+    if text.len() > MAX_LENGTH {
+        return Err(TermError { at: MAX_LENGTH, what: "too long" });
     }
     let mut reader = Reader { letters: text.chars().collect(), at: 0 };
     let term = reader.term(0)?;
@@ -90,7 +90,7 @@ impl Reader {
     }
 
     fn term(&mut self, depth: usize) -> Result<Term, TermError> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return self.fail("nested too deeply");
         }
         self.space();

@@ -24,13 +24,13 @@ pub struct Settings {
     /// Whether this process has the targets of the whole cluster, views and cleanups over
     /// HTTP. Exactly one process of a cluster does.
     pub cluster_targets: bool,
-    /// When what is read.
+    /// How often facts are read.
     pub scan: Scan,
-    /// From one look at running jobs to the next.
+    /// Pause between two polls of running jobs.
     pub poll: Duration,
-    /// Where a node's own files are.
+    /// The directories of a node that are read beside CouchDB.
     pub files: Files,
-    /// Whether anything may be started at all.
+    /// Whether compactions may be started at all.
     pub mode: Mode,
     /// What is worth compacting, and what never is.
     pub channels: Channels,
@@ -50,7 +50,7 @@ pub struct Settings {
     pub follow: work::Follow,
     /// How stale view indexes are built.
     pub warmer: work::Warmer,
-    /// What is remembered, and for how long.
+    /// What the journal keeps, and for how long.
     pub journal: work::Journal,
     /// The directory of the embedded database.
     pub storage_path: PathBuf,
@@ -89,13 +89,13 @@ impl Settings {
         }
     }
 
-    /// The directory of the embedded database unless told.
+    /// The default directory of the embedded database.
     #[must_use]
     pub fn default_storage_path() -> PathBuf {
         PathBuf::from("data/")
     }
 
-    /// The mode in force for a channel: the more careful of the whole's and its own.
+    /// The effective mode of a channel: the more careful of the settings' and its own.
     #[must_use]
     pub fn mode_of(&self, channel: &Channel) -> Mode {
         self.mode.and(channel.mode)
@@ -113,7 +113,7 @@ pub enum Nodes {
 }
 
 impl Nodes {
-    /// Whether `node` is among them.
+    /// Whether `node` is served.
     #[must_use]
     pub fn has(&self, node: &str) -> bool {
         match self {
@@ -122,13 +122,13 @@ impl Nodes {
         }
     }
 
-    /// Whether none is: then what belongs to the whole cluster is all that is served.
+    /// Whether no node is served, so that only the targets of the whole cluster are.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Named(names) if names.is_empty())
     }
 
-    /// The node, where it is the only one.
+    /// The name of the node, where exactly one is served.
     #[must_use]
     pub fn only(&self) -> Option<&str> {
         match self {
@@ -138,18 +138,18 @@ impl Nodes {
     }
 }
 
-/// When what is read.
+/// How often facts are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// From the start of one sweep to the start of the next; yields to the pace of reads.
+    /// From the start of one sweep to the start of the next; a sweep that takes longer delays it.
     pub interval: Duration,
-    /// The same for databases that an unbroken feed watches.
+    /// The same for databases that a feed confirms without a gap.
     pub interval_followed: Duration,
     /// How long facts count as fresh; stale ones start nothing.
     pub fresh_for: Duration,
     /// Whether views are read.
     pub views: ScanViews,
-    /// How many databases are exported by name, each whole.
+    /// How many databases have metrics of their own, each with all its targets.
     pub top: usize,
 }
 
@@ -201,7 +201,7 @@ impl ScanViews {
     }
 }
 
-/// Where a node's own files are.
+/// The directories of a node that are read beside CouchDB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// CouchDB's `database_dir`.

@@ -371,6 +371,17 @@ async fn check_config_prints_what_is_in_force_and_reads_it_again() {
     assert_eq!(sound(&again.out), sound(&ran.out));
 }
 
+#[tokio::test]
+async fn check_config_prints_the_schema_alone() {
+    let ran = recliner(&["check-config", "--schema"], &[]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+    let schema: Value = serde_json::from_str(&ran.out).expect("it is JSON");
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["properties"]["poll"]["default"], "5s");
+    let both = recliner(&["check-config", "--schema", "--mode", "advise"], &[]).await;
+    assert_eq!(both.code, 64, "{both:?}");
+}
+
 fn written(dir: &Path, name: &str, text: &str) -> String {
     let path: PathBuf = dir.join(name);
     std::fs::write(&path, text).expect("it can be written");

@@ -8,7 +8,7 @@ fn expected(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("# says: ")).collect()
 }
 
-fn files(folder: &str) -> Vec<(String, String)> {
+pub(super) fn files(folder: &str) -> Vec<(String, String)> {
     let mut files: Vec<_> = fs::read_dir(data().join(folder))
         .unwrap()
         .map(|entry| entry.unwrap().path())

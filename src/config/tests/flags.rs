@@ -86,12 +86,12 @@ fn every_bad_flag_is_named_together_with_what_is_wrong_in_the_file() {
     assert_eq!(
         said(&flags, "poll: soon"),
         [
-            "--couchdb.url: found a URL with a user or a password in it, but the URL of a CouchDB server is written without, such as http://couch-a:5984",
+            "--couchdb.url: found a URL with a user or a password in it; write the URL of a CouchDB server without them, such as http://couch-a:5984",
             "--log.format: found \"xml\", but logfmt or json belongs here",
             "--log.level: found \"loud\", but error, warn, info, debug or trace belongs here",
             "--mode: found \"enforced\", but advise or enforce belongs here; did you mean enforce?",
             "--node: found \"b\", but the name of a node belongs here as CouchDB writes it, such as couchdb@couch-a",
-            "--view-index-dir: the directory of views is known, but not that of databases; --data-dir or files.data_dir names it",
+            "--view-index-dir: the view directory is given without the database directory; give --data-dir or files.data_dir too",
             "--web.listen-address: found \"here\", but an address and a port belong here, such as 127.0.0.1:10984 or :10984",
             "x.yml:1:7: poll: found \"soon\", but a duration belongs here, such as 500ms, 30s, 5m or 1h 30m",
         ]
@@ -147,7 +147,7 @@ fn a_login_is_taken_from_flags_then_environment_then_file() {
     assert_eq!(
         said(&in_env(Some("a:b"), Some("hunter2")), ""),
         [
-            "COUCHDB_USER: found \"a:b\", but a user's name holds no colon and no control character, for no login can carry them"
+            "COUCHDB_USER: found \"a:b\", but a user name contains no colon and no control character, because a login cannot carry them"
         ]
     );
 }
@@ -210,7 +210,7 @@ fn files_that_are_no_text_are_refused() {
     );
     assert_eq!(
         load(&vec![b'#'; MAX_FILE + 1]).unwrap_err(),
-        "x.yml: longer than 1 MiB; nothing sound is"
+        "x.yml: longer than 1 MiB; no valid configuration is"
     );
     assert!(load(&vec![b'#'; MAX_FILE]).is_ok());
     assert_eq!(load("\u{feff}poll: 9s".as_bytes()).unwrap().settings.poll.as_secs(), 9);

@@ -184,10 +184,11 @@ fn a_reload_names_what_changed_and_from_when() {
         named,
         [
             ("couchdb.urls", "next_sweep"),
+            ("couchdb.username", "next_sweep"),
+            ("couchdb.password_file", "next_sweep"),
+            ("couchdb.tls", "next_sweep"),
             ("couchdb.nodes", "next_sweep"),
             ("couchdb.trust_node_hosts", "next_sweep"),
-            ("couchdb.username, couchdb.password_file", "next_sweep"),
-            ("couchdb.tls", "next_sweep"),
             ("poll", "live"),
             ("files.data_dir", "next_sweep"),
             ("files.view_index_dir", "next_sweep"),

@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str) -> Result<Rule, String> {
             "to" => to = Some(time(key, value)?),
             "strict_window" => rule.cancels = truth(key, value)?,
             "parallel_view_compaction" => rule.parallel = truth(key, value)?,
-            _ => return Err(format!("{key} is no parameter of it")),
+            _ => return Err(format!("{key} is not one of its parameters")),
         }
     }
     rule.period = match (from, to) {

@@ -99,7 +99,7 @@ fn odd_lines_are_named_by_place_and_never_by_value() {
     assert_eq!(
         problems(&ini),
         [
-            "0.ini:1: stands before the first [section] and is ignored",
+            "0.ini:1: is before the first [section] and is ignored",
             "0.ini:2: starts with [ but is no section: write [name] with nothing after it; the lines below still belong to []",
             "0.ini:3: starts with [ but is no section: write [name] with nothing after it; the lines below still belong to []",
             "0.ini:5: is no setting: write key = value",

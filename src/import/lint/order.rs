@@ -29,7 +29,7 @@ pub(in crate::import) fn order(channels: &[Effective], remarks: &mut Remarks) {
                 &one.section,
                 None,
                 format!(
-                    "takes nothing: {} is tried before it and takes all of it",
+                    "takes nothing: {} is tried first and takes all of the same targets",
                     first.channel.name
                 ),
             );

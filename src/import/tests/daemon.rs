@@ -106,7 +106,7 @@ fn a_database_with_a_rule_never_falls_back_to_the_default() {
     assert_eq!(
         said_of(&imported),
         [
-            "warning: [compactions] _default: strict_window made the daemon cancel what still ran when the window closed; nobody can over HTTP, so recliner holds back before the start what would not end inside the window",
+            "warning: [compactions] _default: strict_window made the daemon cancel what still ran when the window closed; that is not possible over HTTP, so recliner does not start what would not end inside the window",
             "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
             "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
             "note: [compactions] my/db: db_fragmentation 150% is never reached, so no channel takes these dbs",
@@ -132,15 +132,15 @@ fn rules_the_daemon_cannot_read_are_named_and_left_out() {
     assert_eq!(
         said_of(&imported),
         [
-            "warning: [compactions] a: cannot be read by the daemon either, which goes on as if it were not there: from and to come together or not at all",
-            "warning: [compactions] b: cannot be read by the daemon either, which goes on as if it were not there: it is no list",
-            "warning: [compactions] c: cannot be read by the daemon either, which goes on as if it were not there: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] d: cannot be read by the daemon either, which goes on as if it were not there: db_fragmentation is written as in \"70%\", with whole per cents",
-            "warning: [compactions] e: cannot be read by the daemon either, which goes on as if it were not there: strict_window is true or false without quotes",
-            "warning: [compactions] f: cannot be read by the daemon either, which goes on as if it were not there: letter 27: a comma or ] is missing",
-            "warning: [compactions] g: cannot be read by the daemon either, which goes on as if it were not there: colour is no parameter of it",
-            "warning: [compactions] h: cannot be read by the daemon either, which goes on as if it were not there: it holds something else than pairs",
-            "warning: [compactions] i: cannot be read by the daemon either, which goes on as if it were not there: to is written as in \"20:00\"",
+            "warning: [compactions] a: cannot be read by the daemon either, which ignores it: from and to come together or not at all",
+            "warning: [compactions] b: cannot be read by the daemon either, which ignores it: it is no list",
+            "warning: [compactions] c: cannot be read by the daemon either, which ignores it: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] d: cannot be read by the daemon either, which ignores it: db_fragmentation is written as in \"70%\", with whole per cents",
+            "warning: [compactions] e: cannot be read by the daemon either, which ignores it: strict_window is true or false without quotes",
+            "warning: [compactions] f: cannot be read by the daemon either, which ignores it: letter 27: a comma or ] is missing",
+            "warning: [compactions] g: cannot be read by the daemon either, which ignores it: colour is not one of its parameters",
+            "warning: [compactions] h: cannot be read by the daemon either, which ignores it: it holds something else than pairs",
+            "warning: [compactions] i: cannot be read by the daemon either, which ignores it: to is written as in \"20:00\"",
             "note: [compactions] _default: db_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
             "note: [compactions] _default: view_fragmentation 50% becomes min_priority 2.0000: more than that, where the daemon also took what was equal, and rounded up from 49.5%, a ratio of 1.9802",
         ]
@@ -169,7 +169,7 @@ fn what_no_channel_can_say_is_impossible() {
             "impossible: [compactions] a: db_fragmentation is left out or 0, so the daemon compacts every db every time, however small or full; the channel written takes those with any waste: set a db_fragmentation",
             "impossible: [compactions] a: view_fragmentation 100% would be an infinite min_priority, so no channel is written; rounded to whole per cents the daemon takes ratios from 200 on: set min_priority: 199.99 for that",
             "impossible: [compactions] shards/00000000-7fffffff/x.1: is a rule for one shard; a channel takes whole databases, so this one is left out",
-            "warning: [compactions] _default: is not there, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+            "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
         ]
     );
 }
@@ -203,7 +203,7 @@ fn nothing_configured_makes_no_channel() {
     assert_eq!(
         said_of(&imported),
         [
-            "warning: [compactions] _default: is not there, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
+            "warning: [compactions] _default: is missing, so databases without a rule of their own are not compacted; CouchDB 2.3's default.ini has one for 70% and 60%: name that file too if it is in use",
         ]
     );
     assert!(matches!(import_daemon(&[], &berlin()), Err(ImportError::NoNodes)));

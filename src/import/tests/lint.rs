@@ -129,7 +129,7 @@ fn settings_that_do_nothing_are_named() {
         "3.2.2",
         "[smoosh.ratio_dbs]\nmin_size  = 7\n",
         &[
-            "warning: [smoosh.ratio_dbs] min_size : does nothing: CouchDB keeps the spaces around the key as part of it",
+            "warning: [smoosh.ratio_dbs] min_size : does nothing: CouchDB keeps the spaces around the key as part of the key",
         ],
     );
     says(
@@ -143,9 +143,9 @@ fn settings_that_do_nothing_are_named() {
         "3.5.0",
         "[smoosh.upgrade_dbs]\nfrom = 8pm\nto = x\nstrict_window = yes\n",
         &[
-            "warning: [smoosh.upgrade_dbs] from: \"8pm\" is no time as HH:MM, so 00:00 applies",
+            "warning: [smoosh.upgrade_dbs] from: \"8pm\" is not a time in the form HH:MM, so 00:00 applies",
             "warning: [smoosh.upgrade_dbs] strict_window: \"yes\" is not exactly \"true\" and does nothing",
-            "warning: [smoosh.upgrade_dbs] to: \"x\" is no time as HH:MM, so 24:00 applies",
+            "warning: [smoosh.upgrade_dbs] to: \"x\" is not a time in the form HH:MM, so 24:00 applies",
         ],
     );
 }
@@ -156,7 +156,7 @@ fn a_window_says_what_recliner_does_otherwise() {
         "3.5.0",
         "[smoosh.upgrade_dbs]\nfrom = 20:00\nto = 06:00\nstrict_window = true\n",
         &[
-            "warning: [smoosh.upgrade_dbs] strict_window: smoosh suspends running jobs when the window closes; nobody can over HTTP, so recliner holds back before the start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
+            "warning: [smoosh.upgrade_dbs] strict_window: smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
             "note: [smoosh.upgrade_dbs] from: the window is UTC; smoosh also starts jobs for up to a minute after each start of CouchDB, and at a window's opening waits for the next write; recliner does neither",
         ],
     );
@@ -194,7 +194,7 @@ fn channel_lists_mean_different_things_by_version() {
         &[
             "impossible: [smoosh] view_channels: ratio_dbs is listed for more than one kind: smoosh gives both one queue and one concurrency, here the view part becomes ratio_dbs_views with its own: use two names in CouchDB",
             "warning: [smoosh] view_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_views, ratio_views, slack_views), and channels are tried by name: ratio_dbs, ratio_views, slack_views, upgrade_views",
-            "warning: [smoosh.ratio_views]: takes nothing: ratio_dbs_views is tried before it and takes all of it",
+            "warning: [smoosh.ratio_views]: takes nothing: ratio_dbs_views is tried first and takes all of the same targets",
             "note: [smoosh]: min_priority is left out in ratio_dbs, ratio_dbs_views, ratio_views: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh.slack_views]: gets only what ratio_dbs_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
         ],
@@ -205,8 +205,8 @@ fn channel_lists_mean_different_things_by_version() {
         &[
             "warning: [smoosh]: an empty name in the list of view channels makes a ratio channel without a name; it becomes unnamed_views",
             "warning: [smoosh] view_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_views, ratio_views, slack_views), and channels are tried by name: , ratio_views, slack_views, upgrade_views, x",
-            "warning: [smoosh.ratio_views]: takes nothing: unnamed_views is tried before it and takes all of it",
-            "warning: [smoosh.x]: takes nothing: unnamed_views is tried before it and takes all of it",
+            "warning: [smoosh.ratio_views]: takes nothing: unnamed_views is tried first and takes all of the same targets",
+            "warning: [smoosh.x]: takes nothing: unnamed_views is tried first and takes all of the same targets",
             "note: [smoosh]: min_priority is left out in ratio_dbs, unnamed_views, ratio_views, x: CouchDB 3.5.0 has 2 in its code, while its configuration reference says 5.0 and \"at least\" (it is \"more than\")",
             "note: [smoosh.slack_views]: gets only what unnamed_views before it leaves: ratios of at most 2, which for this much slack means files of 1.0 GiB and more",
         ],
@@ -220,7 +220,7 @@ fn the_cleanup_is_on_by_default_only_since_3_3() {
         "[smoosh]\ncleanup_channels = a_cleanup\n",
         &[
             "warning: [smoosh] cleanup_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (index_cleanup), and channels are tried by name: a_cleanup, index_cleanup",
-            "warning: [smoosh.index_cleanup]: takes nothing: a_cleanup is tried before it and takes all of it",
+            "warning: [smoosh.index_cleanup]: takes nothing: a_cleanup is tried first and takes all of the same targets",
         ],
     );
     says(
@@ -303,7 +303,7 @@ fn channels_that_take_nothing_are_named() {
         "3.5.0",
         "[view_upgrade]\ncompact_on_collator_upgrade = false\n",
         &[
-            "warning: [smoosh.upgrade_views]: takes nothing: ratio_views is tried before it and takes all of it",
+            "warning: [smoosh.upgrade_views]: takes nothing: ratio_views is tried first and takes all of the same targets",
             "note: [smoosh.upgrade_views]: takes only files without live bytes, since [view_upgrade] compact_on_collator_upgrade is false",
         ],
     );
@@ -315,7 +315,7 @@ fn channels_that_others_stand_before_are_named() {
         "3.5.0",
         "[smoosh.slack_dbs]\nmax_size = 600000000\n",
         &[
-            "warning: [smoosh.slack_dbs]: takes nothing: ratio_dbs is tried before it and takes all of it",
+            "warning: [smoosh.slack_dbs]: takes nothing: ratio_dbs is tried first and takes all of the same targets",
         ],
     );
     says(
@@ -323,8 +323,8 @@ fn channels_that_others_stand_before_are_named() {
         "[smoosh]\ndb_channels = a_dbs\n[smoosh.a_dbs]\npriority=slack\nmin_priority=500000\n",
         &[
             "warning: [smoosh] db_channels: since CouchDB 3.3 this list adds to the built-in channels, which stay (upgrade_dbs, ratio_dbs, slack_dbs), and channels are tried by name: a_dbs, ratio_dbs, slack_dbs, upgrade_dbs",
-            "warning: [smoosh.ratio_dbs]: takes nothing: a_dbs is tried before it and takes all of it",
-            "warning: [smoosh.slack_dbs]: takes nothing: a_dbs is tried before it and takes all of it",
+            "warning: [smoosh.ratio_dbs]: takes nothing: a_dbs is tried first and takes all of the same targets",
+            "warning: [smoosh.slack_dbs]: takes nothing: a_dbs is tried first and takes all of the same targets",
         ],
     );
     says(

@@ -40,7 +40,7 @@ pub struct Headroom {
     pub factor: f64,
     /// Percent of a volume that no start may touch, from 0 to 100.
     pub keep_free_percent: f64,
-    /// Bytes of the largest target that is started where free space is unknown.
+    /// Size of the largest target that is started where free space is unknown, in bytes.
     pub blind_limit: u64,
     /// Where free space is known from.
     pub volumes: Vec<Volume>,
@@ -77,12 +77,12 @@ pub enum Free {
     Available(u64),
 }
 
-/// Two marks of one signal: above `high` starts are held, below `low` they are let go.
+/// Two marks of one signal, so that it does not switch back and forth around one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks<T> {
-    /// Where holding begins.
+    /// Above this starts are held.
     pub high: T,
-    /// Where it ends.
+    /// At this or below they are let go.
     pub low: T,
 }
 

@@ -41,12 +41,12 @@ impl EnforceViews {
     }
 }
 
-/// What is done about CouchDB's own smoosh.
+/// How this program and CouchDB's own smoosh share the work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Smoosh {
-    /// Whether it goes on beside this program.
+    /// Whether smoosh keeps working beside this program.
     pub mode: SmooshMode,
-    /// Its channels that are stopped in a takeover, by name.
+    /// The channels of smoosh that a takeover stops, by name.
     pub takeover: Vec<String>,
 }
 
@@ -59,10 +59,10 @@ impl Default for Smoosh {
     }
 }
 
-/// Whether smoosh goes on beside this program.
+/// Whether smoosh keeps working beside this program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SmooshMode {
-    /// It does; its jobs count.
+    /// It does, and its jobs count towards the limits.
     #[default]
     Coexist,
     /// Its channels are stopped while this program enforces, and restored after.
@@ -86,7 +86,7 @@ impl SmooshMode {
 /// How changes of databases are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follow {
-    /// Whether they are.
+    /// Whether feeds are followed at all.
     pub enabled: bool,
     /// The longest that an event waits to be sent on with others.
     pub max_event_delay: Duration,
@@ -113,7 +113,7 @@ impl Default for Follow {
 /// How stale view indexes are built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Warmer {
-    /// Whether they are.
+    /// Whether indexes are built at all.
     pub enabled: bool,
     /// Builds of any size at a time.
     pub batch_channels: usize,
@@ -125,7 +125,7 @@ pub struct Warmer {
     pub batch_size: u64,
     /// How long an index rests before a smaller build.
     pub delay: Duration,
-    /// From one removal of what is done to the next.
+    /// How long a build that ended is remembered.
     pub prune_interval: Duration,
     /// How long a changed index is left to its readers first.
     pub grace: Duration,
@@ -152,7 +152,7 @@ impl Default for Warmer {
     }
 }
 
-/// What is remembered, and for how long.
+/// What the journal keeps, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journal {
     /// Events of databases.
@@ -170,7 +170,7 @@ impl Default for Journal {
     }
 }
 
-/// For how long and in how many bytes something is kept; whichever ends first.
+/// For how long and in how many bytes entries are kept; the first limit reached counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
     /// For how long.

@@ -59,7 +59,7 @@ impl Reader<'_> {
                 self.section,
                 key,
                 format!(
-                    "{text:?} is no time as HH:MM, so {:02}:{:02} applies",
+                    "{text:?} is not a time in the form HH:MM, so {:02}:{:02} applies",
                     default.0, default.1
                 ),
             );
@@ -112,7 +112,7 @@ impl Reader<'_> {
                         Severity::Warning,
                         self.section,
                         "strict_window",
-                        "smoosh suspends running jobs when the window closes; nobody can over HTTP, so recliner holds back before the start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
+                        "smoosh suspends running jobs when the window closes; that is not possible over HTTP, so recliner does not start what would not end inside the window: the same targets are queued, but one that needs longer than a whole window never starts",
                     );
                 }
                 channel.windows = vec![window];

@@ -1,5 +1,5 @@
-//! What is worth knowing of how nodes will be reached: where the login may go to whoever
-//! answers, and which nodes cannot be asked at an address of their own.
+//! Findings about how nodes will be reached: where any server that answers may receive the
+//! login, and which nodes have no direct address.
 
 use super::{
     problem::{Finding, FindingKind, Place},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::model::settings::{Nodes, Settings};
 
-/// Where the file says what is looked at here.
+/// Where the file sets what these findings are about.
 #[derive(Debug)]
 pub(super) struct Places {
     /// `nodes`, unless a flag names them.
@@ -16,19 +16,19 @@ pub(super) struct Places {
     pub(super) trusts_hosts: Option<Spanned<()>>,
 }
 
-/// Adds to the report what there is to know.
-pub(super) fn look(settings: &Settings, places: Places, report: &mut Report) {
+/// Adds the findings to the report.
+pub(super) fn check(settings: &Settings, places: Places, report: &mut Report) {
     let couchdb = &settings.couchdb;
     if let Some(found) = places.trusts_hosts
         && couchdb.urls.first().is_some_and(|url| !url.is_https())
     {
-        let says = "whoever answers for such a host is sent the password in plain text, because http proves no host; https with couchdb.tls.ca_file does";
+        let says = "any server that answers for such a host receives the password in plain text, because http does not prove the host; https with couchdb.tls.ca_file does";
         report.note(found.at, &found.path, FindingKind::Doubtful, says);
     }
     let Nodes::Named(names) = &settings.nodes else { return };
     let without: Vec<&str> =
         names.iter().map(String::as_str).filter(|node| !couchdb.has_address_for(node)).collect();
-    // A URL may be a node's own although its host is called otherwise, as beside a sidecar.
+    // A URL may be a node's own although its host has another name, as beside a sidecar.
     let taken = names.len() - without.len();
     let spare = couchdb.urls.len().saturating_sub(taken);
     if couchdb.urls.is_empty() || without.len() <= spare {

@@ -1,11 +1,11 @@
-//! A document to be written, and its two forms.
+//! A document to be written, as YAML or as JSON.
 
-use crate::{config::value, text::duration};
+use crate::text::duration;
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 /// A node that is to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Out {
+pub(super) enum Output {
     Nothing,
     Bool(bool),
     /// A number, in digits.
@@ -15,29 +15,32 @@ pub(super) enum Out {
     Map(Vec<(String, Self)>),
 }
 
+/// Bytes in the largest unit that says them exactly, as they are read.
+pub(super) fn exact_bytes(bytes: u64) -> String {
+    [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")]
+        .into_iter()
+        .find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift)
+        .map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
 /// A text.
-pub(super) fn text(text: &str) -> Out {
-    Out::Text(text.to_owned())
+pub(super) fn text(text: &str) -> Output {
+    Output::Text(text.to_owned())
 }
 
-/// A mapping, in this order.
-pub(super) fn map(entries: impl IntoIterator<Item = (&'static str, Out)>) -> Out {
-    Out::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-}
-
-impl Out {
+impl Output {
     pub(super) fn number(number: impl ToString) -> Self {
         Self::Number(number.to_string())
     }
 
     /// A duration in the notation that is read.
-    pub(super) fn span(span: Duration) -> Self {
+    pub(super) fn duration(span: Duration) -> Self {
         Self::Text(duration::exact(span))
     }
 
     /// Bytes, in the largest unit that says them exactly.
     pub(super) fn bytes(bytes: u64) -> Self {
-        let text = value::exact_bytes(bytes);
+        let text = exact_bytes(bytes);
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             Self::Number(text)
         } else {
@@ -48,10 +51,6 @@ impl Out {
     /// A path. One that is not UTF-8 can be shown only approximately.
     pub(super) fn path(path: &Path) -> Self {
         Self::Text(path.to_string_lossy().into_owned())
-    }
-
-    pub(super) fn texts<S: AsRef<str>>(texts: &[S]) -> Self {
-        Self::List(texts.iter().map(|item| text(item.as_ref())).collect())
     }
 
     /// As JSON.

@@ -1,0 +1,182 @@
+//! What the file can say: every key, described once, one file for each section.
+//!
+//! A key has its type and its default in `model::settings`, where the rest of the program
+//! finds it, and everything else in its section here: notation, limits, the moment from which
+//! a changed value is in force, and the sentence that an editor shows. A new key is a line in
+//! both, and one in the README's example.
+
+mod by_flag;
+mod channels;
+mod couchdb;
+mod failure;
+mod files;
+mod follow;
+mod headroom;
+mod journal;
+mod limits;
+mod pressure;
+mod scan;
+mod smoosh;
+mod views;
+mod warmer;
+
+pub(super) use by_flag::FLAGS;
+pub(super) use channels::write as write_channel;
+
+use super::{
+    form::{Form, Key, keys, list, section},
+    section::{Section, Spanned},
+    values::{SECOND, boolean, duration, node_name, one_of, patterns, url},
+};
+use crate::model::{
+    channel::Mode,
+    settings::{Nodes, Settings},
+};
+use ::couchdb_client::Login;
+use std::path::PathBuf;
+
+/// What the file says. Where a flag may say otherwise, it is kept apart with its place.
+#[derive(Clone, Debug)]
+pub(super) struct FileSettings {
+    pub(super) settings: Settings,
+    pub(super) username: Option<Spanned<String>>,
+    pub(super) password_file: Option<Spanned<PathBuf>>,
+    pub(super) mode: Option<Spanned<Mode>>,
+    /// Where nodes are named, if they are.
+    pub(super) names_nodes: Option<Spanned<()>>,
+    /// Where hosts are trusted by their names, if any are.
+    pub(super) trusts_hosts: Option<Spanned<()>>,
+}
+
+impl Default for FileSettings {
+    fn default() -> Self {
+        Self {
+            settings: Settings::new(::couchdb_client::Settings::new(Vec::new())),
+            username: None,
+            password_file: None,
+            mode: None,
+            names_nodes: None,
+            trusts_hosts: None,
+        }
+    }
+}
+
+impl FileSettings {
+    /// What a file would have to say for these settings; a given password is not in it.
+    pub(super) fn of(settings: &Settings) -> Self {
+        let (username, password_file) = match &settings.couchdb.login {
+            Login::None => (None, None),
+            Login::Password { username, password: _ } => (Some(username), None),
+            Login::File { username, path } => (Some(username), Some(path)),
+        };
+        Self {
+            settings: settings.clone(),
+            username: username.cloned().map(Spanned::nowhere),
+            password_file: password_file.cloned().map(Spanned::nowhere),
+            mode: Some(Spanned::nowhere(settings.mode)),
+            names_nodes: None,
+            trusts_hosts: None,
+        }
+    }
+}
+
+/// The whole file.
+pub(super) fn document() -> Form<FileSettings> {
+    let about = ("couchdb", "How CouchDB is reached.");
+    let mut keys = vec![Key::new(about, None, couchdb::form(), |file| file, |file| file)];
+    keys.extend(keys!(in FileSettings {
+        "nodes" => settings.nodes, NextSweep, nodes(),
+            "The nodes whose databases this process reads: [_all], or their names; [] for views and cleanups alone.";
+        "peers" => settings.peers, NextSweep, list(url("a sidecar", "http://couch-a:10984")),
+            "Sidecars whose parts of views are used.";
+        "cluster_targets" => settings.cluster_targets, NextSweep, boolean(),
+            "Read views and cleanups, which belong to the whole cluster; exactly one process does.";
+        "scan" => settings.scan, _, scan::form(),
+            "What is read when.";
+        "poll" => settings.poll, Live, duration(SECOND),
+            "From one look at running compactions to the next.";
+        "files" => settings.files, _, files::form(),
+            "This node's own directories, where they are read beside CouchDB.";
+        "mode" => mode, Live, one_of(Mode::ALL, Mode::label).placed(),
+            "advise starts nothing; enforce starts compactions, within limits and gates.";
+        "channels" => settings.channels.list, Live, channels::form(),
+            "What is worth compacting, tried in this order; left out, smoosh's seven channels.";
+        "ignore" => settings.channels.ignore, Live, patterns(),
+            "Databases or shard files that no channel takes.";
+        "limits" => settings.limits, _, limits::form(),
+            "How much runs at a time; every compaction counts, whatever started it.";
+        "headroom" => settings.headroom, _, headroom::form(),
+            "What must stay free on the disks.";
+        "pressure" => settings.pressure, _, pressure::form(),
+            "When a node is too busy for more: above high nothing is started, until it is down to low.";
+        "failure" => settings.failure, _, failure::form(),
+            "What follows a failed compaction.";
+        "views" => settings.views, _, views::form(),
+            "Which views may be compacted.";
+        "smoosh" => settings.smoosh, _, smoosh::form(),
+            "What is done about CouchDB's own compaction daemon.";
+        "follow" => settings.follow, _, follow::form(),
+            "How changes of databases are followed.";
+        "warmer" => settings.warmer, _, warmer::form(),
+            "How indexes are kept built.";
+        "journal" => settings.journal, _, journal::form(),
+            "What is kept, for how long and in how many bytes; whichever ends first.";
+    }));
+    section(keys, check)
+}
+
+fn check(file: &mut FileSettings, section: &mut Section<'_, '_>) {
+    section
+        .refuse_key("web", "not set in this file, but by flags: --web.listen-address and others");
+    section.refuse_key("storage", "not set in this file, but by a flag: --storage.path");
+    section.refuse_key("log", "not set in this file, but by flags: --log.level and --log.format");
+    let Some(at) = section.value_at("nodes").and_then(|_| section.key_at("nodes")) else { return };
+    file.names_nodes = Some(Spanned { value: (), at, path: "nodes".to_owned() });
+    if file.settings.nodes.is_empty() && !file.settings.cluster_targets {
+        let says = "found no node, and cluster_targets is false: nothing is left to watch; write [_all], or names such as [couchdb@couch-a]";
+        section.report.refuse(at, "nodes", says);
+    }
+}
+
+// A setting that no key makes does not compile.
+#[rustfmt::skip]
+const _: fn(&Settings) = |Settings {
+    couchdb: _, nodes: _, peers: _, cluster_targets: _, scan: _, poll: _, files: _, mode: _,
+    channels: _, limits: _, headroom: _, pressure: _, failure: _, views: _, smoosh: _, follow: _,
+    warmer: _, journal: _, storage_path: _, web: _, log: _,
+}| {};
+
+/// `[_all]`, or names.
+fn nodes() -> Form<Nodes> {
+    const ALL: &str = "_all";
+    let name = node_name();
+    let item = Form::scalar(
+        |text| {
+            if text == ALL { Ok(text.to_owned()) } else { super::values::read_node_name(text) }
+        },
+        |name: &String| super::output::text(name),
+        serde_json::json!({"anyOf": [{"const": ALL}, name.schema(None)]}),
+    );
+    let placed = list(item.placed());
+    placed
+        .inspect(|report, _, _, names| {
+            let all = names.iter().flatten().find(|name| name.value == ALL);
+            if let Some(all) = all.filter(|_| names.len() > 1) {
+                let says = "found _all together with other names; write [_all], or only the names";
+                report.refuse(all.at, &all.path, says);
+            }
+        })
+        .map(
+            |names| {
+                let names = names.into_iter().flatten().map(|name| name.value);
+                let names: std::collections::BTreeSet<_> = names.collect();
+                Ok(if names.contains(ALL) { Nodes::All } else { Nodes::Named(names) })
+            },
+            |nodes| match nodes {
+                Nodes::All => vec![Some(Spanned::nowhere(ALL.to_owned()))],
+                Nodes::Named(names) => {
+                    names.iter().map(|name| Some(Spanned::nowhere(name.clone()))).collect()
+                }
+            },
+        )
+}

@@ -1,0 +1,49 @@
+//! What flags alone say: shown with the configuration, and never in the file.
+
+use crate::{
+    config::{
+        changes::When::{self, Live, Restart},
+        output::{Output, text},
+    },
+    model::settings::{
+        Settings,
+        service::{Log, Web},
+    },
+};
+use std::path::Path;
+
+/// A setting that only a flag makes.
+pub(in crate::config) struct Flag {
+    /// The flag.
+    pub(in crate::config) flag: &'static str,
+    /// The section under which it is shown, and its key there.
+    pub(in crate::config) shown: (&'static str, &'static str),
+    /// From when a changed value is in force.
+    pub(in crate::config) when: When,
+    /// Its value.
+    pub(in crate::config) write: fn(&Settings) -> Output,
+}
+
+/// Every such flag.
+#[rustfmt::skip]
+pub(in crate::config) const FLAGS: [Flag; 8] = [
+    Flag { flag: "--storage.path", shown: ("storage", "path"), when: Restart, write: |it| Output::path(&it.storage_path) },
+    Flag { flag: "--web.listen-address", shown: ("web", "listen_address"), when: Restart, write: |it| text(&it.web.listen_address.to_string()) },
+    Flag { flag: "--web.config.file", shown: ("web", "config_file"), when: Restart, write: |it| path_or_nothing(it.web.config_file.as_deref()) },
+    Flag { flag: "--web.enable-lifecycle", shown: ("web", "enable_lifecycle"), when: Restart, write: |it| Output::Bool(it.web.enable_lifecycle) },
+    Flag { flag: "--web.enable-admin-api", shown: ("web", "enable_admin_api"), when: Restart, write: |it| Output::Bool(it.web.enable_admin_api) },
+    Flag { flag: "--web.admin-socket", shown: ("web", "admin_socket"), when: Restart, write: |it| path_or_nothing(it.web.admin_socket.as_deref()) },
+    Flag { flag: "--log.level", shown: ("log", "level"), when: Live, write: |it| text(it.log.level.label()) },
+    Flag { flag: "--log.format", shown: ("log", "format"), when: Restart, write: |it| text(it.log.format.label()) },
+];
+
+// A setting that is missing above does not compile.
+#[rustfmt::skip]
+const _: fn(&Web, &Log) = |
+    Web { listen_address: _, config_file: _, enable_lifecycle: _, enable_admin_api: _, admin_socket: _ },
+    Log { level: _, format: _ },
+| {};
+
+fn path_or_nothing(path: Option<&Path>) -> Output {
+    path.map_or(Output::Nothing, Output::path)
+}

@@ -1,0 +1,299 @@
+//! `channels`: what is worth compacting.
+
+mod window;
+
+use crate::{
+    config::{
+        form::{Form, Key, keys, list, section},
+        output::{Output, exact_bytes, text as written},
+        problem::FindingKind,
+        section::{Report, Section},
+        tree::{Node, Value},
+        values::{
+            boolean, bytes, bytes_or_infinity, bytes_schema, channel_name, count, infinity_schema,
+            integer, is_infinity, one_of, pattern, read_bytes, read_number,
+        },
+    },
+    model::{
+        channel::{Channel, Mode, Priority},
+        target::Kind,
+    },
+    text::pattern::Names,
+};
+use serde_json::json;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The channels in their order.
+pub(super) fn form() -> Form<Vec<Channel>> {
+    let item = Form::new(read, |channel| Some(write(channel, true)), |_| described().schema(None));
+    list(item.placed())
+        .inspect(|report, _, _, channels| {
+            let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
+            for found in channels.iter().flatten() {
+                let name = &*found.value.name;
+                if let Some(line) = lines.get(name) {
+                    let says = format!("the channel {name} occurs twice, first on line {line}; names must be unique");
+                    report.refuse(found.at, &format!("{}.name", found.path), says);
+                } else {
+                    lines.insert(name, found.at.line);
+                }
+            }
+        })
+        .map(
+            |channels| Ok(channels.into_iter().flatten().map(|found| found.value).collect()),
+            |channels: &Vec<Channel>| {
+                channels.iter().cloned().map(|one| Some(crate::config::section::Spanned::nowhere(one))).collect()
+            },
+        )
+}
+
+/// The keys of a channel with this priority, which decides how its bounds are written.
+fn keys(priority: Priority) -> Vec<Key<Channel>> {
+    let is_slack = priority == Priority::Slack;
+    keys!(Channel {
+        "name" => name, Live, channel_name().map(|name| Ok(Arc::from(name)), |name: &Arc<str>| name.to_string()),
+            "The channel's name, unique.";
+        "kind" => kind, Live, one_of(Kind::COMPACTED, Kind::label),
+            "What the channel takes.";
+        "priority" => priority, Live, one_of(Priority::ALL, Priority::label),
+            "How it ranks targets: ratio, file over active bytes; slack, file minus active bytes; upgrade; cleanup.";
+        "min_priority" => min_priority, Live, bound(is_slack, false),
+            "Takes what has more than this: a ratio (default 2), or bytes of slack (default 512MiB).";
+        "max_priority" => max_priority, Live, bound(is_slack, true),
+            "Takes what has at most this; default infinity.";
+        "min_size" => min_size, Live, bytes(),
+            "Takes files larger than this; default 1MiB.";
+        "max_size" => max_size, Live, bytes_or_infinity(),
+            "Takes files of at most this; default infinity.";
+        "min_changes" => min_changes, Live, count(),
+            "Changes that a database needs since its last compaction; default 0.";
+        "capacity" => capacity, Live, integer(1..=10_000_000),
+            "Targets that the queue of one node holds.";
+        "concurrency" => concurrency, Live, integer(0..=10_000),
+            "Compactions of the channel at a time on one node, whatever started them.";
+        "mode" => mode, Live, one_of(Mode::ALL, Mode::label),
+            "Default enforce, but never more than the mode of the whole file.";
+        "databases" => databases, Live, names(),
+            "Databases that it takes; default all.";
+        "designs" => designs, Live, names(),
+            "Design documents whose views it takes, such as _design/x; default all.";
+        "windows" => windows, Live, list(window::form()),
+            "When it may start compactions; default always.";
+        "strict_window" => strict_window, Live, boolean(),
+            "Start nothing that would not end inside the window; default false.";
+    })
+}
+
+/// The form whose schema takes every channel.
+fn described() -> Form<Channel> {
+    let is =
+        |key: &str, word: &str| json!({"properties": {key: {"const": word}}, "required": [key]});
+    section(keys(Priority::Slack), |_, _| {}).with_schema(json!({
+        "type": "object",
+        "required": ["name", "kind"],
+        "allOf": [
+            {
+                "if": is("kind", "cleanup"),
+                "then": {"properties": {"priority": {"const": "cleanup"}}},
+                "else": {"properties": {"priority": {"not": {"const": "cleanup"}}}},
+            },
+            {
+                "if": is("priority", "slack"),
+                "else": {"properties": {
+                    "min_priority": {"type": "number"},
+                    "max_priority": {"anyOf": [{"type": "number"}, infinity_schema()]},
+                }},
+            },
+        ],
+    }))
+}
+
+/// A channel; `whole` also writes what is as it is by default.
+pub(in crate::config) fn write(channel: &Channel, whole: bool) -> Output {
+    let default = Channel::with_defaults(&channel.name, channel.kind, channel.priority);
+    let entries = keys(channel.priority).into_iter().filter_map(|key| {
+        let value = key.write(channel)?;
+        let identifies = matches!(key.name(), "name" | "kind" | "priority");
+        let differs = Some(&value) != key.write(&default).as_ref();
+        let shows = whole && has_effect(key.name(), channel.kind, channel.priority);
+        (identifies || differs || shows).then(|| (key.name().to_owned(), value))
+    });
+    Output::Map(entries.collect())
+}
+
+/// Whether a key can change anything in a channel of this kind and priority
+/// (`smoosh_server:get_priority/2` and `/4`: an upgrade's sizes and least priority still
+/// decide about files without live bytes).
+fn has_effect(key: &str, kind: Kind, priority: Priority) -> bool {
+    match key {
+        "designs" => kind == Kind::View,
+        "min_changes" => kind == Kind::Db,
+        "min_size" | "max_size" | "min_priority" => kind != Kind::Cleanup,
+        "max_priority" => matches!(priority, Priority::Ratio | Priority::Slack),
+        _ => true,
+    }
+}
+
+/// Reads a channel: its kind and priority first, for the other defaults go with them.
+fn read(report: &mut Report, node: &Node, path: &str, _: Option<&Channel>) -> Option<Channel> {
+    if !matches!(node.value, Value::Map(_) | Value::Nothing) {
+        Section::open(report, node, path);
+        return None;
+    }
+    let word = |key: &str| node.child(key).and_then(Node::text);
+    let kind =
+        word("kind").and_then(|word| Kind::COMPACTED.into_iter().find(|kind| kind.label() == word));
+    let implied = if kind == Some(Kind::Cleanup) { Priority::Cleanup } else { Priority::Ratio };
+    let priority = word("priority").and_then(Priority::from_label).unwrap_or(implied);
+    let blank = Channel::with_defaults("", kind.unwrap_or(Kind::Db), priority);
+    let form = section(keys(priority), check);
+    form.read(report, node, path, Some(&blank)).filter(|channel| !channel.name.is_empty())
+}
+
+fn check(channel: &mut Channel, section: &mut Section<'_, '_>) {
+    for (key, says) in [
+        ("name", "the key name is missing; every channel has one"),
+        ("kind", "the key kind is missing; db, view or cleanup says what the channel takes"),
+    ] {
+        if section.key_at(key).is_none() {
+            section.refuse(says);
+        }
+    }
+    check_bounds(channel, section);
+    if let Some(at) = section.key_at("strict_window")
+        && channel.windows.is_empty()
+        && channel.strict_window
+    {
+        let path = section.path_of("strict_window");
+        let says = "no effect without windows";
+        section.report.note(at, &path, FindingKind::NoEffect, says);
+    }
+    if section.value_at("kind").is_some() && priority_fits(channel, section) {
+        note_without_effect(channel, section);
+    }
+}
+
+/// Whether the priority can rank targets of the channel's kind.
+fn priority_fits(channel: &Channel, section: &mut Section<'_, '_>) -> bool {
+    let Channel { kind, priority, .. } = channel;
+    let fits = (*kind == Kind::Cleanup) == (*priority == Priority::Cleanup);
+    if !fits {
+        let allowed = match kind {
+            Kind::Db | Kind::View | Kind::Search => "ratio, slack or upgrade",
+            Kind::Cleanup => "cleanup",
+        };
+        let says = format!(
+            "found \"{}\", but a channel of kind {} ranks by {allowed}",
+            priority.label(),
+            kind.label()
+        );
+        section.refuse_value("priority", says);
+    }
+    fits
+}
+
+/// Findings, not problems: smoosh takes such keys silently, and settings moved from there keep
+/// working.
+fn note_without_effect(channel: &Channel, section: &mut Section<'_, '_>) {
+    let Channel { kind, priority, .. } = channel;
+    for key in ["designs", "min_changes", "min_size", "max_size", "min_priority", "max_priority"] {
+        if let Some(at) = section.key_at(key)
+            && !has_effect(key, *kind, *priority)
+        {
+            let path = section.path_of(key);
+            let says = format!(
+                "no effect in a channel of kind {} and priority {}",
+                kind.label(),
+                priority.label()
+            );
+            section.report.note(at, &path, FindingKind::NoEffect, says);
+        }
+    }
+}
+
+/// Bounds between which nothing is left are a mistake.
+fn check_bounds(channel: &Channel, section: &mut Section<'_, '_>) {
+    let Channel { priority, min_priority, max_priority, min_size, max_size, .. } = channel;
+    if !matches!(priority, Priority::Ratio | Priority::Slack) {
+        return;
+    }
+    if min_priority >= max_priority {
+        let shown = |bound: f64| match bound.to_string().parse() {
+            Ok(bytes) if *priority == Priority::Slack => exact_bytes(bytes),
+            _ => bound.to_string(),
+        };
+        let says = format!(
+            "the channel takes nothing: max_priority is {}, which is not above min_priority, {}",
+            shown(*max_priority),
+            shown(*min_priority)
+        );
+        let written = section.value_at("max_priority").is_some();
+        section.refuse_value(if written { "max_priority" } else { "min_priority" }, says);
+    }
+    if let Some(max_size) = max_size.filter(|max_size| *min_size >= *max_size) {
+        let says = format!(
+            "the channel takes nothing: max_size is {}, which is not above min_size, {}",
+            exact_bytes(max_size),
+            exact_bytes(*min_size)
+        );
+        section.refuse_value("max_size", says);
+    }
+}
+
+/// A bound of the priority: a ratio, or slack, which may be written as a size.
+fn bound(is_slack: bool, is_max: bool) -> Form<f64> {
+    let read = move |text: &str| {
+        if is_max && is_infinity(text) {
+            return Ok(f64::INFINITY);
+        }
+        let number = read_number(text);
+        if is_slack {
+            number.or_else(|_| read_bytes(text).map(|bytes| bytes as f64))
+        } else {
+            number
+        }
+    };
+    let write = move |bound: &f64| {
+        if *bound == f64::INFINITY {
+            return written("infinity");
+        }
+        let digits = bound.to_string();
+        match digits.parse::<u64>() {
+            Ok(bytes) if is_slack => Output::bytes(bytes),
+            _ => Output::Number(digits),
+        }
+    };
+    let mut any = vec![json!({"type": "number"})];
+    if is_slack {
+        any.push(bytes_schema(0));
+    }
+    if is_max {
+        any.push(infinity_schema());
+    }
+    Form::scalar(read, write, json!({"anyOf": any}))
+}
+
+/// Names as they are written.
+#[derive(Clone, Default)]
+struct NameLists {
+    include: Vec<String>,
+    exclude: Vec<String>,
+}
+
+fn names() -> Form<Names> {
+    let keys = keys!(NameLists {
+        "include" => include, Live, list(pattern()).unless_empty(),
+            "Patterns of names that are taken, with * for any characters; default all.";
+        "exclude" => exclude, Live, list(pattern()).unless_empty(),
+            "Patterns of names that are not taken, although they are included.";
+    });
+    section(keys, |_, _| {}).map(
+        |NameLists { include, exclude }| {
+            Names::new(&include, &exclude).map_err(|why| Some(why.to_string()))
+        },
+        |names| {
+            let (include, exclude) = names.texts();
+            NameLists { include: include.to_vec(), exclude: exclude.to_vec() }
+        },
+    )
+}

@@ -1,0 +1,95 @@
+//! `channels[].windows`: when a channel may start compactions.
+
+use crate::{
+    config::{
+        form::{Form, keys, list, section},
+        output::{Output, text as written},
+        problem::FindingKind,
+        section::Section,
+    },
+    model::window::{DAY_NAMES, Days, Edge, Window, shown_time, time, zone, zone_name},
+};
+use jiff::{civil::Time, tz::TimeZone};
+use serde_json::json;
+
+pub(super) fn form() -> Form<Window> {
+    let keys = keys!(Window {
+        "days" => days, Live, days(),
+            "The days on which it opens, such as [mon-fri, sun]; default every day.";
+        "from" => from, Live, time_of_day(Edge::From),
+            "When it opens, such as 20:00.";
+        "to" => to, Live, time_of_day(Edge::To),
+            "When it closes; before the opening, on the next day.";
+        "zone" => zone, Live, time_zone(),
+            "The time zone, by its name in the IANA database.";
+    });
+    let midnight = Time::midnight();
+    section(keys, check).starting_from(Window {
+        days: Days::ALL,
+        from: midnight,
+        to: midnight,
+        zone: TimeZone::UTC,
+    })
+}
+
+fn check(window: &mut Window, section: &mut Section<'_, '_>) {
+    if let (Some(at), Some(_)) = (section.key_at("days"), section.value_at("days"))
+        && window.days == Days::NONE
+    {
+        let path = section.path_of("days");
+        section.report.refuse(at, &path, "found no day; leave the key out for every day");
+    }
+    if window.never_closes() {
+        let says = format!(
+            "always open, because it opens every day at {} and closes at the same time",
+            shown_time(window.from, Edge::From)
+        );
+        section.report.note(section.at, &section.path, FindingKind::Doubtful, says);
+    }
+}
+
+/// A list of days and ranges of days; every day is left out.
+fn days() -> Form<Days> {
+    let any_case = |day: &str| -> String {
+        day.chars().map(|letter| format!("[{letter}{}]", letter.to_ascii_uppercase())).collect()
+    };
+    let names = DAY_NAMES.map(any_case).join("|");
+    let pattern = format!(r"^\s*({names})\s*(-\s*({names})\s*)?$");
+    let item = Form::scalar(
+        |text| text.parse::<Days>().map_err(|why| why.to_string()),
+        |days: &Days| written(&days.texts().join(", ")),
+        json!({"type": "string", "pattern": pattern}),
+    );
+    let texts = list(item);
+    let schema = texts.schema(None);
+    Form::new(
+        move |report, node, path, _| {
+            let days = texts.read(report, node, path, None)?;
+            Some(days.into_iter().fold(Days::NONE, Days::and))
+        },
+        |days| {
+            let texts = || days.texts().iter().map(|day| written(day)).collect();
+            (*days != Days::ALL).then(|| Output::List(texts()))
+        },
+        move |_| schema.clone(),
+    )
+    .with_schema(json!({"minItems": 1}))
+}
+
+fn time_of_day(edge: Edge) -> Form<Time> {
+    let end = if edge == Edge::To { "|24:00" } else { "" };
+    let pattern = format!("^(([01][0-9]|2[0-3]):[0-5][0-9]{end})$");
+    Form::scalar(
+        move |text| time(text, edge).map_err(|why| why.to_string()),
+        move |time| written(&shown_time(*time, edge)),
+        json!({"type": "string", "pattern": pattern}),
+    )
+}
+
+fn time_zone() -> Form<TimeZone> {
+    Form::scalar(
+        |text| zone(text).map_err(|why| why.to_string()),
+        |zone| written(zone_name(zone)),
+        json!({"type": "string", "minLength": 1}),
+    )
+}

@@ -1,0 +1,77 @@
+//! `couchdb`: how CouchDB is reached.
+
+use super::FileSettings;
+use crate::config::{
+    form::{Form, keys, list, mapping, section},
+    problem::FindingKind,
+    section::{Section, Spanned},
+    values::{couchdb_url, duration, host_pattern, integer, integer_or_off, node_name, path, text},
+};
+use couchdb_client::Tls;
+use serde_json::json;
+use std::time::Duration;
+
+pub(super) fn form() -> Form<FileSettings> {
+    let keys = keys!(in FileSettings {
+        "couchdb.urls" => settings.couchdb.urls, NextSweep, list(couchdb_url()),
+            "CouchDB nodes; one is enough to see the cluster.";
+        "couchdb.username" => username, NextSweep, text().placed(),
+            "The user to ask as; a server admin sees everything.";
+        "couchdb.password_file" => password_file, NextSweep, path().placed(),
+            "A file that holds the user's password, read again when it changes.";
+        "couchdb.tls" => settings.couchdb.tls, NextSweep, tls(),
+            "Which authorities to trust, and a client certificate; default the system's, and none.";
+        "couchdb.timeout" => settings.couchdb.timeout, NextSweep, duration(Duration::from_millis(100)),
+            "The longest wait for one whole answer.";
+        "couchdb.requests_in_flight" => settings.couchdb.requests_in_flight, NextSweep, integer(1..=1_024),
+            "Requests at a time to each node.";
+        "couchdb.cold_reads_per_second" => settings.couchdb.cold_reads_per_second, NextSweep, integer_or_off(1..=1_000_000),
+            "Reads a second on each node of shards that CouchDB may have to open; off for no pace.";
+        "couchdb.nodes" => settings.couchdb.nodes, NextSweep, mapping(node_name(), couchdb_url()),
+            "Nodes' own addresses by name; used once the server there says that name.";
+        "couchdb.trust_node_hosts" => settings.couchdb.trust_node_hosts, NextSweep, trusted_hosts(),
+            "Hosts in nodes' names that are given the login, such as *.couchdb.svc.cluster.local; any server that answers for such a host gets the password.";
+    });
+    section(keys, |file, section| {
+        let hosts = &file.settings.couchdb.trust_node_hosts;
+        let at = section.key_at("trust_node_hosts").filter(|_| !hosts.is_empty());
+        let path = section.path_of("trust_node_hosts");
+        file.trusts_hosts = at.map(|at| Spanned { value: (), at, path });
+    })
+}
+
+fn trusted_hosts() -> Form<Vec<couchdb_client::HostPattern>> {
+    list(host_pattern().inspect(|report, node, path, host| {
+        if host.is_wide() {
+            let says = format!(
+                "{host} trusts every host below a single-word domain, where other people's servers may answer"
+            );
+            report.note(node.at, path, FindingKind::Doubtful, says);
+        }
+    }))
+}
+
+fn tls() -> Form<Tls> {
+    let keys = keys!(Tls {
+        "ca_file" => ca_file, NextSweep, path().optional(),
+            "The authorities to trust, in PEM, and no others.";
+        "cert_file" => cert_file, NextSweep, path().optional(),
+            "A client certificate, in PEM.";
+        "key_file" => key_file, NextSweep, path().optional(),
+            "The private key of the client certificate, in PEM.";
+    });
+    let both = json!({"cert_file": ["key_file"], "key_file": ["cert_file"]});
+    section(keys, check_tls).with_schema(json!({"dependentRequired": both}))
+}
+
+fn check_tls(_: &mut Tls, section: &mut Section<'_, '_>) {
+    for (given, missing) in [("cert_file", "key_file"), ("key_file", "cert_file")] {
+        if let Some(at) = section.key_at(given)
+            && section.key_at(missing).is_none()
+        {
+            let path = section.path_of(given);
+            let says = format!("found {given} without {missing}; a client certificate needs both");
+            section.report.refuse(at, &path, says);
+        }
+    }
+}

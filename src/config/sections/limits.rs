@@ -1,0 +1,26 @@
+//! `limits`: how much runs at a time.
+
+use crate::{
+    config::{
+        form::{Form, keys, section},
+        values::{boolean, bytes, duration, integer},
+    },
+    model::settings::limits::Limits,
+};
+use std::time::Duration;
+
+pub(super) fn form() -> Form<Limits> {
+    let keys = keys!(Limits {
+        "limits.per_node" => per_node, Live, integer(0..=10_000),
+            "Compactions at a time on one node, whatever started them; 0 starts none.";
+        "limits.cluster" => cluster, Live, integer(0..=1_000_000),
+            "Compactions at a time in the whole cluster, whatever started them; 0 starts none.";
+        "limits.bytes_per_hour" => bytes_per_hour, Live, bytes(),
+            "Size of the files whose compaction may start within any hour.";
+        "limits.wait" => wait, Live, duration(Duration::ZERO),
+            "Pause from one start on a node to the next.";
+        "limits.one_copy_of_a_range" => one_copy_of_a_range, Live, boolean(),
+            "Compact only one copy of a shard range at a time.";
+    });
+    section(keys, |_, _| {})
+}

@@ -1,0 +1,394 @@
+//! How each type of value is written in the file: one clear sentence for what it is not.
+
+use super::{
+    form::{Form, list, with_default},
+    output::{Output, text as written},
+    problem::{alternatives, quoted, suggestion},
+    section::scalar,
+};
+use crate::text::{duration as durations, pattern::Patterns, size};
+use couchdb_client::{Address, HostPattern, ParseAddressError};
+use serde_json::{Value as Json, json};
+use std::{
+    fmt::Display,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    ops::RangeInclusive,
+    path::PathBuf,
+    time::Duration,
+};
+
+/// The longest duration that anything takes: a hundred years.
+const MAX_DURATION: Duration = Duration::from_secs(100 * 366 * 86_400);
+/// The shortest duration of what is repeated.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+/// A value, or what is wrong with its text.
+pub(super) type Read<T> = Result<T, String>;
+
+/// A duration between `min` and a hundred years.
+pub(super) fn duration(min: Duration) -> Form<Duration> {
+    // What `humantime` reads, in which no unit is ever left out but of 0.
+    let pattern = r"^\s*([0-9]+(\.[0-9]+)?\s*(nanos|nsec|ns|usec|us|µs|millis|msec|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w|months?|M|years?|yrs?|y)\s*)+$";
+    let text = json!({"type": "string", "pattern": pattern});
+    let schema = if min.is_zero() { json!({"anyOf": [text, {"enum": [0, "0"]}]}) } else { text };
+    Form::scalar(move |text| read_duration(text, min), |span| Output::duration(*span), schema)
+}
+
+fn read_duration(text: &str, min: Duration) -> Read<Duration> {
+    let found = durations::parse(text).ok_or_else(|| {
+        format!(
+            "found {}, but a duration belongs here, such as 500ms, 30s, 5m or 1h 30m",
+            quoted(text)
+        )
+    })?;
+    if found < min {
+        let min = durations::exact(min);
+        return Err(format!("found {}, but {min} is the minimum", quoted(text)));
+    }
+    if found > MAX_DURATION {
+        return Err(format!("found {}, but 100 years is the maximum", quoted(text)));
+    }
+    Ok(found)
+}
+
+/// A size in bytes.
+pub(super) fn bytes() -> Form<u64> {
+    Form::scalar(read_bytes, |bytes| Output::bytes(*bytes), bytes_schema(0))
+}
+
+/// A size of at least one MiB.
+pub(super) fn bytes_from_mib() -> Form<u64> {
+    const MIN: u64 = 1 << 20;
+    let read = |text: &str| match read_bytes(text)? {
+        size if size < MIN => Err(format!("found {}, but 1MiB is the minimum", quoted(text))),
+        size => Ok(size),
+    };
+    Form::scalar(read, |bytes| Output::bytes(*bytes), bytes_schema(MIN))
+}
+
+/// A size in bytes, or `infinity` for none.
+pub(super) fn bytes_or_infinity() -> Form<Option<u64>> {
+    Form::scalar(
+        |text| if is_infinity(text) { Ok(None) } else { read_bytes(text).map(Some) },
+        |bytes| bytes.map_or_else(|| written("infinity"), Output::bytes),
+        json!({"anyOf": [bytes_schema(0), infinity_schema()]}),
+    )
+}
+
+pub(super) fn read_bytes(text: &str) -> Read<u64> {
+    size::parse(text).map_err(|_| {
+        format!("found {}, but a size belongs here: a number of bytes, or one with a unit, such as 512MiB or 20GB", quoted(text))
+    })
+}
+
+/// Sizes as `bytesize` reads them.
+pub(super) fn bytes_schema(min: u64) -> Json {
+    let pattern = r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGgTtPpEe]?[Bb]?|[KkMmGgTtPpEe][Ii][Bb]?)\s*$";
+    json!({"type": ["integer", "string"], "minimum": min, "pattern": pattern})
+}
+
+/// The words for no upper bound: ours, smoosh's, and YAML's own.
+pub(super) fn is_infinity(text: &str) -> bool {
+    matches!(text.to_ascii_lowercase().as_str(), "infinity" | ".inf" | "+.inf")
+}
+
+pub(super) fn infinity_schema() -> Json {
+    json!({"const": "infinity"})
+}
+
+/// A whole number in a range.
+pub(super) fn integer<T>(range: RangeInclusive<T>) -> Form<T>
+where
+    T: TryFrom<u64> + PartialOrd + Display + serde::Serialize + 'static,
+{
+    let schema = json!({"type": "integer", "minimum": range.start(), "maximum": range.end()});
+    let read = move |text: &str| {
+        read_digits(text)
+            .and_then(|number| T::try_from(number).ok())
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| {
+                let (min, max) = (range.start(), range.end());
+                format!(
+                    "found {}, but a whole number from {min} to {max} belongs here",
+                    quoted(text)
+                )
+            })
+    };
+    Form::scalar(read, |number| Output::number(number), schema)
+}
+
+/// A whole number in a range, or the word `off`, which is zero.
+pub(super) fn integer_or_off(range: RangeInclusive<u32>) -> Form<u32> {
+    let number = integer(range.clone()).schema(None);
+    let read = move |text: &str| {
+        if text == "off" {
+            return Ok(0);
+        }
+        let (min, max) = (range.start(), range.end());
+        read_digits(text)
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| {
+                format!("found {}, but a whole number from {min} to {max} belongs here, or off for no pace", quoted(text))
+            })
+    };
+    let write = |number: &u32| match number {
+        0 => written("off"),
+        number => Output::number(number),
+    };
+    Form::scalar(read, write, json!({"anyOf": [number, {"const": "off"}]}))
+}
+
+/// Any whole number that is not negative.
+pub(super) fn count() -> Form<u64> {
+    let read = |text: &str| {
+        read_digits(text).ok_or_else(|| {
+            format!("found {}, but a whole number belongs here, zero or more", quoted(text))
+        })
+    };
+    Form::scalar(read, |count| Output::number(count), json!({"type": "integer", "minimum": 0}))
+}
+
+fn read_digits(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+/// A finite number.
+pub(super) fn read_number(text: &str) -> Read<f64> {
+    // The words that Rust reads as numbers, nan and inf, are none here.
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    text.parse::<f64>().ok().filter(|found| digits && found.is_finite()).ok_or_else(|| {
+        format!("found {}, but a number belongs here, such as 2 or 2.5", quoted(text))
+    })
+}
+
+/// A number in a range.
+pub(super) fn number(range: RangeInclusive<f64>) -> Form<f64> {
+    let schema = json!({"type": "number", "minimum": range.start(), "maximum": range.end()});
+    let read = move |text: &str| {
+        read_number(text).ok().filter(|found| range.contains(found)).ok_or_else(|| {
+            let (min, max) = (range.start(), range.end());
+            format!("found {}, but a number from {min} to {max} belongs here", quoted(text))
+        })
+    };
+    Form::scalar(read, |number| Output::number(number), schema)
+}
+
+/// A percentage from 0% to 100%, in percent.
+pub(super) fn percent() -> Form<f64> {
+    let read = |text: &str| {
+        text.strip_suffix('%')
+            .and_then(|rest| read_number(rest.trim_end()).ok())
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .ok_or_else(|| {
+                format!(
+                    "found {}, but a percentage from 0% to 100% belongs here, such as 10%",
+                    quoted(text)
+                )
+            })
+    };
+    let pattern = r"^\+?(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?)\s*%$";
+    let schema = json!({"type": "string", "pattern": pattern});
+    Form::scalar(read, |percent| Output::Text(format!("{percent}%")), schema)
+}
+
+/// `true` or `false`.
+pub(super) fn boolean() -> Form<bool> {
+    Form::scalar(read_boolean, |value| Output::Bool(*value), json!({"type": "boolean"}))
+}
+
+pub(super) fn read_boolean(text: &str) -> Read<bool> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("found {}, but true or false belongs here", quoted(text))),
+    }
+}
+
+/// One of some words.
+pub(super) fn one_of<T: Copy + 'static>(
+    all: impl IntoIterator<Item = T> + Clone + 'static,
+    label: fn(T) -> &'static str,
+) -> Form<T> {
+    let words: Vec<&str> = all.clone().into_iter().map(label).collect();
+    Form::scalar(read_one_of(all, label), move |one| written(label(*one)), json!({"enum": words}))
+}
+
+pub(super) fn read_one_of<T: Copy>(
+    all: impl IntoIterator<Item = T> + Clone,
+    label: fn(T) -> &'static str,
+) -> impl Fn(&str) -> Read<T> {
+    move |text| {
+        let words: Vec<&'static str> = all.clone().into_iter().map(label).collect();
+        all.clone().into_iter().find(|one| label(*one) == text).ok_or_else(|| {
+            let near = suggestion(text, &words);
+            format!("found {}, but {} belongs here{near}", quoted(text), alternatives(&words))
+        })
+    }
+}
+
+/// A text that is not empty and has no line breaks or other control characters.
+pub(super) fn text() -> Form<String> {
+    let read = |text: &str| {
+        if text.trim().is_empty() || text.chars().any(char::is_control) {
+            return Err(format!("found {}, but one line of text belongs here", quoted(text)));
+        }
+        Ok(text.to_owned())
+    };
+    Form::scalar(read, |text| written(text), json!({"type": "string", "pattern": r"\S"}))
+}
+
+/// The path of a file or a directory; a relative one starts at the file's own directory.
+pub(super) fn path() -> Form<PathBuf> {
+    Form::new(
+        |report, node, path, _| {
+            let found = scalar(report, node, path, read_path)?;
+            Some(report.base.join(found))
+        },
+        |path| Some(Output::path(path)),
+        |default: Option<&PathBuf>| {
+            let schema = json!({"type": "string", "minLength": 1});
+            with_default(schema, default.map(|path| Output::path(path)))
+        },
+    )
+}
+
+pub(super) fn read_path(text: &str) -> Read<PathBuf> {
+    if text.is_empty() || text.contains('\0') {
+        return Err(format!(
+            "found {}, but the path of a file or directory belongs here",
+            quoted(text)
+        ));
+    }
+    Ok(PathBuf::from(text))
+}
+
+/// The URL of a CouchDB server.
+pub(super) fn couchdb_url() -> Form<Address> {
+    url("a CouchDB server", "http://couch-a:5984")
+}
+
+/// The URL of a server, `what` it is and one `example`.
+pub(super) fn url(what: &'static str, example: &'static str) -> Form<Address> {
+    let schema = json!({
+        "type": "string",
+        "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://[^/?#@]+(/[^?#]*)?$",
+        "examples": [example],
+    });
+    let write = |url: &Address| Output::Text(url.to_string());
+    Form::scalar(move |text| read_url(text, what, example), write, schema)
+}
+
+pub(super) fn read_couchdb_url(text: &str) -> Read<Address> {
+    read_url(text, "a CouchDB server", "http://couch-a:5984")
+}
+
+fn read_url(text: &str, what: &str, example: &str) -> Read<Address> {
+    text.parse::<Address>().map_err(|why| match why {
+        ParseAddressError::Url { shown, reason } => format!(
+            "found {shown}, but the URL of {what} belongs here, such as {example} ({reason})"
+        ),
+        ParseAddressError::Scheme { shown } => format!(
+            "found {shown}, but the URL of {what} begins with http:// or https://, such as {example}"
+        ),
+        ParseAddressError::Login => format!(
+            "found a URL with a user or a password in it; write the URL of {what} without them, such as {example}"
+        ),
+        ParseAddressError::Query => format!(
+            "found a URL with a query (?) or a fragment (#), but the URL of {what} has none, such as {example}"
+        ),
+    })
+}
+
+/// A host, or every host below a domain.
+pub(super) fn host_pattern() -> Form<HostPattern> {
+    let read =
+        |text: &str| text.parse().map_err(|why| format!("found {}, but {why}", quoted(text)));
+    let pattern = r"^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.*$|:";
+    let schema = json!({"type": "string", "pattern": pattern, "not": {"pattern": "/"}});
+    Form::scalar(read, |host: &HostPattern| Output::Text(host.to_string()), schema)
+}
+
+/// The name of a node, `couchdb@host`.
+pub(super) fn node_name() -> Form<String> {
+    let pattern = r#"^[^\s/"'@,]+@[^\s/"'@,]+$"#;
+    Form::scalar(
+        read_node_name,
+        |name| written(name),
+        json!({"type": "string", "pattern": pattern}),
+    )
+}
+
+pub(super) fn read_node_name(text: &str) -> Read<String> {
+    let plain = |part: &str| {
+        !part.is_empty()
+            && part.chars().all(|c| !c.is_control() && !c.is_whitespace() && !"/\"'@,".contains(c))
+    };
+    match text.split_once('@') {
+        Some((name, host)) if plain(name) && plain(host) => Ok(text.to_owned()),
+        _ => Err(format!(
+            "found {}, but the name of a node belongs here as CouchDB writes it, such as couchdb@couch-a",
+            quoted(text)
+        )),
+    }
+}
+
+/// Patterns of names.
+pub(super) fn patterns() -> Form<Patterns> {
+    list(pattern()).map(
+        |texts| Patterns::new(&texts).map_err(|why| Some(why.to_string())),
+        |patterns| patterns.texts().to_vec(),
+    )
+}
+
+/// A pattern of names.
+pub(super) fn pattern() -> Form<String> {
+    let read = |text: &str| {
+        if text.is_empty() {
+            return Err(
+                "found an empty pattern; write a name, with * for any characters".to_owned()
+            );
+        }
+        Patterns::new(&[text]).map(|_| text.to_owned()).map_err(|why| why.to_string())
+    };
+    Form::scalar(read, |pattern| written(pattern), json!({"type": "string", "minLength": 1}))
+}
+
+/// The name of a channel: smoosh's words, and labels of metrics.
+pub(super) fn channel_name() -> Form<String> {
+    let read = |text: &str| {
+        let mut letters = text.bytes();
+        let first = letters.next().is_some_and(|byte| byte.is_ascii_lowercase());
+        let rest =
+            letters.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        if first && rest && text.len() <= 64 {
+            return Ok(text.to_owned());
+        }
+        Err(format!(
+            "found {}, but a channel's name is a small letter, then small letters, digits and _, at most 64, such as big_dbs",
+            quoted(text)
+        ))
+    };
+    let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9_]{0,63}$"});
+    Form::scalar(read, |name| written(name), schema)
+}
+
+/// Where to listen: `127.0.0.1:10984`, `[::1]:10984`, `localhost:10984`, or `:10984` for
+/// every address of the host.
+pub(super) fn read_listen_address(text: &str) -> Read<SocketAddr> {
+    let local = |host: &str| match host {
+        "" => Some(Ipv6Addr::UNSPECIFIED.into()),
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        _ => None,
+    };
+    let named = text
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some(SocketAddr::new(local(host)?, port.parse().ok()?)));
+    text.parse().ok().or(named).ok_or_else(|| {
+        format!(
+            "found {}, but an address and a port belong here, such as 127.0.0.1:10984 or :10984",
+            quoted(text)
+        )
+    })
+}
