@@ -8,6 +8,7 @@ mod search;
 
 pub use search::Search;
 
+use couchdb_names::Version;
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
@@ -23,29 +24,12 @@ const CREATED: u64 = 1_795_225_160;
 /// Records that a test of some days needs; a scan of a small cluster is a few hundred.
 const RECORDS: usize = 16_384;
 
-/// A CouchDB version, for what differs between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// Major version.
-    pub major: u16,
-    /// Minor version.
-    pub minor: u16,
-    /// Patch version.
-    pub patch: u16,
-}
+/// The version that nodes run unless the configuration says otherwise; the simulator is closest to
+/// it.
+pub(crate) const DEFAULT_VERSION: Version = Version::new(3, 5, 0);
 
-impl Version {
-    /// The version the simulator is closest to.
-    pub const V3_5_0: Self = Self { major: 3, minor: 5, patch: 0 };
-    /// The older version with recorded answers: no `_smoosh/status`, no lockout.
-    pub const V3_3_3: Self = Self { major: 3, minor: 3, patch: 3 };
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}.{}.{}", self.major, self.minor, self.patch)
-    }
-}
+/// The first version with `_smoosh/status`, nouveau and the lockout after bad logins.
+pub(crate) const V3_4_0: Version = Version::new(3, 4, 0);
 
 /// One CouchDB node.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +57,7 @@ impl Node {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            version: Version::V3_5_0,
+            version: DEFAULT_VERSION,
             disk: None,
             volume: None,
             smoosh: false,

@@ -21,7 +21,7 @@ use super::{
     Cluster, Exchange, Refused,
     access::{Checks, Login, Shown},
     cluster::Inner,
-    config::Version,
+    config::V3_4_0,
     fault::Effect,
     session,
     session::Keeping,
@@ -146,7 +146,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     }
     frozen::connected(&cluster, &node, parts.uri.path()).await;
     let (routed, version, request, set_cookie) = cluster.locked(|inner| {
-        let version = inner.world.node_version(&node).unwrap_or(Version::V3_5_0);
+        let version = inner.world.version_of(&node);
         let checks = checks(inner, &node, wall_start, false);
         let now = inner.world.now();
         let mut login = inner.access.login(&node, &shown, &checks, now);
@@ -226,7 +226,7 @@ fn note(cluster: &Cluster, parts: &http::request::Parts, node: &str, shown: &Sho
 
 /// How a node checks a login; `behind`: of a request that another node passes on.
 fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     let set = |section: &str, key: &str| inner.world.setting(node, section, key);
     let usual = Keeping::default();
     let handlers = set(if behind { "httpd" } else { "chttpd" }, "authentication_handlers");
@@ -237,7 +237,7 @@ fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
             .unwrap_or(usual.timeout),
         reads_cookies: handlers.is_none_or(|all| all.contains("cookie_authentication_handler")),
     };
-    let lockout = !behind && version >= Version { major: 3, minor: 4, patch: 0 };
+    let lockout = !behind && version >= V3_4_0;
     Checks { lockout, sessions, wall: wall_start.saturating_add(inner.world.now().as_secs()) }
 }
 

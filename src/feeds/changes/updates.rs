@@ -10,7 +10,7 @@ use super::{
     recent::Recent,
     resumed::{differ, resumed},
 };
-use crate::store::journal::Position;
+use crate::{sources::couchdb::describe, store::journal::Position};
 use couchdb_client::{Error, wire::UpdateLine};
 use futures::StreamExt as _;
 use std::{pin::pin, sync::Arc, time::Duration};
@@ -314,7 +314,7 @@ pub(super) async fn follow(
 
 fn fail(state: &mut Updates, error: &Error) {
     tracing::debug!(%error, "_db_updates");
-    state.failed(Failed::of(error), error.to_string());
+    state.failed(Failed::of(error), describe(error));
 }
 
 #[cfg(test)]

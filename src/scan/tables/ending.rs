@@ -3,9 +3,9 @@
 use super::Tables;
 use crate::{
     model::{facts::Source, target::Kind},
+    sources::couchdb::NO_USER,
     table::{Node, NodeIx},
 };
-use couchdb_client::NO_USER;
 use std::collections::{BTreeMap, BTreeSet};
 use wall_clock::Moment;
 

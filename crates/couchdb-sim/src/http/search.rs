@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cluster::{Cluster, Inner},
-    config::Version,
+    config::V3_4_0,
     growth::mix,
     world::Gone,
 };
@@ -31,11 +31,10 @@ pub(super) struct Query {
 
 /// Whether a node has an engine.
 pub(super) fn has(inner: &Inner, node: &str, engine: Engine) -> bool {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     match engine {
         Engine::Nouveau => {
-            version >= Version { major: 3, minor: 4, patch: 0 }
-                && inner.world.setting(node, "nouveau", "enable") == Some("true")
+            version >= V3_4_0 && inner.world.setting(node, "nouveau", "enable") == Some("true")
         }
         Engine::Clouseau => inner.world.has_clouseau(node),
     }
@@ -84,12 +83,10 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Op
 }
 
 fn absent(inner: &Inner, node: &str, engine: Engine) -> Answer {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     match engine {
         // The older server takes the words for an attachment's name.
-        Engine::Nouveau if version < (Version { major: 3, minor: 4, patch: 0 }) => {
-            not_found("Document is missing attachment")
-        }
+        Engine::Nouveau if version < V3_4_0 => not_found("Document is missing attachment"),
         Engine::Nouveau => not_found("missing"),
         Engine::Clouseau => error(503, "service unavailable", "Search is not available"),
     }

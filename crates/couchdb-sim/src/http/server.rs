@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     cluster::Inner,
-    config::{Version, legal_name},
+    config::{V3_4_0, legal_name},
     growth::mix,
     session::{self, Refusal},
     world::{Task, TaskKind},
@@ -22,10 +22,10 @@ const MOST_KEYS: usize = 100;
 
 /// `GET /`, of a node.
 pub(super) fn root(inner: &Inner, node: &str) -> Answer {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     let mut features =
         vec!["access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
-    if version >= (Version { major: 3, minor: 4, patch: 0 }) {
+    if version >= V3_4_0 {
         features.insert(0, "quickjs");
     }
     if super::search::has(inner, node, Engine::Nouveau) {
@@ -49,7 +49,7 @@ pub(super) fn root(inner: &Inner, node: &str) -> Answer {
 
 /// The same of a node, as its older interface says it.
 pub(super) fn root_behind(inner: &Inner, node: &str) -> Answer {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     let welcome = value!({
         "couchdb": "Welcome",
         "uuid": format!("{:032x}", inner.world.node_uuid(node)),

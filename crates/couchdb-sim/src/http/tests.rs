@@ -1,5 +1,6 @@
 use super::*;
 use crate::{Config, Database, Design, Effect, Fault, Node, Role, User};
+use couchdb_names::Version;
 use http::{Method, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -185,7 +186,7 @@ async fn rights_are_those_of_the_role() {
 #[tokio::test(start_paused = true)]
 async fn wrong_passwords_lock_out_on_nodes_that_count_them() {
     let mut config = Config::new(&[A, B]);
-    config.nodes[1] = Node { version: Version::V3_3_3, ..Node::new(B) };
+    config.nodes[1] = Node { version: Version::new(3, 3, 3), ..Node::new(B) };
     let cluster = Cluster::new(config, 1, Clock::anchored(Moment::from_unix(0))).unwrap();
     let of = async |node: &str, password: &str| {
         let login = login("admin", password);

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     model::memory::{Scope, Suspension},
     serve::http::{families, metrics::Scrape},
+    sources::request_metrics::RequestMetrics,
 };
 use couchdb_client::CertificateEnds;
 use metrics_text::{Coding, Format, Writer, duplicate_series};
@@ -18,7 +19,7 @@ fn whole() -> Surface {
     let surface = Surface::new();
     let process = prometheus::process_collector::ProcessCollector::for_self();
     surface.state.registry.register(Box::new(process)).unwrap();
-    couchdb_client::Metrics::register(&surface.state.registry).unwrap();
+    RequestMetrics::register(&surface.state.registry).unwrap();
     surface
 }
 
@@ -165,7 +166,7 @@ async fn no_series_is_named_twice_and_no_family_lacks_its_row() {
 #[test]
 fn what_the_client_counts_is_what_the_table_says() {
     let registry = prometheus::Registry::new();
-    couchdb_client::Metrics::register(&registry).unwrap();
+    RequestMetrics::register(&registry).unwrap();
     let gathered = registry.gather();
     let requests = gathered.iter().find(|it| it.name() == families::COUCHDB_REQUESTS.name);
     let requests = requests.expect("registered under the table's name");
