@@ -142,7 +142,7 @@ pub enum ParseAddressError {
     Url {
         /// The text, or a placeholder.
         shown: String,
-        /// What the URL parser said.
+        /// The URL parser's words.
         reason: String,
     },
     /// The scheme is neither `http` nor `https`.

@@ -150,7 +150,7 @@ pub enum Error {
     Connect {
         /// The request.
         asked: Arc<Asked>,
-        /// What the network said.
+        /// The network's words.
         detail: String,
     },
     /// No trust.
@@ -160,7 +160,7 @@ pub enum Error {
     Tls {
         /// The request.
         asked: Arc<Asked>,
-        /// What TLS said.
+        /// The TLS library's words.
         detail: String,
     },
     /// Any other status.
@@ -170,7 +170,7 @@ pub enum Error {
         asked: Arc<Asked>,
         /// The status.
         status: u16,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
     /// The node is known and down.
@@ -186,7 +186,7 @@ pub enum Error {
     UnknownNode {
         /// The request.
         asked: Arc<Asked>,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
     /// What was asked for is not there.
@@ -194,17 +194,17 @@ pub enum Error {
     NotFound {
         /// The request.
         asked: Arc<Asked>,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
     /// The login is valid but lacks the privilege.
-    #[error("{asked}: HTTP {status}, {reason}; the login lacks the privilege, use a server admin")]
+    #[error("{asked}: HTTP {status}, {reason}; the login may not read this, use a server admin")]
     Forbidden {
         /// The request.
         asked: Arc<Asked>,
         /// 401 or 403.
         status: u16,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
     /// CouchDB wants a login, and none was given.

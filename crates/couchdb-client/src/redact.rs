@@ -162,8 +162,8 @@ mod tests {
             if !text.contains(&password) && !text.contains('%') && !text.contains('\\') {
                 prop_assert_eq!(&shown, &text);
             }
-            let told = format!("{text} adm:{password}, \"{password}\" {text}");
-            let shown = hidden.redact(&told, None);
+            let text_with_secrets = format!("{text} adm:{password}, \"{password}\" {text}");
+            let shown = hidden.redact(&text_with_secrets, None);
             prop_assert!(shown.matches("[hidden]").count() >= 2, "{}", shown);
         }
     }

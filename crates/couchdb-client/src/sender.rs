@@ -309,7 +309,7 @@ impl Sender {
         if server.auth.uses_sessions(proven.generation) {
             match self.begin_session(destination, proven).await? {
                 SessionStart::Session(cookie) => return Ok(Ok(Credential::Cookie(cookie))),
-                SessionStart::Refused(said) => return Ok(Err(said)),
+                SessionStart::Refused(words) => return Ok(Err(words)),
                 SessionStart::NoSession => {
                     // A server that is not a CouchDB must not get the password.
                     if let Ok(Greeting::Other(found)) = self.greeting(server).await {
@@ -327,7 +327,7 @@ impl Sender {
             // A server that does not know the route has not refused the login.
             Ok(Ok(_)) => Ok(Ok(Credential::Basic)),
             Err(error) if is_unknown_there(&error) => Ok(Ok(Credential::Basic)),
-            Ok(Err(said)) => Ok(Err(said)),
+            Ok(Err(words)) => Ok(Err(words)),
             Err(error) => Err(error),
         }
     }
@@ -345,8 +345,8 @@ impl Sender {
                 cookie
             }
             Ok(Answer::Refused { status, refusal }) if is_about_login(&refusal) => {
-                let said = proven.scrub(&Credential::Basic, &reason_text(&refusal));
-                return Ok(SessionStart::Refused(format!("HTTP {status}, {said}")));
+                let words = proven.scrub(&Credential::Basic, &reason_text(&refusal));
+                return Ok(SessionStart::Refused(format!("HTTP {status}, {words}")));
             }
             // A proxy may block POST.
             Ok(Answer::Refused { .. } | Answer::Streaming(_)) => None,
@@ -398,9 +398,9 @@ fn without_secrets(to: &str) -> String {
 }
 
 /// The message about a refused login.
-pub(super) fn refusal_message(at: &dyn std::fmt::Display, user: &str, said: &str) -> Arc<str> {
+pub(super) fn refusal_message(at: &dyn std::fmt::Display, user: &str, words: &str) -> Arc<str> {
     format!(
-        "{at} refused the login of {user:?} ({said}); it is tried again when the password changes, or after six minutes, because CouchDB locks accounts: check the user name and the password"
+        "{at} refused the login of {user:?} ({words}); it is tried again when the password changes, or after six minutes, because CouchDB locks accounts: check the user name and the password"
     )
     .into()
 }

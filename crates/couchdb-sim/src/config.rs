@@ -16,13 +16,13 @@ use wall_clock::Moment;
 pub const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
 /// CouchDB's longest database name (`couch_db:validate_dbname_int/2`), in bytes.
-const LONGEST_NAME: usize = 238;
+const MAX_NAME_BYTES: usize = 238;
 
 /// Creation of databases that give none, in seconds since 1970: 21 November 2026.
-const CREATED: u64 = 1_795_225_160;
+const DEFAULT_CREATED: u64 = 1_795_225_160;
 
 /// Records that a test of some days needs; a scan of a small cluster is a few hundred.
-const RECORDS: usize = 16_384;
+const MAX_RECORDS: usize = 16_384;
 
 /// The version that nodes run unless the configuration says otherwise; the simulator is closest to
 /// it.
@@ -336,8 +336,8 @@ impl Config {
             compaction_rate: 50_000_000,
             index_rate: 5_000,
             shortest_job: Duration::from_millis(200),
-            created: Moment::from_unix(CREATED),
-            records: RECORDS,
+            created: Moment::from_unix(DEFAULT_CREATED),
+            records: MAX_RECORDS,
         }
     }
 
@@ -390,7 +390,7 @@ impl Config {
             let fits = 10_u64
                 .checked_pow(fleet.digits)
                 .is_none_or(|numbers| u64::from(fleet.count) <= numbers);
-            if !legal_name(&fleet.like.name) || longest > LONGEST_NAME || !fits {
+            if !legal_name(&fleet.like.name) || longest > MAX_NAME_BYTES || !fits {
                 return Err(ConfigError::Name(fleet.like.name.clone()));
             }
             if !(fleet.spread >= 1.0 && fleet.spread.is_finite()) {
@@ -443,7 +443,7 @@ impl Database {
 /// `_$()+/-`, beginning with a letter, or one of its own.
 pub(super) fn legal_name(name: &str) -> bool {
     SYSTEM_DATABASES.contains(&name)
-        || (name.len() <= LONGEST_NAME
+        || (name.len() <= MAX_NAME_BYTES
             && name.starts_with(|c: char| c.is_ascii_lowercase())
             && name.bytes().all(|byte| {
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_$()+/-".contains(&byte)

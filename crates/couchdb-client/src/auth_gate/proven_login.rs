@@ -100,13 +100,13 @@ mod tests {
 
     #[test]
     fn the_header_is_basic_authentication() {
-        let proven = ProvenLogin::new(Some("adm"), Some(&"proven:wörd".into()));
+        let proven = ProvenLogin::new(Some("adm"), Some(&"pass:wörd".into()));
         let (name, value) = proven.header(&Credential::Basic).unwrap();
         assert_eq!(
             (name, value),
             (header::AUTHORIZATION, "Basic YWRtOnBhc3M6d8O2cmQ=".parse().unwrap())
         );
-        assert_eq!(proven.form().unwrap(), r#"{"name":"adm","password":"proven:wörd"}"#);
+        assert_eq!(proven.form().unwrap(), r#"{"name":"adm","password":"pass:wörd"}"#);
         let none = ProvenLogin::new(None, None);
         assert!(
             !none.is_login() && none.header(&Credential::Basic).is_none() && none.form().is_none()

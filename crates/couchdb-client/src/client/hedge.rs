@@ -36,9 +36,9 @@ impl Client {
             return (destination.clone(), asked.await);
         };
         let other = Destination::direct(other);
-        let beside = pin!(self.attempt(route, path, &other));
-        match select(asked, beside).await {
-            Either::Left((Err(error), beside)) => match beside.await {
+        let second = pin!(self.attempt(route, path, &other));
+        match select(asked, second).await {
+            Either::Left((Err(error), second)) => match second.await {
                 Ok(answer) => (other.clone(), Ok(answer)),
                 Err(_) => (destination.clone(), Err(error)),
             },

@@ -9,5 +9,6 @@ mod limits;
 mod login;
 mod loops;
 mod network;
+mod open;
 mod session;
 mod strangers;

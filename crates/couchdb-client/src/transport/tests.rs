@@ -75,12 +75,12 @@ fn files_that_cannot_be_used_are_named() {
     };
     let empty = write(&dir, "empty.pem", "");
     let missing = Some(dir.path().join("missing.pem"));
-    let said = settings(Tls { ca_file: empty.clone(), ..Tls::default() });
-    assert!(said.starts_with("ca_file ") && said.contains("empty.pem"), "{said}");
-    let said = settings(Tls { cert_file: missing, key_file: empty.clone(), ..Tls::default() });
-    assert!(said.starts_with("cert_file ") && said.contains("missing.pem"), "{said}");
-    let said = settings(Tls { key_file: empty, ..Tls::default() });
-    assert!(said.contains("go together"), "{said}");
+    let shown = settings(Tls { ca_file: empty.clone(), ..Tls::default() });
+    assert!(shown.starts_with("ca_file ") && shown.contains("empty.pem"), "{shown}");
+    let shown = settings(Tls { cert_file: missing, key_file: empty.clone(), ..Tls::default() });
+    assert!(shown.starts_with("cert_file ") && shown.contains("missing.pem"), "{shown}");
+    let shown = settings(Tls { key_file: empty, ..Tls::default() });
+    assert!(shown.contains("go together"), "{shown}");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Ans
         Err(_) => return not_found("missing"),
     };
     let of_name = |salt| format!("{:016x}", mix(crate::catalog::key_of(index), salt));
-    let told = match engine {
+    let info = match engine {
         Engine::Nouveau if !known.exists => return not_found("Index does not exist"),
         Engine::Nouveau => value!({
             "update_seq": known.update_seq,
@@ -117,7 +117,7 @@ fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Ans
             "committed_seq": known.update_seq,
         }),
     };
-    json(200, &value!({"name": format!("_design/{ddoc}/{index}"), "search_index": told}))
+    json(200, &value!({"name": format!("_design/{ddoc}/{index}"), "search_index": info}))
 }
 
 impl Query {

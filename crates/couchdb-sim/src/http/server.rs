@@ -18,7 +18,7 @@ use http::Method;
 use serde_json::{Value, json as value};
 
 /// `_dbs_info` takes this many keys (`[chttpd] max_db_number_for_dbs_info_req`).
-const MOST_KEYS: usize = 100;
+const MAX_KEYS: usize = 100;
 
 /// `GET /`, of a node.
 pub(super) fn root(inner: &Inner, node: &str) -> Answer {
@@ -203,7 +203,7 @@ fn dbs_info(inner: &Inner, ask: &Ask) -> Answer {
     let Some(keys) = keys else {
         return error(400, "bad_request", "`keys` member must exist.");
     };
-    if keys.len() > MOST_KEYS {
+    if keys.len() > MAX_KEYS {
         return error(400, "bad_request", "`keys` exceeds the maximum of 100.");
     }
     let entries: Vec<Value> = keys.iter().filter_map(Value::as_str).map(entry).collect();

@@ -223,18 +223,18 @@ async fn the_host_says_which_node_is_asked() {
 async fn faults_do_as_they_are_told_and_the_wire_log_shows_it() {
     let cluster = cluster();
     let faults = cluster.faults();
-    let strike = async |effect: Effect| {
+    let effect_on = async |effect: Effect| {
         faults.clear();
         faults.plan(Fault::on(A, effect).at("/_membership"));
         get(&cluster, "/_membership").await
     };
-    assert_eq!(strike(Effect::Status(500)).await.0, 500);
-    assert_eq!(strike(Effect::Garbage).await, (200, Value::Null));
-    assert_eq!(strike(Effect::HalfBody).await, (200, Value::Null));
-    assert_eq!(strike(Effect::Drop).await, (200, Value::Null));
-    assert_eq!(strike(Effect::Redirect("http://x/".to_owned())).await.0, 302);
+    assert_eq!(effect_on(Effect::Status(500)).await.0, 500);
+    assert_eq!(effect_on(Effect::Garbage).await, (200, Value::Null));
+    assert_eq!(effect_on(Effect::HalfBody).await, (200, Value::Null));
+    assert_eq!(effect_on(Effect::Drop).await, (200, Value::Null));
+    assert_eq!(effect_on(Effect::Redirect("http://x/".to_owned())).await.0, 302);
     let before = cluster.elapsed();
-    assert_eq!(strike(Effect::Delay(Duration::from_secs(9))).await.0, 200);
+    assert_eq!(effect_on(Effect::Delay(Duration::from_secs(9))).await.0, 200);
     assert_eq!(cluster.elapsed() - before, Duration::from_secs(9));
     faults.clear();
     faults.plan(Fault::on(B, Effect::Hang));

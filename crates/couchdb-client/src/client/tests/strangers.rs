@@ -174,7 +174,7 @@ async fn tls_proves_a_host_under_the_operators_own_authority() {
     let site = over_tls().await;
     let (cluster, mut seen) = second();
     let (at, _server) = site.ours.serve_router(&site.stranger, "127.0.0.2", cluster.router()).await;
-    let client = run(site.settings.clone(), Transport::http(&site.settings).unwrap());
+    let client = run(site.settings.clone(), Transport::http(&site.settings, "test").unwrap());
     client.shard_info("couchdb@127.0.0.2", "shard", Cache::Warm).await.unwrap();
     let own = address(&format!("https://{at}"));
     assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Found(own));
@@ -188,7 +188,7 @@ async fn a_host_with_a_certificate_of_another_authority_or_name_gets_no_request(
     for (authority, name) in [(&Authority::new(), "127.0.0.2"), (&site.ours, "couch-b.example")] {
         let (cluster, mut seen) = second();
         let (_, server) = authority.serve_router(&site.stranger, name, cluster.router()).await;
-        let client = run(site.settings.clone(), Transport::http(&site.settings).unwrap());
+        let client = run(site.settings.clone(), Transport::http(&site.settings, "test").unwrap());
         client.shard_info("couchdb@127.0.0.2", "shard", Cache::Warm).await.unwrap();
         assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Unknown);
         assert_eq!(drain(&mut seen), [], "{name}");
