@@ -175,7 +175,7 @@ fn shown(text: &str) -> String {
     if is_plain && only_a_port && text.len() <= MAX_SHOWN {
         format!("{text:?}")
     } else {
-        "the text (not shown, it may hold a password)".to_owned()
+        "what was given (not shown, it may hold a password)".to_owned()
     }
 }
 
