@@ -16,6 +16,7 @@ use recliner::{
     },
     plan::{Conditions, Queues},
     serve::http::{self, About, Allow, ConfigStatus, State, Web},
+    sources::request_metrics::RequestMetrics,
     table::{DbName, Draft},
 };
 use std::{hint::black_box, sync::Arc};
@@ -76,7 +77,7 @@ fn surface(dbs: usize, top: usize) -> (Router, impl Sized) {
     let (status, status_rx) = watch::channel(Arc::default());
     let (config, config_rx) = watch::channel(Arc::new(ConfigStatus::default()));
     let registry = prometheus::Registry::new();
-    couchdb_client::Metrics::register(&registry).expect("the registry is new");
+    RequestMetrics::register(&registry).expect("the registry is new");
     let process = prometheus::process_collector::ProcessCollector::for_self();
     registry.register(Box::new(process)).expect("the registry is new");
     let state = State {

@@ -21,10 +21,10 @@ use crate::{
     model::settings::Settings,
     plan::disk::Meter,
     serve::http::{self, About, ConfigStatus, Order},
-    sources::inventory::Directories,
+    sources::{couchdb::SetupError, inventory::Directories},
     store::journal::{self, Place},
 };
-use couchdb_client::{CertificateEnds, Client, ConnectError, Transport};
+use couchdb_client::{CertificateEnds, Client, Transport};
 use futures::FutureExt as _;
 use operator::Operator;
 use orders::Signals;
@@ -67,7 +67,7 @@ pub enum StartError {
     Signals(io::Error),
     /// The client cannot be created.
     #[error(transparent)]
-    Connect(#[from] ConnectError),
+    Connect(#[from] SetupError),
     /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),

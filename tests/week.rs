@@ -71,7 +71,7 @@ impl Watched {
         let settings = config::load(&flags, Some(file)).expect("it is sound").settings;
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
         let cluster = Cluster::new(world, 1, clock).expect("it is sound");
-        let transport = Transport::InProcess(cluster.by_host());
+        let transport = Transport::in_process(cluster.by_host());
         let about = About { version: "0", revision: "0", simulated: true };
         let directories = Directories(cluster.clone());
         let machine = Machine {

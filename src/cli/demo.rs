@@ -85,7 +85,7 @@ pub(super) async fn run(args: DemoArgs) -> Result<Exit, Failure> {
     once::start_log(&loaded.settings)?;
     let mode = loaded.settings.mode;
     let cluster = Cluster::new(world, args.seed, Clock::System).map_err(Failure::failed)?;
-    let transport = Transport::InProcess(cluster.by_host());
+    let transport = Transport::in_process(cluster.by_host());
     let (about, place) = (serve::about(true), journal::InMemory);
     let machine = Machine {
         meter: Arc::new(Disks(cluster.clone())),

@@ -14,8 +14,9 @@ use crate::{
     scan::{Progress, Status},
     serve::report,
     service::{Surroundings, Tasks, Watch},
+    sources::couchdb::{NO_USER, SetupError, USER_AGENT},
 };
-use couchdb_client::{Client, Kind, Metrics, NO_USER, Transport};
+use couchdb_client::{Client, Kind, Transport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{io::IsTerminal, path::Path, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -118,9 +119,8 @@ pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
     let settings = load(&source.flags(), source.config_file.as_deref())?.settings;
     start_log_if_asked(&source.log, &settings)?;
     let couchdb = settings.couchdb.clone();
-    let transport = Transport::http(&couchdb).map_err(Failure::usage)?;
-    let metrics = Metrics::register(&prometheus::Registry::new()).map_err(Failure::failed)?;
-    let (client, task) = Client::connect(couchdb, transport, metrics).map_err(Failure::usage)?;
+    let built = Client::builder(couchdb).user_agent(USER_AGENT).build();
+    let (client, task) = built.map_err(|why| Failure::usage(SetupError(why)))?;
     let mut tasks = JoinSet::new();
     tasks.spawn(task.run(CancellationToken::new()));
     Ok(Connected { settings, client, _task: tasks })
@@ -128,7 +128,8 @@ pub(super) fn connect(source: &SourceArgs) -> Result<Connected, Failure> {
 
 /// Reads the cluster once. All tasks for that end with it.
 pub(super) async fn look(settings: &Settings) -> Result<Look, Failure> {
-    let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
+    let transport = Transport::http(&settings.couchdb, USER_AGENT)
+        .map_err(|why| Failure::usage(SetupError(why)))?;
     let registry = prometheus::Registry::new();
     let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
     let clock = Clock::System;

@@ -10,6 +10,7 @@ use crate::{
     plan::disk::Instruments,
     serve::http::About,
     service::{Ended, Machine, Reload, Service, StartError},
+    sources::couchdb::{SetupError, USER_AGENT},
     store::journal,
 };
 use couchdb_client::Transport;
@@ -50,7 +51,8 @@ pub(super) async fn run(args: ServeArgs) -> Result<Exit, Failure> {
     once::start_log(&loaded.settings)?;
     tell(&loaded.findings);
     let settings = loaded.settings;
-    let transport = Transport::http(&settings.couchdb).map_err(Failure::usage)?;
+    let transport = Transport::http(&settings.couchdb, USER_AGENT)
+        .map_err(|why| Failure::usage(SetupError(why)))?;
     let place = journal::Directory::new(&settings.storage_path);
     let meter = Instruments::new().map_err(|why| {
         Failure::failed(format!("cannot set up the client for Prometheus: {why}"))

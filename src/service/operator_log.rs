@@ -10,6 +10,7 @@ mod outage;
 use crate::{
     plan::pressure::Pressures,
     scan::Status,
+    sources::couchdb::describe,
     table::{NodeIx, Snapshot},
     text::duration,
 };
@@ -53,7 +54,7 @@ impl Task {
         snapshots: latest::Receiver<Arc<Snapshot>>,
         pressures: latest::Receiver<Arc<Pressures>>,
     ) -> (Self, latest::Receiver<Arc<[Entry]>>) {
-        let (entries, reader) = latest::channel(client.borrow().entries().into());
+        let (entries, reader) = latest::channel(client.borrow().entries(describe).into());
         let log = OperatorLog::default();
         (Self { client, status, snapshots, pressures, entries, log }, reader)
     }
@@ -65,7 +66,7 @@ impl Task {
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             let (entries, login_refused) = {
                 let client = self.client.borrow();
-                (client.entries(), client.is_login_refused())
+                (client.entries(describe), client.is_login_refused())
             };
             let look = Look {
                 now: began.elapsed(),

@@ -40,7 +40,7 @@ fn loaded(flags: &Flags, file: &str) -> Result<Loaded, String> {
 
 async fn start(settings: Settings) -> Result<Service, StartError> {
     let cluster = Cluster::new(demo_config(), 1, Clock::System).unwrap();
-    let transport = Transport::InProcess(cluster.by_host());
+    let transport = Transport::in_process(cluster.by_host());
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
     let machine = Machine { meter: Arc::new(Disks(cluster)), directories: None };
     Service::start(settings, transport, about, Clock::System, journal::InMemory, machine).await

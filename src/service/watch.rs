@@ -16,12 +16,16 @@ use crate::{
     },
     plan::{Rules, disk, planner, pressure},
     scan,
-    sources::inventory::{
-        Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources,
+    sources::{
+        couchdb::{SetupError, USER_AGENT},
+        inventory::{
+            Directories, FilesSource, HttpSettings, HttpSource, PeersSource, Source, Sources,
+        },
+        request_metrics::RequestMetrics,
     },
     store::{archive, journal::Journal, recorder},
 };
-use couchdb_client::{self, Client, ConnectError, Metrics, Transport};
+use couchdb_client::{self, Client, Transport};
 use futures::{FutureExt as _, future::BoxFuture};
 use reach::Reach;
 use secrecy::SecretString;
@@ -79,7 +83,7 @@ pub struct Watch {
     /// The CouchDB client.
     pub client: Client,
     clock: Clock,
-    metrics: Metrics,
+    metrics: Arc<RequestMetrics>,
     stop: CancellationToken,
     /// Dropping the monitor ends its tasks.
     _ends: DropGuard,
@@ -113,9 +117,13 @@ impl Watch {
         stop: &CancellationToken,
         around: impl FnOnce(&Client) -> Surroundings,
     ) -> Result<Self, StartError> {
-        let metrics = Metrics::register(registry)?;
+        let metrics = Arc::new(RequestMetrics::register(registry)?);
         let couchdb = settings.couchdb.clone();
-        let (client, client_task) = Client::connect(couchdb, transport, metrics.clone())?;
+        let (client, client_task) = Client::builder(couchdb)
+            .transport(transport)
+            .observer(Arc::<RequestMetrics>::clone(&metrics))
+            .build()
+            .map_err(SetupError)?;
         let (client_stop, carried) = (CancellationToken::new(), TaskTracker::new());
         carried.close();
         spawn_client(client_task, client_stop.clone(), stop.clone(), carried.clone(), tasks);
@@ -320,11 +328,12 @@ impl Watch {
         old: &Settings,
         new: &Settings,
         tasks: &mut Tasks,
-    ) -> Result<(), ConnectError> {
+    ) -> Result<(), SetupError> {
         if old.couchdb != new.couchdb {
             let couchdb = new.couchdb.clone();
-            let transport = Transport::http(&couchdb)?;
-            let (client, task) = Client::connect(couchdb, transport, self.metrics.clone())?;
+            let metrics = Arc::<RequestMetrics>::clone(&self.metrics);
+            let (client, task) =
+                Client::builder(couchdb).user_agent(USER_AGENT).observer(metrics).build()?;
             self.client_stop.cancel();
             self.client_stop = CancellationToken::new();
             let (replaced, stop) = (self.client_stop.clone(), self.stop.clone());

@@ -4,8 +4,8 @@ use crate::support::{
     A, B, C, Db, NODES, ON_DEMAND, Rig, ViewLine, db_id, dbs_seen, dbs_there, node, nodes, queue,
     small, target, targets, view_there, views_seen,
 };
-use couchdb_names::ShardName;
-use couchdb_sim::{Config, Database, Design, Fleet, Node, Orphan, Version, demo_config};
+use couchdb_names::{ShardName, Version};
+use couchdb_sim::{Config, Database, Design, Fleet, Node, Orphan, demo_config};
 use recliner::{
     model::target::{Kind, State},
     table::SmooshSeen,
@@ -193,7 +193,7 @@ async fn each_nodes_own_version_decides_what_it_is_asked() {
     let mut world = nodes().with(Database::new("app"));
     world.nodes = vec![
         Node { smoosh: true, ..Node::new(A) },
-        Node { version: Version::V3_3_3, ..Node::new(B) },
+        Node { version: Version::new(3, 3, 3), ..Node::new(B) },
         Node::new(C),
     ];
     let mut rig = Rig::new(world, ON_DEMAND);

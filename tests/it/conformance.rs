@@ -8,8 +8,8 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "JSON will have no further kind of value")]
 
 use axum::body::Body;
-use couchdb_names::Engine;
-use couchdb_sim::{Cluster, Config, Database, Design, Node, Search, Version};
+use couchdb_names::{Engine, Version};
+use couchdb_sim::{Cluster, Config, Database, Design, Node, Search};
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Map, Value};
@@ -78,7 +78,7 @@ fn cluster(version: &str, case: &str) -> Cluster {
         })
         .with(database("_users", 2, 0, created))
         .with(database("_replicator", 2, 0, created));
-    let version = if recent { Version::V3_5_0 } else { Version::V3_3_3 };
+    let version = if recent { Version::new(3, 5, 0) } else { Version::new(3, 3, 3) };
     config.nodes = nodes.iter().map(|name| Node { version, ..Node::new(name) }).collect();
     if ["nouveau_", "absent_", "search_"].iter().any(|of_search| case.starts_with(of_search)) {
         config = config.with(searched(created));

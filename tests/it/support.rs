@@ -325,7 +325,7 @@ fn run(
     ledger: Option<&takeover::Fleeting>,
 ) -> Running {
     let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
-    let transport = Transport::InProcess(cluster.by_host());
+    let transport = Transport::in_process(cluster.by_host());
     let registry = prometheus::Registry::new();
     let recovered: Recovered = notebook.recovered(clock.now());
     let around = |_: &_| Surroundings {

@@ -2,7 +2,7 @@
 //! against a real cluster where `RECLINER_TEST_COUCHDB_URL` names one (see `live.rs`).
 
 use crate::support::{A, B, NODES, START, nodes};
-use couchdb_client::{Address, Client, Login, Metrics, Settings, Transport};
+use couchdb_client::{Address, Client, Login, Settings, Transport};
 use couchdb_sim::Cluster;
 use recliner::{
     act::takeover::{self, Fleeting, Hands, Ledger, Takeovers, restore},
@@ -13,19 +13,8 @@ use tokio::{sync::watch, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
-/// A client whose task ends with it.
-struct Connected {
-    client: Client,
-    _tasks: JoinSet<()>,
-}
-
-fn connect(settings: Settings, transport: Transport) -> Connected {
-    let metrics = Metrics::register(&prometheus::Registry::new()).expect("the registry is new");
-    let (client, task) =
-        Client::connect(settings, transport, metrics).expect("the settings are sound");
-    let mut tasks = JoinSet::new();
-    tasks.spawn(task.run(CancellationToken::new()));
-    Connected { client, _tasks: tasks }
+fn connect(settings: Settings, transport: Transport) -> Client {
+    Client::builder(settings).transport(transport).open().expect("the settings are sound")
 }
 
 /// The task, over nodes of these names.
@@ -131,12 +120,12 @@ async fn the_simulator_shows_what_couchdb_does() {
     });
     let mut settings = Settings::new(vec!["http://sim-1.local:5984".parse::<Address>().unwrap()]);
     settings.login = Login::password("admin", "secret").unwrap();
-    let connected = connect(settings, Transport::InProcess(cluster.by_host()));
+    let client = connect(settings, Transport::in_process(cluster.by_host()));
     let names = NODES.map(str::to_owned).to_vec();
-    taken_and_given_back(&connected.client, &names, "ratio_dbs").await;
+    taken_and_given_back(&client, &names, "ratio_dbs").await;
 
     // A restarted node is stopped again, and given back as its files say.
-    let mut running = Running::start(&connected.client, Fleeting::default(), &names, "ratio_dbs");
+    let mut running = Running::start(&client, Fleeting::default(), &names, "ratio_dbs");
     running.until(all_taken).await;
     cluster.world(|world| {
         for node in [A, B] {
@@ -169,10 +158,10 @@ async fn live_couchdb_is_taken_over_and_given_back() {
     let (user, password) =
         (named("RECLINER_TEST_COUCHDB_USER"), named("RECLINER_TEST_COUCHDB_PASSWORD"));
     settings.login = Login::password(&user, &password).unwrap();
-    let transport = Transport::http(&settings).unwrap();
-    let connected = connect(settings, transport);
-    let names = connected.client.membership().await.unwrap().cluster_nodes.unwrap();
+    let transport = Transport::http(&settings, "recliner-tests").unwrap();
+    let client = connect(settings, transport);
+    let names = client.membership().await.unwrap().cluster_nodes.unwrap();
     // A channel that nothing else uses, so that a live cluster is not disturbed.
     let channel = "recliner_test_takeover";
-    taken_and_given_back(&connected.client, &names, channel).await;
+    taken_and_given_back(&client, &names, channel).await;
 }

@@ -9,10 +9,9 @@
 //! admin.
 #![expect(clippy::print_stdout, reason = "an example prints its result")]
 
-use couchdb_client::{Client, Login, Metrics, Settings, Transport};
+use couchdb_client::{Cache, Client, Login};
 use couchdb_names::ShardName;
 use std::{env, error::Error};
-use tokio_util::sync::CancellationToken;
 
 /// How many shards are printed with their sizes. CouchDB has to open a file for each.
 const MAX_SHARDS: usize = 20;
@@ -25,17 +24,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let password =
         env::var("COUCHDB_PASSWORD").map_err(|why| format!("COUCHDB_PASSWORD: {why}"))?;
 
-    let settings =
-        Settings { login: Login::password(&user, &password)?, ..Settings::new(vec![url.parse()?]) };
-    let transport = Transport::http(&settings)?;
-    let metrics = Metrics::register(&prometheus::Registry::new())?;
-    let (client, task) = Client::connect(settings, transport, metrics)?;
-
-    // No request is sent unless the task runs: it proves the login.
-    tokio::select! {
-        () = task.run(CancellationToken::new()) => Err("the client's task ended".into()),
-        listed = list(&client, arguments.next()) => listed,
-    }
+    let client = Client::open(url.parse()?, Login::password(&user, &password)?)?;
+    list(&client, arguments.next()).await
 }
 
 async fn list(client: &Client, node: Option<String>) -> Result<(), Box<dyn Error>> {
@@ -51,8 +41,8 @@ async fn list(client: &Client, node: Option<String>) -> Result<(), Box<dyn Error
     let shards = || files.iter().filter(|file| ShardName::split(file).is_some());
     println!("\n{node}: {} shards", shards().count());
     for shard in shards().take(MAX_SHARDS) {
-        // `true` asks the client to pace this read, because CouchDB may have to open the file.
-        let info = client.shard_info(&node, shard, true).await?;
+        // CouchDB may have to open the file, so the client paces this read.
+        let info = client.shard_info(&node, shard, Cache::Cold).await?;
         match (info.sizes.file, info.sizes.active) {
             (Some(file), Some(active)) => println!("{shard}  {file} bytes, {active} active"),
             _ => println!("{shard}  size unknown"),

@@ -1,6 +1,6 @@
 //! Where a CouchDB server listens: a checked base URL without credentials.
 
-use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::uri::Authority;
 use reqwest::Url;
 use std::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr, sync::Arc};
 
@@ -8,13 +8,10 @@ use std::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr, sync::Arc};
 /// optional path prefix. It never carries a user or a password.
 #[derive(Clone)]
 pub struct Address {
-    /// The base without a slash at the end. It is all there is to compare.
+    /// The base without a slash at the end. Addresses are equal if their bases are.
     base: Arc<str>,
-    /// How much of `base` is scheme, host and port.
+    /// The length of scheme, host and port in `base`.
     origin: usize,
-    /// The same as requests carry it.
-    scheme: Scheme,
-    authority: Authority,
 }
 
 impl PartialEq for Address {
@@ -50,7 +47,7 @@ impl Address {
         &self.base
     }
 
-    /// The path that stands before every route, such as `/couch`; mostly empty.
+    /// The path before every route, such as `/couch`; usually empty.
     #[must_use]
     pub fn prefix(&self) -> &str {
         self.base.get(self.origin..).unwrap_or("")
@@ -59,20 +56,27 @@ impl Address {
     /// Whether it is reached over TLS.
     #[must_use]
     pub fn is_https(&self) -> bool {
-        self.scheme == Scheme::HTTPS
+        self.base.starts_with("https:")
     }
 
-    /// The URI of a path and query below the prefix, not folded or encoded anew; `None`
-    /// where they are none.
-    pub(super) fn uri(&self, path: &str) -> Option<Uri> {
-        let mut whole = String::with_capacity(self.prefix().len() + path.len());
-        whole.push_str(self.prefix());
+    /// The URL of a path and query below the prefix.
+    ///
+    /// # Errors
+    /// The path that the URL library would send, if it is another one.
+    pub(super) fn url(&self, path: &str) -> Result<Url, String> {
+        let mut whole = String::with_capacity(self.base.len() + path.len());
+        whole.push_str(&self.base);
         whole.push_str(path);
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(self.scheme.clone());
-        parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(PathAndQuery::from_maybe_shared(whole).ok()?);
-        Uri::from_parts(parts).ok()
+        let url = Url::parse(&whole).map_err(|why| why.to_string())?;
+        let intended = whole.get(self.origin..).unwrap_or_default();
+        let query = intended.strip_prefix(url.path()).filter(|_| url.fragment().is_none());
+        let same = match url.query() {
+            None => query == Some(""),
+            Some(sent) => query.and_then(|query| query.strip_prefix('?')) == Some(sent),
+        };
+        let sent =
+            || url.as_str().get(url.origin().ascii_serialization().len()..).map(str::to_owned);
+        if same { Ok(url) } else { Err(sent().unwrap_or_default()) }
     }
 
     /// Scheme, host and port.
@@ -127,8 +131,8 @@ impl fmt::Debug for Address {
 
 /// Why a text is not the address of a server.
 ///
-/// Of the text itself only what can hold no credentials is shown: neither a user, a password, a
-/// query nor a fragment, nor what may be meant for one of them.
+/// It shows only parts of the text that cannot hold credentials: no user, password, query or
+/// fragment, nor anything that may be meant as one.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ParseAddressError {
     /// It is not a URL.
@@ -136,20 +140,20 @@ pub enum ParseAddressError {
         "{shown} is not a URL: {reason}; write the address of a CouchDB server, such as http://couch-a:5984"
     )]
     Url {
-        /// The text, or a stand-in.
+        /// The text, or a placeholder.
         shown: String,
-        /// What the URL parser said.
+        /// The URL parser's words.
         reason: String,
     },
     /// The scheme is neither `http` nor `https`.
     #[error("the CouchDB URL {shown} begins with neither http:// nor https://")]
     Scheme {
-        /// The text, or a stand-in.
+        /// The text, or a placeholder.
         shown: String,
     },
     /// A user or a password is part of it.
     #[error(
-        "the CouchDB URL carries a user or a password: give them as couchdb.username and couchdb.password_file (or COUCHDB_USER and COUCHDB_PASSWORD) instead"
+        "the CouchDB URL carries a user or a password: leave them out, the login is a setting of its own"
     )]
     Login,
     /// It has a query or a fragment.
@@ -157,10 +161,10 @@ pub enum ParseAddressError {
     Query,
 }
 
-/// The text where it can hold no credentials, else a stand-in: scheme, host and port of plain
-/// letters and digits, and a path.
+/// The text if it cannot hold credentials, else a placeholder: it may hold scheme, host and port of
+/// plain letters and digits, and a path.
 fn shown(text: &str) -> String {
-    const LONGEST: usize = 60;
+    const MAX_SHOWN: usize = 60;
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     let authority = rest.split('/').next().unwrap_or_default();
     let port = authority.rsplit_once(']').map_or(authority, |(_, port)| port).split_once(':');
@@ -168,7 +172,7 @@ fn shown(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:/[]".contains(&byte);
     let is_plain =
         scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) && rest.bytes().all(plain);
-    if is_plain && only_a_port && text.len() <= LONGEST {
+    if is_plain && only_a_port && text.len() <= MAX_SHOWN {
         format!("{text:?}")
     } else {
         "what was given (not shown, it may hold a password)".to_owned()
@@ -198,11 +202,11 @@ impl FromStr for Address {
         let mut base = format!("{}://{authority}", url.scheme());
         let origin = base.len();
         base.push_str(url.path().trim_end_matches('/'));
-        let scheme = if url.scheme() == "https" { Scheme::HTTPS } else { Scheme::HTTP };
-        let authority = authority.parse().map_err(|reason: http::uri::InvalidUri| {
-            ParseAddressError::Url { shown: shown(text), reason: reason.to_string() }
+        authority.parse::<Authority>().map_err(|reason| ParseAddressError::Url {
+            shown: shown(text),
+            reason: reason.to_string(),
         })?;
-        Ok(Self { base: base.into(), origin, scheme, authority })
+        Ok(Self { base: base.into(), origin })
     }
 }
 
@@ -230,6 +234,24 @@ mod tests {
                 (base, prefix, authority),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_url_library_would_change_is_refused() {
+        let address = address("https://c.example/db/");
+        for path in ["/", "/_up", "/a%2Fb?limit=1&startkey=%22x%22", "/..%2f..", "/..."] {
+            let url = address.url(path).unwrap();
+            assert_eq!(url.as_str(), format!("https://c.example/db{path}"));
+        }
+        for (path, sent) in [
+            ("/a/../b", "/db/b"),
+            ("/a/%2e%2E/b", "/db/b"),
+            ("/a b", "/db/a%20b"),
+            ("/a#b", "/db/a#b"),
+            ("/a?b\tc", "/db/a?bc"),
+        ] {
+            assert_eq!(address.url(path).unwrap_err(), sent, "{path}");
         }
     }
 

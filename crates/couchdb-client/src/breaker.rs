@@ -1,5 +1,7 @@
-//! Rest for what does not answer: after failures in a row, or once it is found to hang,
-//! it is asked one request at a time, at growing intervals.
+//! A circuit breaker for one server or node.
+//!
+//! After several failures in a row, or as soon as the server is found to hang, it gets one request
+//! at a time, at growing intervals.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -8,32 +10,32 @@ use std::{
 use tokio::{sync::Semaphore, time::Instant};
 
 /// Failures in a row before a rest.
-const STRIKES: u32 = 3;
+const FAILURE_THRESHOLD: u32 = 3;
 /// The first rest; each failure after it doubles it.
-const FIRST_REST: Duration = Duration::from_secs(5);
+const MIN_REST: Duration = Duration::from_secs(5);
 /// The longest rest.
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const MAX_REST: Duration = Duration::from_secs(60);
 
-/// Counts failures in a row of one server or node.
+/// Counts the failures in a row of one server or node.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    born: Instant,
-    strikes: AtomicU32,
-    /// Milliseconds after `born` at which one request may go out.
+    created: Instant,
+    failures: AtomicU32,
+    /// Milliseconds after `created` at which one request may go out.
     until: AtomicU64,
-    /// How long a request that went out as a probe keeps the others back.
-    probe: Duration,
-    /// Milliseconds after `born` of the last answer, one more, so that 0 means none.
-    heard: AtomicU64,
-    /// Lets one look at a time find out whether it hangs.
-    pub(super) look: Semaphore,
+    /// How long a request sent as a probe holds the others back.
+    probe_timeout: Duration,
+    /// Milliseconds after `created` of the last answer, one more, so that 0 means none.
+    alive_at: AtomicU64,
+    /// Lets one check at a time find out whether the server hangs.
+    pub(super) hang_check: Semaphore,
 }
 
-/// Held back.
+/// Why a request is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resting {
-    pub(super) strikes: u32,
-    pub(super) again: Duration,
+    pub(super) failures: u32,
+    pub(super) retry_in: Duration,
 }
 
 fn millis(span: Duration) -> u64 {
@@ -44,29 +46,28 @@ impl Breaker {
     /// `timeout` is the longest a request takes to fail.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
-            born: Instant::now(),
-            strikes: AtomicU32::new(0),
+            created: Instant::now(),
+            failures: AtomicU32::new(0),
             until: AtomicU64::new(0),
-            probe: timeout.saturating_add(Duration::from_secs(1)),
-            heard: AtomicU64::new(0),
-            look: Semaphore::new(1),
+            probe_timeout: timeout.saturating_add(Duration::from_secs(1)),
+            alive_at: AtomicU64::new(0),
+            hang_check: Semaphore::new(1),
         }
     }
 
     fn now(&self) -> u64 {
-        millis(self.born.elapsed())
+        millis(self.created.elapsed())
     }
 
-    /// Lets a request go, as long as there are few failures, or one as a probe after a
-    /// rest.
+    /// Admits a request if there are few failures, or as the one probe after a rest.
     pub(super) fn admit(&self) -> Result<(), Resting> {
-        let strikes = self.strikes.load(Ordering::Relaxed);
-        if strikes < STRIKES {
+        let failures = self.failures.load(Ordering::Relaxed);
+        if failures < FAILURE_THRESHOLD {
             return Ok(());
         }
         let now = self.now();
         let until = self.until.load(Ordering::Relaxed);
-        let next = now.saturating_add(millis(self.probe));
+        let next = now.saturating_add(millis(self.probe_timeout));
         let free = now >= until
             && self
                 .until
@@ -76,63 +77,67 @@ impl Breaker {
             return Ok(());
         }
         let until = self.until.load(Ordering::Relaxed);
-        Err(Resting { strikes, again: Duration::from_millis(until.saturating_sub(now)) })
+        Err(Resting { failures, retry_in: Duration::from_millis(until.saturating_sub(now)) })
     }
 
-    /// Whether requests are held back; takes no probe.
-    pub(super) fn resting(&self) -> bool {
-        self.strikes.load(Ordering::Relaxed) >= STRIKES
+    /// Whether requests are held back now. Does not use up the probe.
+    pub(super) fn is_resting(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURE_THRESHOLD
             && self.now() < self.until.load(Ordering::Relaxed)
     }
 
-    /// Whether the last request came to nothing.
-    pub(super) fn is_doubted(&self) -> bool {
-        self.strikes.load(Ordering::Relaxed) > 0
+    /// Whether the last request failed.
+    pub(super) fn last_failed(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether nothing has come back since it had to rest.
-    pub(super) fn is_on_probation(&self) -> bool {
-        self.strikes.load(Ordering::Relaxed) >= STRIKES
+    /// Whether no answer has come since requests were first held back.
+    pub(super) fn is_tripped(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURE_THRESHOLD
     }
 
-    /// A request came to nothing.
-    pub(super) fn strike(&self) {
-        let strikes = self.strikes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if strikes >= STRIKES {
-            self.rest(strikes);
+    /// Records a request that got no answer.
+    pub(super) fn record_failure(&self) {
+        self.count_failure(1);
+    }
+
+    /// Records that the server or node hangs. More failures would add nothing, so requests are held
+    /// back at once.
+    pub(super) fn record_hang(&self) {
+        self.count_failure(FAILURE_THRESHOLD);
+    }
+
+    /// Counts one failure, as at least this many in a row, and rests once there are enough.
+    fn count_failure(&self, at_least: u32) {
+        let counted = |failures: u32| failures.saturating_add(1).max(at_least);
+        let before = self
+            .failures
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |failures| Some(counted(failures)));
+        let failures = counted(before.unwrap_or_else(|failures| failures));
+        if failures < FAILURE_THRESHOLD {
+            return;
         }
-    }
-
-    /// It hangs: more failures would tell no more.
-    pub(super) fn trip(&self) {
-        let strikes = self.strikes.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let strikes = strikes.max(STRIKES);
-        self.strikes.fetch_max(strikes, Ordering::Relaxed);
-        self.rest(strikes);
-    }
-
-    fn rest(&self, strikes: u32) {
-        let doubled = 1_u32 << strikes.saturating_sub(STRIKES).min(8);
-        let rest = FIRST_REST.saturating_mul(doubled).min(LONGEST_REST);
+        let doubled = 1_u32 << failures.saturating_sub(FAILURE_THRESHOLD).min(8);
+        let rest = MIN_REST.saturating_mul(doubled).min(MAX_REST);
         self.until.store(self.now().saturating_add(millis(rest)), Ordering::Relaxed);
     }
 
     /// When the last answer came, if one ever did.
-    pub(super) fn heard(&self) -> Option<Instant> {
-        let after = self.heard.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.born + Duration::from_millis(after))
+    pub(super) fn last_alive(&self) -> Option<Instant> {
+        let after = self.alive_at.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.created + Duration::from_millis(after))
     }
 
-    /// It lives, which does not say that it does its work.
-    pub(super) fn hear(&self) {
-        self.heard.store(self.now().saturating_add(1), Ordering::Relaxed);
+    /// Records a sign of life, which does not mean that requests succeed.
+    pub(super) fn record_alive(&self) {
+        self.alive_at.store(self.now().saturating_add(1), Ordering::Relaxed);
     }
 
-    /// An answer came.
-    pub(super) fn heal(&self) {
-        self.hear();
-        if self.strikes.load(Ordering::Relaxed) != 0 {
-            self.strikes.store(0, Ordering::Relaxed);
+    /// Records an answer.
+    pub(super) fn record_success(&self) {
+        self.record_alive();
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -145,36 +150,36 @@ mod tests {
     async fn three_failures_rest_and_then_one_request_tries() {
         let breaker = Breaker::new(Duration::from_secs(30));
         for _ in 0..2 {
-            breaker.strike();
+            breaker.record_failure();
             assert_eq!(breaker.admit(), Ok(()));
         }
-        breaker.strike();
-        assert!(breaker.resting());
-        assert_eq!(breaker.admit(), Err(Resting { strikes: 3, again: FIRST_REST }));
-        tokio::time::advance(FIRST_REST).await;
+        breaker.record_failure();
+        assert!(breaker.is_resting());
+        assert_eq!(breaker.admit(), Err(Resting { failures: 3, retry_in: MIN_REST }));
+        tokio::time::advance(MIN_REST).await;
         assert_eq!(breaker.admit(), Ok(()));
         assert!(breaker.admit().is_err(), "one probe at a time");
-        breaker.strike();
-        assert_eq!(breaker.admit(), Err(Resting { strikes: 4, again: FIRST_REST * 2 }));
-        breaker.heal();
+        breaker.record_failure();
+        assert_eq!(breaker.admit(), Err(Resting { failures: 4, retry_in: MIN_REST * 2 }));
+        breaker.record_success();
         assert_eq!(breaker.admit(), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_hangs_rests_at_once_and_longer_each_time() {
         let breaker = Breaker::new(Duration::from_secs(30));
-        assert_eq!(breaker.heard(), None);
+        assert_eq!(breaker.last_alive(), None);
         tokio::time::advance(Duration::from_secs(7)).await;
-        breaker.heal();
-        assert_eq!(breaker.heard().map(|at| at.elapsed()), Some(Duration::ZERO));
+        breaker.record_success();
+        assert_eq!(breaker.last_alive().map(|at| at.elapsed()), Some(Duration::ZERO));
         for rest in [1, 2, 4] {
-            breaker.trip();
-            assert_eq!(breaker.admit().unwrap_err().again, FIRST_REST * rest);
-            tokio::time::advance(FIRST_REST * rest).await;
+            breaker.record_hang();
+            assert_eq!(breaker.admit().unwrap_err().retry_in, MIN_REST * rest);
+            tokio::time::advance(MIN_REST * rest).await;
             assert_eq!(breaker.admit(), Ok(()));
         }
-        breaker.heal();
-        breaker.strike();
+        breaker.record_success();
+        breaker.record_failure();
         assert_eq!(breaker.admit(), Ok(()));
     }
 
@@ -182,8 +187,8 @@ mod tests {
     async fn rests_grow_to_a_minute() {
         let breaker = Breaker::new(Duration::from_secs(30));
         for _ in 0..40 {
-            breaker.strike();
+            breaker.record_failure();
         }
-        assert_eq!(breaker.admit().unwrap_err().again, LONGEST_REST);
+        assert_eq!(breaker.admit().unwrap_err().retry_in, MAX_REST);
     }
 }

@@ -1,7 +1,6 @@
-//! When certificates end.
+//! When certificates expire.
 //!
-//! Owns how that is read from a certificate, for connections to CouchDB and for those of
-//! whoever asks this program alike. Never says whether a certificate may be trusted.
+//! Owns how that is read from a certificate. Never says whether a certificate may be trusted.
 
 use super::Tls;
 use rustls::{
@@ -13,19 +12,19 @@ use rustls::{
 use std::{path::Path, time::Duration};
 use wall_clock::Moment;
 
-/// When the certificates of one side of connections end; absent where there is none, or none
-/// whose end can be read.
+/// When the certificates of one side of a connection expire; absent if there is none, or none
+/// whose expiry can be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CertificateEnds {
-    /// Its own: the first of the chain to end.
+    /// Its own: the first of the chain to expire.
     pub own: Option<Moment>,
-    /// The authorities that it trusts: the last of the file to end, because which of several
-    /// the other side shows is not known before it does.
+    /// The authorities that it trusts: the last of the file to expire, because it is not known in
+    /// advance which of them the other side uses.
     pub authorities: Option<Moment>,
 }
 
 impl CertificateEnds {
-    /// The ends of a chain and of authorities.
+    /// When a chain and authorities expire.
     #[must_use]
     pub fn of(own: &[CertificateDer<'_>], authorities: &[CertificateDer<'_>]) -> Self {
         Self {
@@ -34,8 +33,8 @@ impl CertificateEnds {
         }
     }
 
-    /// Those of the files for connections to CouchDB. What cannot be read here is told where
-    /// the connections are set up.
+    /// When the certificates in the files of `tls` expire. Files that cannot be read are reported
+    /// where connections are set up.
     pub(super) fn read(tls: &Tls) -> Self {
         let read = |path: Option<&Path>| -> Vec<CertificateDer<'static>> {
             let found = path.and_then(|path| CertificateDer::pem_file_iter(path).ok());
@@ -45,8 +44,8 @@ impl CertificateEnds {
     }
 }
 
-/// The last moment at which a certificate is valid. The TLS library says it only of one that
-/// has ended, so it is asked about the end of time.
+/// The last moment at which a certificate is valid. The TLS library tells it only for an expired
+/// certificate, so it is asked about the end of time.
 fn end(certificate: &CertificateDer<'_>) -> Option<Moment> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let late = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));

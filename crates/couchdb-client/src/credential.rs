@@ -1,7 +1,7 @@
-//! How a request shows a login: by name and password, or by a session's cookie.
+//! How a request carries a login: by name and password, or by a session's cookie.
 //!
-//! Owns the cookie's text, what is read from `Set-Cookie`, and how long it lasts. Never
-//! decides when a login is made or given up: doors and the keeper of the gate do.
+//! Owns the cookie's text, the parser of `Set-Cookie`, and the cookie's lifetime. Never decides
+//! when to log in: `EndpointAuth` and the login task do.
 
 use http::{HeaderMap, HeaderValue, header};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -9,59 +9,58 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// CouchDB's cookie (`couch_httpd_auth:cookie_auth_cookie/3`).
-const NAME: &str = "AuthSession";
-/// Longer ones are not CouchDB's: a name, a time and a hash, in base 64.
-const LONGEST: usize = 4096;
+const COOKIE_NAME: &str = "AuthSession";
+/// Longer cookies are not CouchDB's, which hold a name, a time and a hash in base 64.
+const MAX_COOKIE_BYTES: usize = 4096;
 
-/// The shortest time for which a cookie is begun again before it is refused. One that says
-/// less is used until it is refused: to believe it would cost a login for each request.
-const SHORTEST: Duration = Duration::from_secs(12);
+/// The shortest lifetime that is believed. A cookie with a shorter one is used until the server
+/// refuses it: to believe that lifetime would cost a login for each request.
+const MIN_LIFETIME: Duration = Duration::from_secs(12);
 
-/// How a request shows a login.
+/// How a request carries a login.
 #[derive(Clone, Debug)]
 pub(super) enum Credential {
-    /// Name and password, which a server counts when they are wrong.
+    /// Name and password. Servers count wrong ones.
     Basic,
-    /// The cookie of a session, which it does not count.
+    /// The cookie of a session. Servers do not count wrong ones.
     Cookie(Arc<Cookie>),
-    /// As at the server that passes the request on.
-    OfEntry,
+    /// The same as at the server that forwards the request.
+    SameAsEntry,
 }
 
 impl Credential {
-    /// The cookie, where it is one.
+    /// The cookie, if it is one.
     pub(super) const fn cookie(&self) -> Option<&Arc<Cookie>> {
         match self {
             Self::Cookie(cookie) => Some(cookie),
-            Self::Basic | Self::OfEntry => None,
+            Self::Basic | Self::SameAsEntry => None,
         }
     }
 }
 
-/// A session's cookie. No `Debug` shows it.
+/// A session's cookie. `Debug` hides it.
 #[derive(Debug)]
 pub(super) struct Cookie {
     /// As it is sent.
     pub(super) header: HeaderValue,
     value: SecretString,
     since: Instant,
-    /// How long it is good for, where the server says so and means it.
+    /// The lifetime, if the server gives a believable one.
     lasts: Option<Duration>,
 }
 
 impl Cookie {
-    /// The session that an answer's headers begin or renew; `None` where they do neither,
-    /// or end one.
+    /// The session that an answer's headers begin or renew; `None` if they do neither, or end one.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         headers.get_all(header::SET_COOKIE).iter().find_map(|set| Self::parse(set.to_str().ok()?))
     }
 
     fn parse(set: &str) -> Option<Self> {
         let mut parts = set.split(';').map(str::trim);
-        let value = parts.next()?.strip_prefix(NAME)?.trim_start().strip_prefix('=')?.trim();
+        let value = parts.next()?.strip_prefix(COOKIE_NAME)?.trim_start().strip_prefix('=')?.trim();
         let value = value.trim_matches('"');
         let plain = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\".contains(&byte);
-        if value.is_empty() || value.len() > LONGEST || !value.bytes().all(plain) {
+        if value.is_empty() || value.len() > MAX_COOKIE_BYTES || !value.bytes().all(plain) {
             return None;
         }
         let mut lasts = None;
@@ -70,25 +69,25 @@ impl Cookie {
                 && name.trim().eq_ignore_ascii_case("max-age")
             {
                 let seconds = seconds.trim().parse().ok().map(Duration::from_secs);
-                lasts = seconds.filter(|lasts| *lasts >= SHORTEST);
+                lasts = seconds.filter(|lasts| *lasts >= MIN_LIFETIME);
             }
         }
-        let mut header = HeaderValue::from_str(&format!("{NAME}={value}")).ok()?;
+        let mut header = HeaderValue::from_str(&format!("{COOKIE_NAME}={value}")).ok()?;
         header.set_sensitive(true);
         Some(Self { header, value: value.into(), since: Instant::now(), lasts })
     }
 
-    /// How long ago the server gave it.
+    /// How long ago the server sent it.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Whether the server may no longer accept it: a tenth is left for the way.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether the server may no longer accept it. A tenth of the lifetime is kept in reserve.
+    pub(super) fn is_expired(&self) -> bool {
         self.lasts.is_some_and(|lasts| self.age() >= lasts - lasts / 10)
     }
 
-    /// What must not appear in a text.
+    /// The secret that must not appear in a text.
     pub(super) fn secret(&self) -> &str {
         self.value.expose_secret()
     }
@@ -112,9 +111,9 @@ mod tests {
         let cookie = read(&["SERVERID=a; path=/", set]).unwrap();
         assert_eq!(cookie.header, "AuthSession=YWRtOjY1_-x");
         tokio::time::advance(Duration::from_secs(539)).await;
-        assert!(!cookie.is_over());
+        assert!(!cookie.is_expired());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(cookie.is_over());
+        assert!(cookie.is_expired());
         let shown = format!("{cookie:?}");
         assert!(!shown.contains("YWRt"), "{shown}");
     }
@@ -123,7 +122,7 @@ mod tests {
     async fn a_session_without_a_length_is_used_until_it_is_refused() {
         let cookie = read(&["AuthSession=abc; Path=/; HttpOnly"]).unwrap();
         tokio::time::advance(Duration::from_secs(1 << 20)).await;
-        assert!(!cookie.is_over());
+        assert!(!cookie.is_expired());
     }
 
     #[tokio::test(start_paused = true)]
@@ -131,7 +130,7 @@ mod tests {
         for (age, believed) in [(0, false), (1, false), (11, false), (12, true), (600, true)] {
             let cookie = read(&[&format!("AuthSession=abc; Max-Age={age}")]).unwrap();
             tokio::time::advance(Duration::from_secs(age)).await;
-            assert_eq!(cookie.is_over(), believed, "{age}");
+            assert_eq!(cookie.is_expired(), believed, "{age}");
         }
     }
 
@@ -144,7 +143,7 @@ mod tests {
             "AuthSession",
             "Other=AuthSession=abc",
             "AuthSession=a b",
-            &format!("AuthSession={}", "x".repeat(LONGEST + 1)),
+            &format!("AuthSession={}", "x".repeat(MAX_COOKIE_BYTES + 1)),
         ] {
             assert!(read(&[set]).is_none(), "{set}");
         }

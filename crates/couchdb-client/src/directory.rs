@@ -1,14 +1,15 @@
-//! Servers and nodes: who is asked where.
+//! The servers and nodes that the client knows.
 //!
-//! Owns the limits on what is in flight, the rest of what does not answer, and the map
-//! from a node's name to its own address. Asks nothing itself.
+//! Owns the limits on requests in flight, the breakers, and the map from a node's name to its own
+//! address. Sends no request itself.
 
 use super::{
-    Address, Error, Settings, breaker::Breaker, credential::Credential, door::Door, pace::Pace,
+    Address, Error, Settings, breaker::Breaker, credential::Credential,
+    endpoint_auth::EndpointAuth, token_bucket::TokenBucket,
 };
 use arc_swap::{ArcSwap, ArcSwapOption};
-use hashbrown::HashMap;
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -20,33 +21,32 @@ use tokio::{
     time::Instant,
 };
 
-/// One address requests are sent to.
+/// One address that requests are sent to.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) address: Address,
     /// Requests in flight through it.
     pub(super) in_flight: Semaphore,
     pub(super) breaker: Breaker,
-    pub(super) door: Door,
-    /// Whether it ever said which node it is.
+    pub(super) auth: EndpointAuth,
+    /// Whether the server has ever told its node name.
     pub(super) named: AtomicBool,
-    /// What the last request that got no answer failed with.
+    /// The error of the last request that got no answer.
     failure: ArcSwapOption<Error>,
 }
 
 impl Server {
-    /// A request to it got no answer.
-    pub(super) fn note_failure(&self, error: &Error) {
+    /// Keeps the error of a request that got no answer.
+    pub(super) fn remember_failure(&self, error: &Error) {
         self.failure.store(Some(Arc::new(error.clone())));
     }
 
-    /// Whether it answered when it was last asked: none before the first try. And what the last
-    /// request failed with that it did not answer, where it did not.
-    pub(super) fn answers(&self) -> Option<Result<(), Option<Arc<Error>>>> {
-        if self.breaker.is_doubted() {
+    /// Whether the last request got an answer, else its error; `None` before the first request.
+    pub(super) fn last_result(&self) -> Option<Result<(), Option<Arc<Error>>>> {
+        if self.breaker.last_failed() {
             return Some(Err(self.failure.load_full()));
         }
-        self.breaker.heard().map(|_| Ok(()))
+        self.breaker.last_alive().map(|_| Ok(()))
     }
 }
 
@@ -54,86 +54,88 @@ impl Server {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) name: Box<str>,
-    /// Requests in flight about it, whatever their way.
+    /// Requests in flight about the node, whichever server they go through.
     pub(super) in_flight: Semaphore,
     /// Failures of requests that reached it through another server.
     pub(super) breaker: Breaker,
-    /// Its own check of a login that came through another server.
-    pub(super) door: Door,
-    pace: Option<Pace>,
-    /// Its own address, once the server there has said its name.
+    /// What the node has accepted and refused of logins that another server forwarded.
+    pub(super) auth: EndpointAuth,
+    pace: Option<TokenBucket>,
+    /// The node's own address, once the server there has told that name.
     pub(super) own: ArcSwapOption<Server>,
-    /// Set once its own address has been looked for.
-    pub(super) sought: OnceCell<()>,
-    /// Whether nobody gave an address for it, and none may be guessed.
-    pub(super) ungiven: AtomicBool,
+    /// Set once the node's own address has been searched for.
+    pub(super) searched: OnceCell<()>,
+    /// Whether the settings give no address for the node, and none may be guessed.
+    pub(super) no_address_given: AtomicBool,
 }
 
 impl Node {
-    /// Waits for its pace of reads for which it may have to open a file.
-    pub(super) async fn cold(&self) {
+    /// Waits until the next cold read of the node is allowed.
+    pub(super) async fn wait_for_pace(&self) {
         if let Some(pace) = &self.pace {
-            pace.turn().await;
+            pace.wait_for_turn().await;
         }
     }
 
-    /// The way to its own address and no other.
-    pub(super) fn own_way(&self) -> Result<Way, Error> {
+    /// The node's own address and no other.
+    pub(super) fn own_destination(&self) -> Result<Destination, Error> {
         let own = self.own.load_full();
         let own = own.ok_or_else(|| Error::NoOwnAddress { node: self.name.to_string() })?;
         match own.breaker.admit() {
-            Ok(()) => Ok(Way::direct(own)),
+            Ok(()) => Ok(Destination::direct(own)),
             Err(rest) => Err(Error::resting(own.address.to_string(), rest)),
         }
     }
 }
 
-/// A server to ask, and the node it passes the request on to.
+/// The server that gets a request, and the node it forwards the request to.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct Destination {
     pub(super) server: Arc<Server>,
-    /// Where the request goes on to; `None` where the server answers by itself.
-    pub(super) on_to: Option<Arc<Node>>,
+    /// The node that gets the forwarded request; `None` if the server itself answers.
+    pub(super) forwarded_to: Option<Arc<Node>>,
 }
 
-impl Way {
-    /// To a server that answers by itself.
+impl Destination {
+    /// A server that answers itself.
     pub(super) const fn direct(server: Arc<Server>) -> Self {
-        Self { server, on_to: None }
+        Self { server, forwarded_to: None }
     }
 
-    /// How the login of `generation` is shown this way; `None` where a door has to be
-    /// proved first.
+    /// How requests carry the login of `generation` to this destination; `None` if the login has to
+    /// be proved at one of its endpoints first.
     pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
-        let at_entry = self.server.door.credential(generation)?;
-        match &self.on_to {
+        let at_entry = self.server.auth.credential(generation)?;
+        match &self.forwarded_to {
             None => Some(at_entry),
-            Some(node) => match node.door.credential(generation)? {
-                Credential::OfEntry => Some(at_entry),
+            Some(node) => match node.auth.credential(generation)? {
+                Credential::SameAsEntry => Some(at_entry),
                 own @ (Credential::Basic | Credential::Cookie(_)) => Some(own),
             },
         }
     }
 
-    /// An answer came, whatever it says.
-    pub(super) fn heal(&self) {
-        self.server.breaker.heal();
-        if let Some(node) = &self.on_to {
-            node.breaker.heal();
+    /// Records that an answer came, whatever it says.
+    pub(super) fn record_success(&self) {
+        self.server.breaker.record_success();
+        if let Some(node) = &self.forwarded_to {
+            node.breaker.record_success();
         }
     }
 
-    /// When the one that has to answer last did.
-    pub(super) fn heard(&self) -> Option<Instant> {
-        self.on_to.as_ref().map_or_else(|| self.server.breaker.heard(), |node| node.breaker.heard())
+    /// When the endpoint that has to answer last gave a sign of life.
+    pub(super) fn last_alive(&self) -> Option<Instant> {
+        self.forwarded_to
+            .as_ref()
+            .map_or_else(|| self.server.breaker.last_alive(), |node| node.breaker.last_alive())
     }
 
-    /// No answer came in time. CouchDB passes requests on without a timeout of its own,
-    /// so that the one that is behind is blamed.
-    pub(super) fn late(&self) {
-        match &self.on_to {
-            Some(node) => node.breaker.strike(),
-            None => self.server.breaker.strike(),
+    /// Records that no answer came in time. CouchDB forwards requests without a timeout of its own,
+    /// so the node behind the server counts as the cause.
+    pub(super) fn record_timeout(&self) {
+        match &self.forwarded_to {
+            Some(node) => node.breaker.record_failure(),
+            None => self.server.breaker.record_failure(),
         }
     }
 }
@@ -143,7 +145,7 @@ impl Way {
 pub(super) struct Directory {
     pub(super) entries: Vec<Arc<Server>>,
     nodes: ArcSwap<HashMap<Box<str>, Arc<Node>>>,
-    /// Every server ever asked, so that what one refused is not forgotten.
+    /// Every server that was ever asked, so that refusals are not forgotten.
     servers: ArcSwap<HashMap<Address, Arc<Server>>>,
     turn: AtomicUsize,
     in_flight: usize,
@@ -180,7 +182,7 @@ impl Directory {
             address: address.clone(),
             in_flight: Semaphore::new(self.in_flight),
             breaker: Breaker::new(self.timeout),
-            door: Door::new(),
+            auth: EndpointAuth::new(),
             named: AtomicBool::new(false),
             failure: ArcSwapOption::empty(),
         });
@@ -201,11 +203,11 @@ impl Directory {
             name: name.into(),
             in_flight: Semaphore::new(self.in_flight),
             breaker: Breaker::new(self.timeout),
-            door: Door::new(),
-            pace: Pace::new(self.cold),
+            auth: EndpointAuth::new(),
+            pace: TokenBucket::new(self.cold),
             own: ArcSwapOption::empty(),
-            sought: OnceCell::new(),
-            ungiven: AtomicBool::new(false),
+            searched: OnceCell::new(),
+            no_address_given: AtomicBool::new(false),
         });
         self.nodes.rcu(|nodes| {
             let mut nodes = HashMap::clone(nodes);
@@ -225,14 +227,14 @@ impl Directory {
         self.nodes.load().values().map(Arc::clone).collect()
     }
 
-    /// A live entry, in turn, that is not among `tried` if that can be helped. Where the last
-    /// request or login to each came to nothing, a node's own address is as good.
+    /// A live entry, by turns, preferably not one of `tried`. If the last request or login failed at
+    /// every entry, a node's own address serves as well.
     pub(super) fn any(&self, tried: &[Address], generation: u64) -> Result<Arc<Server>, Error> {
         let start = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut order: Vec<&Arc<Server>> =
             (0..self.entries.len()).filter_map(|at| self.in_turn(start, at)).collect();
         let amiss = |server: &Server| {
-            let fails = server.breaker.is_doubted() || server.door.awaits_login();
+            let fails = server.breaker.last_failed() || server.auth.awaits_login();
             (tried.contains(&server.address), fails)
         };
         let worse = |server: &Server| amiss(server) != (false, false);
@@ -244,7 +246,7 @@ impl Directory {
         let mut resting: Option<Error> = None;
         let (best, worst) = (best.into_iter().cloned(), worst.into_iter().cloned());
         for server in best.chain(own).chain(worst) {
-            if let Some(why) = server.door.refusal(generation) {
+            if let Some(why) = server.auth.refusal(generation) {
                 refused = Some(Error::LoginClosed { why });
                 continue;
             }
@@ -258,7 +260,7 @@ impl Directory {
         Err(resting.or(refused).unwrap_or(Error::Stopped))
     }
 
-    /// Another server than `not`, to ask beside it: one whose last answer came.
+    /// A server other than `not` for a second request in parallel: one that answered last time.
     pub(super) fn another(
         &self,
         not: &Server,
@@ -270,9 +272,9 @@ impl Directory {
         entries.chain(self.own_addresses(generation)).find(|server| {
             server.address != not.address
                 && !tried.contains(&server.address)
-                && server.door.refusal(generation).is_none()
-                && !server.breaker.is_doubted()
-                && !server.door.awaits_login()
+                && server.auth.refusal(generation).is_none()
+                && !server.breaker.last_failed()
+                && !server.auth.awaits_login()
         })
     }
 
@@ -280,7 +282,7 @@ impl Directory {
     fn own_addresses(&self, generation: u64) -> Vec<Arc<Server>> {
         let nodes = self.nodes.load();
         let own = nodes.values().filter_map(|node| node.own.load_full());
-        own.filter(|own| own.door.is_open(generation)).collect()
+        own.filter(|own| own.auth.is_open(generation)).collect()
     }
 
     fn in_turn(&self, start: usize, at: usize) -> Option<&Arc<Server>> {
@@ -288,26 +290,29 @@ impl Directory {
         self.entries.get(start.wrapping_add(at).checked_rem(count)?)
     }
 
-    /// The way to `node`: its own address where that lives, else through an entry.
-    pub(super) fn way_to(
+    /// The destination for `node`: its own address if that is live, else an entry that forwards.
+    pub(super) fn destination_for(
         &self,
         node: &Arc<Node>,
         tried: &[Address],
         generation: u64,
-    ) -> Result<Way, Error> {
+    ) -> Result<Destination, Error> {
         if let Some(own) = node.own.load_full() {
             let usable = !tried.contains(&own.address)
-                && !own.door.awaits_login()
-                && own.door.refusal(generation).is_none()
+                && !own.auth.awaits_login()
+                && own.auth.refusal(generation).is_none()
                 && own.breaker.admit().is_ok();
             if usable {
-                return Ok(Way::direct(own));
+                return Ok(Destination::direct(own));
             }
         }
-        if let Some(why) = node.door.refusal(generation) {
+        if let Some(why) = node.auth.refusal(generation) {
             return Err(Error::LoginClosed { why });
         }
         node.breaker.admit().map_err(|rest| Error::resting(format!("node {}", node.name), rest))?;
-        Ok(Way { server: self.any(tried, generation)?, on_to: Some(Arc::clone(node)) })
+        Ok(Destination {
+            server: self.any(tried, generation)?,
+            forwarded_to: Some(Arc::clone(node)),
+        })
     }
 }

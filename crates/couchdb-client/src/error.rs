@@ -1,40 +1,40 @@
-//! Why a request gave no answer that can be used.
+//! Why a request gave no usable answer.
 
 use super::{Address, Route, Unaddressable};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A closed word for each way a request can fail: the metric label `reason`.
+/// A closed word for each destination a request can fail: the metric label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// No answer in time, or none was waited for because the last ones did not come.
+    /// No answer in time, or the request was held back because the last ones got no answer.
     Timeout,
     /// No connection, or it broke.
     Connect,
     /// No trust: certificate or handshake.
     Tls,
-    /// A status that means nothing better here.
+    /// Any other status.
     Status,
     /// The node is known and down (HTTP 412).
     NodeDown,
     /// What was asked for is not there.
     NotFound,
-    /// The login is right but may not read this.
+    /// The login is valid but lacks the privilege.
     Forbidden,
-    /// The login is refused, and nothing more is sent with it.
+    /// The login is refused, so nothing more is sent.
     Login,
     /// The body is larger than its route allows.
     TooLarge,
     /// The body is not what its route answers.
     Garbage,
-    /// The server sends elsewhere.
+    /// The server redirects.
     Redirect,
     /// A name that no request can carry.
     Unaddressable,
-    /// The node has to be asked at its own address, and that is not known.
+    /// The request has to go to the node's own address, and that is not known.
     NoOwnAddress,
     /// The cluster does not know the node.
     UnknownNode,
-    /// The program is stopping.
+    /// The client is stopping.
     Stopped,
 }
 
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// What was asked of whom.
+/// The request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The route's label.
@@ -107,78 +107,76 @@ impl fmt::Display for Asked {
     }
 }
 
-/// What to do where CouchDB wants a login and none was given.
-pub const NO_USER: &str = "no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file";
-
-/// Why a request gave no answer that can be used. It never holds credentials.
+/// Why a request gave no usable answer. It never holds credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// No answer in time.
     #[error(
-        "{asked}: no whole answer within {}; is the node overloaded, or couchdb.timeout too short?",
-        humantime::format_duration(*.after)
+        "{asked}: no whole answer within {after:?}; is the node overloaded, or the timeout too short?"
     )]
     Timeout {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
-        /// How long it was waited for.
+        /// How long the client waited.
         after: Duration,
     },
-    /// No answer, nor to a question that costs the server nothing, put to it meanwhile.
+    /// No answer, and none to a cheap request sent meanwhile.
     #[error(
-        "{asked}: no answer within {}, and none to GET {probe} meanwhile: it hangs",
-        humantime::format_duration(rounded(*.after))
+        "{asked}: no answer within {:?}, and none to GET {probe} meanwhile: it hangs",
+        rounded(*.after)
     )]
     Hangs {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
-        /// How long it was waited for.
+        /// How long the client waited.
         after: Duration,
-        /// Path of the question that costs nothing.
+        /// The path of the cheap request.
         probe: String,
     },
-    /// Not asked, because the last requests to the same node did not come back.
+    /// Not sent, because the last requests to the same node got no answer.
     #[error(
-        "{whom} was not asked: its last {strikes} requests came to nothing; it is tried again in {again:?}"
+        "{server} was not asked: its last {failures} requests failed; it is tried again in {again:?}"
     )]
     Resting {
         /// The node or the server.
-        whom: String,
-        /// How many in a row.
-        strikes: u32,
+        server: String,
+        /// How many failed in a row.
+        failures: u32,
         /// When the next one goes out.
         again: Duration,
     },
     /// No connection, or it broke.
     #[error("{asked}: {detail}; is CouchDB running there, and the address right?")]
     Connect {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
-        /// What the network said.
+        /// The network's words.
         detail: String,
     },
     /// No trust.
-    #[error("{asked}: {detail}; check couchdb.tls.ca_file, cert_file and the name in the URL")]
+    #[error(
+        "{asked}: {detail}; check the trusted authorities, the client certificate and the name in the URL"
+    )]
     Tls {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
-        /// What TLS said.
+        /// The TLS library's words.
         detail: String,
     },
-    /// A status that means nothing better here.
+    /// Any other status.
     #[error("{asked}: HTTP {status}, {reason}; CouchDB's own log says more")]
     Status {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
         /// The status.
         status: u16,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
     /// The node is known and down.
     #[error("{asked}: the node {node} is down")]
     NodeDown {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
         /// The node.
         node: String,
@@ -186,37 +184,37 @@ pub enum Error {
     /// The cluster does not know the node.
     #[error("{asked}: {reason}; the cluster does not know this node, see /_membership")]
     UnknownNode {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
     /// What was asked for is not there.
     #[error("{asked}: not found, {reason}")]
     NotFound {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
-    /// The login is right but may not read this.
+    /// The login is valid but lacks the privilege.
     #[error("{asked}: HTTP {status}, {reason}; the login may not read this, use a server admin")]
     Forbidden {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
         /// 401 or 403.
         status: u16,
-        /// What the server said.
+        /// The server's words.
         reason: String,
     },
-    /// It wants a login, and there is none.
-    #[error("{NO_USER}")]
+    /// CouchDB wants a login, and none was given.
+    #[error("{asked}: CouchDB wants a login, and none was given")]
     NoUser {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
     },
-    /// What answers at an address is something else.
-    #[error("{at} answered, but it is not a CouchDB ({found}): check --couchdb.url")]
+    /// The server at an address is not a CouchDB.
+    #[error("{at} answered, but it is not a CouchDB ({found}): check the URL")]
     NotCouchDb {
         /// The address.
         at: Address,
@@ -226,7 +224,7 @@ pub enum Error {
     /// The login is refused, and nothing is sent with it until it is proved again.
     #[error("nothing was sent: {why}")]
     LoginClosed {
-        /// Who refused it, what they said, when it is tried again.
+        /// Who refused it, with what words, and when it is tried again.
         why: Arc<str>,
     },
     /// The login could not be proved, because no server answered.
@@ -237,7 +235,7 @@ pub enum Error {
         "{asked}: the body is larger than {limit} bytes, which nothing sensible needs; is this CouchDB?"
     )]
     TooLarge {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
         /// The route's limit in bytes.
         limit: usize,
@@ -247,51 +245,49 @@ pub enum Error {
         "{asked}: the answer makes no sense, {detail}; is this CouchDB, or a proxy in front of it?"
     )]
     Garbage {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
         /// What is wrong with it.
         detail: String,
     },
-    /// The server sends elsewhere; nothing is followed.
+    /// The server redirects; redirects are not followed.
     #[error(
-        "{asked}: HTTP {status}, a redirect to {to}; recliner follows none, give CouchDB's own address"
+        "{asked}: HTTP {status}, a redirect to {to}; redirects are not followed, give CouchDB's own address"
     )]
     Redirect {
-        /// What was asked of whom.
+        /// The request.
         asked: Arc<Asked>,
         /// The status.
         status: u16,
-        /// Where to, without credentials and query.
+        /// The target, without credentials and query.
         to: String,
     },
     /// A name that no request can carry.
     #[error(transparent)]
     Unaddressable(#[from] Unaddressable),
-    /// The node has to be asked at its own address, and that is not known.
-    #[error(
-        "the own address of node {node} is not known: name it under couchdb.nodes, or repeat --couchdb.url for it"
-    )]
+    /// The request has to go to the node's own address, and that is not known.
+    #[error("the own address of node {node} is not known: give it in the settings")]
     NoOwnAddress {
         /// The node.
         node: String,
     },
     /// The client's task ended.
-    #[error("nothing was sent: recliner is stopping")]
+    #[error("nothing was sent: the client is stopping")]
     Stopped,
 }
 
 impl Error {
-    /// Held back by a breaker.
-    pub(super) const fn resting(whom: String, rest: super::breaker::Resting) -> Self {
-        Self::Resting { whom, strikes: rest.strikes, again: rest.again }
+    /// A breaker holds the request back.
+    pub(super) const fn resting(server: String, rest: super::breaker::Resting) -> Self {
+        Self::Resting { server, failures: rest.failures, again: rest.retry_in }
     }
 
-    /// The login could not be proved for this reason; one that says all by itself stays alone.
+    /// The login could not be proved for this reason. One that needs no more words stays as it is.
     pub(super) fn unproved(why: Self) -> Self {
         if matches!(why, Self::NotCouchDb { .. }) { why } else { Self::Unproved(Arc::new(why)) }
     }
 
-    /// Whether it may well be that no CouchDB answered.
+    /// Whether the answer may have come from something other than CouchDB.
     pub(super) const fn is_strange(&self) -> bool {
         matches!(
             self,
@@ -302,7 +298,7 @@ impl Error {
         )
     }
 
-    /// The closed word for it.
+    /// The kind of error.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -325,8 +321,8 @@ impl Error {
         }
     }
 
-    /// Whether it tells of the server that was asked and not of the cluster, so that
-    /// another server may do better. A page of design documents may well be too large.
+    /// Whether the error is about this server and not about the cluster, so that another server may
+    /// answer. A page of design documents may really be too large.
     pub(super) const fn is_of_one_server(&self, route: &Route<'_>) -> bool {
         let too_large = matches!(self, Self::TooLarge { .. });
         matches!(
@@ -338,7 +334,7 @@ impl Error {
         ) || (too_large && !matches!(route, Route::DesignDocs { .. }))
     }
 
-    /// Whether the same request may well succeed a moment later.
+    /// Whether the same request may succeed a moment later.
     pub(super) fn passes(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Hangs { .. } | Self::Connect { .. } => true,
@@ -364,7 +360,7 @@ impl Error {
     }
 }
 
-/// A measured span as precisely as a person reads it: seconds, below ten with their tenths.
+/// A measured time, rounded for people: to seconds, below ten seconds to tenths.
 fn rounded(span: Duration) -> Duration {
     let grain = if span < Duration::from_secs(10) { 100 } else { 1_000 };
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
@@ -379,12 +375,12 @@ mod tests {
     fn a_measured_span_has_no_digits_that_say_nothing() {
         for (nanos, shown) in [
             (12_999_887_925_u64, "13s"),
-            (3_534_000_001, "3s 500ms"),
+            (3_534_000_001, "3.5s"),
             (99_949_999, "100ms"),
-            (61_200_000_000, "1m 1s"),
+            (61_200_000_000, "61s"),
         ] {
             let span = rounded(Duration::from_nanos(nanos));
-            assert_eq!(humantime::format_duration(span).to_string(), shown);
+            assert_eq!(format!("{span:?}"), shown);
         }
     }
 }

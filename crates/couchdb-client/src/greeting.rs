@@ -1,17 +1,17 @@
-//! Whether a CouchDB answers at an address, asked without a login.
+//! Finds out without a login whether a CouchDB answers at an address.
 
 use super::{
     Error, Route,
+    auth_gate::ProvenLogin,
     credential::Credential,
-    directory::{Directory, Server, Way},
-    gate::Pass,
-    metrics,
+    directory::{Destination, Directory, Server},
+    observer::status_label,
     sender::{Answer, Sender},
     wire,
 };
 use std::sync::Arc;
 
-/// What a server said to `GET /`, which CouchDB answers to anybody.
+/// What a server answered to `GET /`, which CouchDB answers to anybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Greeting {
     /// It is a CouchDB.
@@ -19,13 +19,13 @@ pub(super) enum Greeting {
     /// It wants a login first, as CouchDB does with `[chttpd] require_valid_user`, and as a
     /// proxy may.
     WantsLogin,
-    /// It is something else; in words, what was found.
+    /// It is something else; says what was found.
     Other(String),
 }
 
 impl Sender {
-    /// The error of a first question, or that no CouchDB answers there.
-    pub(super) async fn explained(&self, error: Error, directory: &Directory) -> Error {
+    /// The error of a first request, or that no CouchDB answers there.
+    pub(super) async fn explain_error(&self, error: Error, directory: &Directory) -> Error {
         let (Error::Garbage { asked, .. }
         | Error::NotFound { asked, .. }
         | Error::TooLarge { asked, .. }
@@ -34,11 +34,11 @@ impl Sender {
             return error;
         };
         let at = directory.server(&asked.at);
-        self.explained_of(&at, error).await
+        self.explain_error_of(&at, error).await
     }
 
-    /// The same, of a server that is known.
-    pub(super) async fn explained_of(&self, server: &Arc<Server>, error: Error) -> Error {
+    /// The same, for a known server.
+    pub(super) async fn explain_error_of(&self, server: &Arc<Server>, error: Error) -> Error {
         if !error.is_strange() {
             return error;
         }
@@ -51,22 +51,23 @@ impl Sender {
     /// Asks `server` what it is. No login, cookie or password goes with it.
     ///
     /// # Errors
-    /// Where no answer tells: no connection, no trust, no time, a redirect, a server's fault.
+    /// When no answer tells: no connection, no trust, a timeout, a redirect, a server error.
     pub(super) async fn greeting(&self, server: &Arc<Server>) -> Result<Greeting, Error> {
         let route = Route::Welcome;
         let path = route.path()?;
-        let way = Way::direct(Arc::clone(server));
-        let answer = self.send(route, &path, &way, &Pass::none(), &Credential::Basic).await;
+        let destination = Destination::direct(Arc::clone(server));
+        let answer =
+            self.send(route, &path, &destination, &ProvenLogin::none(), &Credential::Basic).await;
         let found = match answer {
-            Ok(Answer::Whole { body, status, took, .. }) => {
-                self.metrics.count(route.label(), metrics::code(status), took);
+            Ok(Answer::Complete { body, status, took, .. }) => {
+                self.observer.request_ended(route.label(), status_label(status), took);
                 match wire::read::<wire::Welcome>(&body) {
                     Ok(welcome) if welcome.couchdb.is_some() => return Ok(Greeting::CouchDb),
                     Ok(_) => "its answer to GET / does not say couchdb".to_owned(),
                     Err(_) => "its answer to GET / is not CouchDB's JSON".to_owned(),
                 }
             }
-            Ok(Answer::Refused { .. } | Answer::Coming(_)) => return Ok(Greeting::WantsLogin),
+            Ok(Answer::Refused { .. } | Answer::Streaming(_)) => return Ok(Greeting::WantsLogin),
             Err(Error::NotFound { .. }) => "it answers GET / with HTTP 404".to_owned(),
             Err(Error::Status { status: status @ 400..=499, .. }) => {
                 format!("it answers GET / with HTTP {status}")

@@ -1,17 +1,16 @@
-//! Hosts that an operator trusts with the login although only a node's name names them.
+//! Hosts that an operator trusts with the login although they are known only from node names.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// One host, or with `*.` before it every host below a domain. Letters' case does not matter.
+/// One host, or `*.` and a domain for every host below it. Case does not matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
-    /// In small letters, as it was written.
+    /// The pattern in lower case.
     text: String,
 }
 
 impl HostPattern {
-    /// Whether it takes `host`. Below a domain there are names alone: an IP address is taken
-    /// only whole.
+    /// Whether it matches `host`. An IP address matches only as a whole.
     #[must_use]
     pub fn takes(&self, host: &str) -> bool {
         let host = host.trim_start_matches('[').trim_end_matches([']', '.']).to_ascii_lowercase();
@@ -24,8 +23,8 @@ impl HostPattern {
         }
     }
 
-    /// Whether it takes every host below a domain of one word, such as `*.local`: mostly nobody
-    /// watches who answers for those.
+    /// Whether it matches every host below a domain of one word, such as `*.local`: usually nobody
+    /// controls who answers for those.
     #[must_use]
     pub fn is_wide(&self) -> bool {
         self.text.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'))
@@ -38,7 +37,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Why a text is no pattern of hosts.
+/// The text is not a host pattern.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "a host belongs here, or *. and a domain for every host below it, such as *.couchdb.svc.cluster.local"
@@ -56,7 +55,7 @@ impl FromStr for HostPattern {
             !word.is_empty() && word.bytes().all(plain)
         };
         let is_name = domain.split('.').all(word);
-        // A part of an IP address stands for no network.
+        // A part of an IP address does not mean a network.
         let last = domain.rsplit('.').next().unwrap_or_default();
         let number = last.bytes().all(|byte| byte.is_ascii_digit());
         let is_address = domain.parse::<IpAddr>().is_ok() && domain.len() == text.len();

@@ -1,45 +1,45 @@
-//! The CouchDB HTTP client.
+//! A client of CouchDB's HTTP interface for operators.
 //!
-//! Owns every URL that is sent to CouchDB, the login and its gate, the way to each
-//! node, limits on what is in flight, and the shape of every answer. What only reads is asked
-//! again where that may help; what starts work is sent once. It never decides what to ask or
-//! what an answer means for a compaction: the inventory, the commands and the hands of enforcer,
-//! warmer and takeover do.
+//! Owns every URL that is sent to CouchDB, the login and the proof of it, the address of each node,
+//! limits on requests in flight, and the shape of every answer. Reads are retried if that may
+//! help; requests that start work are sent once. Never decides what to read or what to compact.
 //!
-//! [`Client::connect`] gives a [`Client`], cheap to clone, and a [`Task`] that has to
-//! run as long as the client is used: it proves the login and learns addresses.
+//! [`Client::open`] opens a [`Client`], cheap to clone. [`Client::builder`] sets everything else.
+//! Its [`Builder::build`] also returns the [`Task`] that proves the login and learns addresses, for
+//! callers that supervise their tasks.
 
 mod address;
+mod auth_gate;
 mod breaker;
 mod certificate;
 mod client;
 mod credential;
 mod directory;
-mod door;
+mod endpoint_auth;
 mod error;
-mod gate;
 mod greeting;
-mod hidden;
+mod hang_detection;
 mod host_pattern;
 mod lines;
-mod metrics;
-mod pace;
+mod observer;
 mod paging;
+mod redact;
 mod route;
 mod sender;
 mod settings;
-mod silence;
+mod token_bucket;
 mod transport;
 pub mod wire;
 
 pub use address::{Address, ParseAddressError};
 pub use certificate::CertificateEnds;
 pub use client::{
-    Client, ConnectError, Entry, MapPage, NodeAccess, OwnAddress, Task, Updates, Written,
+    Builder, Cache, Client, Entry, MapPage, NodeAccess, OpenError, OwnAddress, Task, Updates,
+    Written,
 };
-pub use error::{Asked, Error, Kind, NO_USER};
+pub use error::{Asked, Error, Kind};
 pub use host_pattern::{HostPattern, ParseHostPatternError};
-pub use metrics::Metrics;
+pub use observer::{Observer, status_label};
 pub use paging::Paging;
 pub use route::{Route, Unaddressable};
 pub use settings::{Login, LoginError, Settings, Tls};

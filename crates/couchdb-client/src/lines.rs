@@ -1,42 +1,42 @@
-//! Lines out of a body that comes in pieces, none of them longer than a cap.
+//! Splits a body that arrives in pieces into lines of limited length.
 
 use bytes::{Bytes, BytesMut};
 
-/// What has come and is no whole line yet.
+/// The bytes that are not a whole line yet.
 #[derive(Debug)]
 pub(super) struct Lines {
     held: BytesMut,
-    /// How much of it was looked through for an end.
-    looked: usize,
+    /// How many of the held bytes were searched for the end of a line.
+    searched: usize,
     longest: usize,
 }
 
-/// A line is longer than the cap.
+/// A line is longer than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(super) struct LineTooLong;
 
 impl Lines {
-    /// Nothing has come; lines have at most so many bytes.
+    /// An empty buffer for lines of at most `longest` bytes.
     pub(super) fn new(longest: usize) -> Self {
-        Self { held: BytesMut::new(), looked: 0, longest }
+        Self { held: BytesMut::new(), searched: 0, longest }
     }
 
-    /// A piece came.
+    /// Adds a piece.
     pub(super) fn add(&mut self, piece: &Bytes) {
         self.held.extend_from_slice(piece);
     }
 
     /// The next whole line, without its end.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
-        let rest = self.held.get(self.looked..).unwrap_or_default();
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, LineTooLong> {
+        let rest = self.held.get(self.searched..).unwrap_or_default();
         let Some(at) = rest.iter().position(|byte| *byte == b'\n') else {
-            self.looked = self.held.len();
-            return if self.looked > self.longest { Err(TooLong) } else { Ok(None) };
+            self.searched = self.held.len();
+            return if self.searched > self.longest { Err(LineTooLong) } else { Ok(None) };
         };
-        let end = self.looked + at;
-        self.looked = 0;
+        let end = self.searched + at;
+        self.searched = 0;
         if end > self.longest {
-            return Err(TooLong);
+            return Err(LineTooLong);
         }
         let mut line = self.held.split_to(end + 1).freeze();
         line.truncate(end);
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(lines: &mut Lines) -> Result<Vec<Bytes>, TooLong> {
+    fn all(lines: &mut Lines) -> Result<Vec<Bytes>, LineTooLong> {
         let mut found = Vec::new();
         while let Some(line) = lines.next()? {
             found.push(line);
@@ -64,13 +64,13 @@ mod tests {
     fn a_line_over_the_cap_is_refused_before_its_end_comes() {
         let mut lines = Lines::new(4);
         lines.add(&Bytes::from_static(b"1234\r\n12345"));
-        assert_eq!(lines.next(), Err(TooLong), "with its carriage return");
+        assert_eq!(lines.next(), Err(LineTooLong), "with its carriage return");
         let mut lines = Lines::new(4);
         lines.add(&Bytes::from_static(b"1234\n1234"));
         assert_eq!(lines.next(), Ok(Some(Bytes::from_static(b"1234"))));
         assert_eq!(lines.next(), Ok(None));
         lines.add(&Bytes::from_static(b"5"));
-        assert_eq!(lines.next(), Err(TooLong));
+        assert_eq!(lines.next(), Err(LineTooLong));
     }
 
     proptest! {

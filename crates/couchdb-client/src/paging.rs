@@ -1,58 +1,58 @@
-//! How far a list goes that comes page by page.
+//! Checks that a list that is read page by page goes on and ends.
 //!
-//! Pure. A page has to go on behind the one before it, and all pages together have to stay near
-//! what the first one promised, and within what nothing sensible exceeds: a server that always
-//! has another page costs no more memory than a large cluster does.
+//! Pure. Each page has to go on after the one before. All pages together have to stay near the
+//! count in the first page, and within fixed limits: a server that always has another page costs
+//! no more memory than a large cluster.
 
 use std::borrow::Cow;
 
-/// How much there may be in all pages of a list together.
+/// The limits of all pages of a list together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Most {
+pub(super) struct PageLimits {
     /// Rows.
     pub(super) rows: usize,
-    /// About what they take in memory, in bytes.
+    /// Their approximate size in memory, in bytes.
     pub(super) weight: usize,
 }
 
-/// Rows beyond twice the number that was promised: lists grow while they are read, and small
-/// ones by more than their own length.
+/// Rows allowed beyond twice the announced count: lists grow while they are read, and small ones
+/// by more than their own length.
 const SLACK: usize = 10_000;
 
-/// Where a list stands: what the next page is asked with.
+/// The position in a list, from which the next page is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paging {
-    /// The key of the last row that came; the next page begins with it, or behind it where it
-    /// has gone meanwhile.
+    /// The key of the last row. The next page begins with it, or after it if it was deleted
+    /// meanwhile.
     pub(super) after: Option<String>,
     rows: usize,
     weight: usize,
-    /// How many rows there are in all, as the first page said.
-    promised: Option<u64>,
+    /// The total number of rows in the first page.
+    announced: Option<u64>,
 }
 
-/// A page as it came, in keys and numbers.
+/// The keys and numbers of a page.
 #[derive(Debug, Default)]
 pub(super) struct Page<'a> {
     /// The keys of its rows.
     pub(super) keys: Vec<&'a str>,
-    /// Whether it has as many rows as were asked for, so that there may be more.
+    /// Whether it has as many rows as requested, so that there may be more.
     pub(super) full: bool,
-    /// About what it takes in memory, in bytes.
+    /// Its approximate size in memory, in bytes.
     pub(super) weight: usize,
-    /// How many rows there are in all, where it says so.
+    /// The total number of rows, if the page has it.
     pub(super) total: Option<u64>,
 }
 
 impl Paging {
-    /// Where the list stands behind `page`; `None` at its end.
+    /// The position after `page`; `None` at the end of the list.
     ///
     /// # Errors
-    /// In words, where the page does not go on or there are too many.
-    pub(super) fn behind(
+    /// Says that the page does not go on, or that there are too many pages.
+    pub(super) fn after_page(
         from: Option<&Self>,
         page: &Page<'_>,
-        most: Most,
+        most: PageLimits,
     ) -> Result<Option<Self>, String> {
         let mut at = from.map_or_else(Cow::default, Cow::Borrowed).into_owned();
         let after = at.after.as_deref();
@@ -62,17 +62,19 @@ impl Paging {
         for key in first.into_iter().chain(last) {
             // CouchDB sorts names and ids by their bytes (`raw` collation).
             if let Some(after) = after.filter(|after| key.as_bytes() <= after.as_bytes()) {
-                return Err(format!("its pages do not go on: behind {after:?} comes {key:?}"));
+                return Err(format!("its pages do not go on: {key:?} comes after {after:?}"));
             }
         }
-        at.promised = at.promised.or_else(|| page.total.filter(|_| from.is_none()));
+        at.announced = at.announced.or_else(|| page.total.filter(|_| from.is_none()));
         at.rows = at.rows.saturating_add(count);
         at.weight = at.weight.saturating_add(page.weight);
-        if let Some(promised) = at.promised.and_then(|promised| usize::try_from(promised).ok())
-            && at.rows > promised.saturating_mul(2).saturating_add(SLACK)
+        if let Some(announced) = at.announced.and_then(|announced| usize::try_from(announced).ok())
+            && at.rows > announced.saturating_mul(2).saturating_add(SLACK)
         {
             let rows = at.rows;
-            return Err(format!("its pages do not end: {rows} rows of {promised} that were said"));
+            return Err(format!(
+                "its pages do not end: {rows} rows, and {announced} were announced"
+            ));
         }
         if at.rows > most.rows || at.weight > most.weight {
             return Err(format!("its pages do not end: {} rows came", at.rows));
@@ -85,8 +87,8 @@ impl Paging {
     }
 }
 
-/// About what a text takes in memory.
-pub(super) const fn of_text(text: &str) -> usize {
+/// The approximate size of a text in memory.
+pub(super) const fn size_of_text(text: &str) -> usize {
     size_of::<String>() + text.len()
 }
 
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MOST: Most = Most { rows: 1_000_000, weight: 1 << 30 };
+    const MOST: PageLimits = PageLimits { rows: 1_000_000, weight: 1 << 30 };
 
     fn page<'a>(keys: &[&'a str], full: bool) -> Page<'a> {
         Page { keys: keys.to_vec(), full, ..Page::default() }
@@ -103,7 +105,7 @@ mod tests {
 
     fn behind(after: &str, keys: &[&str], full: bool) -> Result<Option<String>, String> {
         let from = Paging { after: Some(after.to_owned()), ..Paging::default() };
-        let next = Paging::behind(Some(&from), &page(keys, full), MOST)?;
+        let next = Paging::after_page(Some(&from), &page(keys, full), MOST)?;
         Ok(next.and_then(|next| next.after))
     }
 
@@ -121,19 +123,24 @@ mod tests {
         }
         for keys in [&["a", "b", "d"][..], &["b"], &["d", "a"], &["c", "a"], &["c", "d", "b"]] {
             let why = behind("c", keys, true).unwrap_err();
-            assert!(why.starts_with("its pages do not go on: behind \"c\" comes "), "{why}");
+            assert!(why.starts_with("its pages do not go on: "), "{why}");
         }
     }
 
-    /// Rows that are taken of a list without an end.
-    fn taken(promised: Option<u64>, a_page: usize, weight: usize, most: Most) -> (usize, String) {
+    /// The rows that are read of an endless list, and the error.
+    fn taken(
+        announced: Option<u64>,
+        a_page: usize,
+        weight: usize,
+        most: PageLimits,
+    ) -> (usize, String) {
         let (mut at, mut rows): (Option<Paging>, usize) = (None, 0);
         loop {
             let keys: Vec<String> =
                 (rows..rows + a_page).map(|number| format!("{number:09}")).collect();
             let keys = keys.iter().map(String::as_str).collect();
-            let page = Page { keys, full: true, weight, total: promised };
-            match Paging::behind(at.as_ref(), &page, most) {
+            let page = Page { keys, full: true, weight, total: announced };
+            match Paging::after_page(at.as_ref(), &page, most) {
                 Ok(next) => at = next,
                 Err(why) => return (rows, why),
             }
@@ -145,20 +152,20 @@ mod tests {
     fn a_list_without_an_end_is_cut_off() {
         let (rows, why) = taken(Some(500), 500, 0, MOST);
         assert_eq!(rows, 11_000);
-        assert_eq!(why, "its pages do not end: 11500 rows of 500 that were said");
-        assert_eq!(taken(None, 500, 0, Most { rows: 2_000, ..MOST }).0, 2_000);
-        assert_eq!(taken(Some(u64::MAX), 500, 0, Most { rows: 2_000, ..MOST }).0, 2_000);
-        let (rows, why) = taken(None, 10, 100, Most { weight: 1_000, ..MOST });
+        assert_eq!(why, "its pages do not end: 11500 rows, and 500 were announced");
+        assert_eq!(taken(None, 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
+        assert_eq!(taken(Some(u64::MAX), 500, 0, PageLimits { rows: 2_000, ..MOST }).0, 2_000);
+        let (rows, why) = taken(None, 10, 100, PageLimits { weight: 1_000, ..MOST });
         assert_eq!((rows, why.as_str()), (100, "its pages do not end: 110 rows came"));
     }
 
     #[test]
     fn the_first_page_alone_promises() {
         let first = Page { total: Some(3), ..page(&["a"], true) };
-        let at = Paging::behind(None, &first, MOST).unwrap().unwrap();
+        let at = Paging::after_page(None, &first, MOST).unwrap().unwrap();
         let later = Page { total: Some(1 << 40), ..page(&["b"], true) };
-        let at = Paging::behind(Some(&at), &later, MOST).unwrap().unwrap();
-        assert_eq!((at.promised, at.rows), (Some(3), 2));
+        let at = Paging::after_page(Some(&at), &later, MOST).unwrap().unwrap();
+        assert_eq!((at.announced, at.rows), (Some(3), 2));
     }
 
     proptest! {
@@ -168,7 +175,7 @@ mod tests {
             for keys in &pages {
                 let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
                 let before = at.as_ref().and_then(|at| at.after.clone());
-                match Paging::behind(at.as_ref(), &page(&keys, true), MOST) {
+                match Paging::after_page(at.as_ref(), &page(&keys, true), MOST) {
                     Ok(Some(next)) => {
                         prop_assert!(next.after > before);
                         at = Some(next);

@@ -1,10 +1,10 @@
-//! Every URL this program can send, from typed parts.
+//! Every URL that the client can send, built from typed parts.
 //!
-//! What changes something is here too, because one place builds paths: POST by what starts
-//! compactions, PUT and DELETE by what takes smoosh's channels over.
+//! POST starts compactions, index builds and sessions; PUT and DELETE change a node's
+//! configuration; everything else is GET.
 //!
-//! A name reaches the server as one percent-encoded segment, or it is refused here: a
-//! URL library folds `.` and `..`, even percent-encoded, into another path.
+//! A name reaches the server as one percent-encoded segment, or it is refused here: a URL library
+//! resolves `.` and `..`, even percent-encoded, to another path.
 
 mod bounds;
 mod label;
@@ -15,10 +15,10 @@ use couchdb_names::Engine;
 use http::{HeaderName, HeaderValue, Method};
 use path::Path;
 
-/// One thing to ask of CouchDB.
+/// One request to CouchDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// `/`: version, uuid, vendor of the server that is asked.
+    /// `/`: version, uuid and vendor of the server that answers.
     Welcome,
     /// `/_node/{node}`: the same of any node.
     NodeWelcome {
@@ -38,7 +38,7 @@ pub enum Route<'a> {
     },
     /// `/_membership`: connected and expected nodes.
     Membership,
-    /// `/_node/_local`: the name of the server that is asked.
+    /// `/_node/_local`: the name of the server that answers.
     LocalName,
     /// `/_node/{node}/_versions`: Erlang, ICU, JavaScript engine.
     NodeVersions {
@@ -146,7 +146,7 @@ pub enum Route<'a> {
     DbUpdatesNow,
     /// `/_db_updates?feed=continuous`: database events, line by line, without an end.
     DbUpdates {
-        /// The sequence behind which it begins.
+        /// The sequence after which it begins.
         since: &'a str,
         /// The longest silence, in milliseconds: then comes an empty line.
         heartbeat: u64,
@@ -157,14 +157,14 @@ pub enum Route<'a> {
         node: &'a str,
     },
     /// `/_node/{node}/_dbs/_changes?feed=longpoll`: databases whose map changed. Never the
-    /// continuous feed there: the node's answer is passed on only when it ends, and the
-    /// handler of a client that left stays for ever.
+    /// continuous feed there: the node's answer is forwarded only when it ends, and the
+    /// handler of a client that disconnected never ends.
     MapChanges {
         /// The node.
         node: &'a str,
-        /// The node's own sequence behind which it begins.
+        /// The node's own sequence after which it begins.
         since: u64,
-        /// Rows at most.
+        /// The most rows.
         limit: usize,
         /// How long it waits for the first, in milliseconds.
         timeout: u64,
@@ -277,7 +277,7 @@ pub enum Unaddressable {
     /// The URL library would send another path than the one intended.
     #[error("{intended:?} cannot be addressed: it would be sent as {sent:?}, so it is never sent")]
     Rewritten {
-        /// The path that was meant.
+        /// The intended path.
         intended: String,
         /// The path that would be sent.
         sent: String,
@@ -285,7 +285,7 @@ pub enum Unaddressable {
 }
 
 impl<'a> Route<'a> {
-    /// The verb it is sent with.
+    /// The HTTP method.
     #[must_use]
     pub const fn method(&self) -> Method {
         if matches!(self, Self::SetConfig { .. }) {
@@ -315,7 +315,7 @@ impl<'a> Route<'a> {
         Some((name, HeaderValue::from_static("false")))
     }
 
-    /// Whether it is sent to compact or to clean up.
+    /// Whether it starts a compaction or a cleanup.
     #[must_use]
     pub const fn starts_work(&self) -> bool {
         matches!(
@@ -376,7 +376,7 @@ impl<'a> Route<'a> {
     /// Path and query as they are sent, below an address's prefix.
     ///
     /// # Errors
-    /// When a name cannot be carried: nothing of it is sent.
+    /// When a name cannot be carried; nothing is sent then.
     pub fn path(&self) -> Result<String, Unaddressable> {
         let fixed = |text: &'static str| Ok(Path::of(text));
         let path = match *self {

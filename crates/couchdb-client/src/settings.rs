@@ -1,4 +1,4 @@
-//! What the client is told: addresses, login, limits.
+//! The settings of a client: addresses, login, limits.
 
 mod same;
 
@@ -9,26 +9,26 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 /// Checked settings of a client.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Ways into the cluster; at least one.
+    /// The URLs of the cluster, its entries; at least one.
     pub urls: Vec<Address>,
-    /// Nodes' own addresses; each is used once the server there says that name.
+    /// Nodes' own addresses; each is used once the server there tells that name.
     pub nodes: BTreeMap<String, Address>,
-    /// Hosts that are given the login although only a node's name names them.
+    /// Hosts that get the login although they are known only from a node's name.
     pub trust_node_hosts: Vec<HostPattern>,
     /// The login.
     pub login: Login,
-    /// Trust and client certificate.
+    /// Trusted authorities and client certificate.
     pub tls: Tls,
-    /// The longest wait for one whole answer.
+    /// The longest wait for a complete answer.
     pub timeout: Duration,
-    /// Requests in flight for each node: through it as an entry, and about it.
+    /// The most requests in flight for each node: through it as an entry, and about it.
     pub requests_in_flight: usize,
-    /// Cold reads a second for each node; 0 means unpaced.
+    /// The most cold reads a second for each node; 0 for no limit.
     pub cold_reads_per_second: u32,
 }
 
 impl Settings {
-    /// The defaults, with these ways in.
+    /// The defaults, with these URLs.
     #[must_use]
     pub fn new(urls: Vec<Address>) -> Self {
         Self {
@@ -44,21 +44,21 @@ impl Settings {
     }
 }
 
-/// Where a node may listen itself.
+/// A possible own address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) address: Address,
-    /// Whether only the node's name says so.
+    /// Whether it is known only from the node's name.
     pub(super) guessed: bool,
 }
 
 impl Settings {
-    /// Where to look for `node` itself: the address that is given for it, then the host in its
-    /// name with the first URL's port, where a login may be shown there.
+    /// Where to search for `node` itself: the address in the settings, then the host in its name with
+    /// the first URL's port, if that host may get the login.
     ///
-    /// A name comes from the cluster, and who answers for its host from the network. So a guess
-    /// counts where it is an address that was given after all, where its host is trusted, or
-    /// where TLS `proves` the host under authorities of the operator's own.
+    /// The name comes from the cluster, and the network decides who answers at its host. So such a
+    /// guess counts only if the settings list the same address, if they trust the host, or if TLS
+    /// `proves` the host under the operator's own authorities.
     pub(super) fn candidates(&self, node: &str, proves: bool) -> Vec<Candidate> {
         let given = self.nodes.get(node).cloned();
         let guess = self.urls.first().and_then(|first| first.of_node(node));
@@ -76,21 +76,20 @@ impl Settings {
             .collect()
     }
 
-    /// Whether `node` is looked for at any address of its own. Where TLS would prove its host,
-    /// the authorities in the file are taken for the operator's.
+    /// Whether there is any address at which `node` itself is searched for. Assumes that a CA file
+    /// holds the operator's own authorities.
     #[must_use]
     pub fn has_address_for(&self, node: &str) -> bool {
         !self.candidates(node, self.tls.ca_file.is_some()).is_empty()
     }
 
-    /// Whether any server is reached over TLS; what is derived from these addresses has
-    /// their scheme.
+    /// Whether any server is reached over TLS. Addresses derived from these have the same scheme.
     pub(super) fn uses_tls(&self) -> bool {
         self.urls.iter().chain(self.nodes.values()).any(Address::is_https)
     }
 }
 
-/// Where the login comes from. A password is never shown by `Debug`.
+/// Where the login comes from. `Debug` never shows a password.
 #[derive(Clone, Debug, Default)]
 pub enum Login {
     /// Requests carry no login.
@@ -103,8 +102,7 @@ pub enum Login {
         /// The password.
         password: SecretString,
     },
-    /// A password in a file, read again when it changes; a line's end behind it is not
-    /// part of it.
+    /// A password in a file, read again when it changes. A line break at its end is ignored.
     File {
         /// The user.
         username: String,
@@ -130,7 +128,7 @@ impl Login {
         Ok(Self::File { username: checked(username)?, path: path.into() })
     }
 
-    /// The user, where there is a login.
+    /// The user, if there is a login.
     #[must_use]
     pub fn username(&self) -> Option<&str> {
         match self {
@@ -139,7 +137,7 @@ impl Login {
         }
     }
 
-    /// Reads the password as it is now; `None` without a login.
+    /// Reads the current password; `None` without a login.
     pub(super) async fn read(&self) -> Result<Option<SecretString>, LoginError> {
         match self {
             Self::None => Ok(None),
@@ -167,12 +165,12 @@ fn checked(username: &str) -> Result<String, LoginError> {
     if carried { Ok(username.to_owned()) } else { Err(LoginError::Username(username.to_owned())) }
 }
 
-/// Why there is no login to use.
+/// Why a login cannot be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum LoginError {
     /// Basic authentication cannot carry the user name.
     #[error(
-        "couchdb.username {0:?} cannot be used: it must not be empty or hold a colon or control characters"
+        "the user name {0:?} cannot be used: it must not be empty or hold a colon or control characters"
     )]
     Username(String),
     /// The password file cannot be used.
@@ -188,7 +186,7 @@ pub enum LoginError {
 /// Files for TLS, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Authorities to trust, and no others; the system's where not given.
+    /// The only authorities to trust; the system's if not given.
     pub ca_file: Option<PathBuf>,
     /// The client's certificate chain; only with `key_file`.
     pub cert_file: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! How bytes reach a server: over the network, or in this process.
+//! Carries requests to a server: over the network, or to a service in this process.
 
 #[cfg(test)]
 pub(super) mod authority;
@@ -10,65 +10,97 @@ use network::Network;
 pub use tls::TlsError;
 
 use super::{Address, CertificateEnds, Settings, Unaddressable, credential::Cookie};
-use axum::{Router, body::Body};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
-use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
-use std::error::Error as StdError;
-use tower::ServiceExt as _;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
+use reqwest::Url;
+use std::{convert::Infallible, error::Error as _, fmt};
+use tower::{Service, ServiceExt as _, util::BoxCloneSyncService};
 
 /// Carries requests to servers.
 #[derive(Clone, Debug)]
-pub enum Transport {
-    /// Over the network.
-    Http(Network),
-    /// To a router in this process, whatever the address; its handlers tell servers
-    /// apart by the `Host` header. It works on paused time.
-    InProcess(Router),
+pub struct Transport(Carrier);
+
+#[derive(Clone, Debug)]
+enum Carrier {
+    Network(Network),
+    InProcess(InProcess),
 }
 
-/// Why there is no transport.
+/// A service that answers in this process.
+#[derive(Clone)]
+struct InProcess(
+    BoxCloneSyncService<http::Request<Full<Bytes>>, http::Response<BodyStream>, Infallible>,
+);
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("InProcess")
+    }
+}
+
+/// Why a transport cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The HTTP library refuses its settings.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(String),
 }
 
 impl Transport {
-    /// The network, with the trust, certificate and pool of `settings`.
+    /// The network, with the trusted authorities, client certificate and pool size of `settings`. Every
+    /// request carries `user_agent`.
     ///
     /// # Errors
-    /// When a file of `tls` cannot be read or used.
-    pub fn http(settings: &Settings) -> Result<Self, TransportError> {
-        Ok(Self::Http(Network::new(settings)?))
+    /// When a file of `tls` cannot be used, or the HTTP library refuses its settings.
+    pub fn http(settings: &Settings, user_agent: &str) -> Result<Self, TransportError> {
+        Network::new(settings, user_agent).map(Carrier::Network).map(Self)
     }
 
-    /// When the certificates in use end.
+    /// To a service in this process, such as an `axum` router, whatever the address; it can tell
+    /// servers apart by the `Host` header. It works on tokio's paused time.
+    pub fn in_process<S, B>(service: S) -> Self
+    where
+        S: Service<http::Request<Full<Bytes>>, Response = http::Response<B>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: fmt::Display,
+    {
+        let boxed =
+            |body: B| body.map_err(|error| Failure::Connect(error.to_string())).boxed_unsync();
+        let service = service.map_response(move |response| response.map(boxed));
+        Self(Carrier::InProcess(InProcess(BoxCloneSyncService::new(service))))
+    }
+
+    /// When the certificates in use expire.
     pub(super) fn certificate_ends(&self) -> CertificateEnds {
-        match self {
-            Self::Http(network) => network.certificate_ends(),
-            Self::InProcess(_) => CertificateEnds::default(),
+        match &self.0 {
+            Carrier::Network(network) => network.certificate_ends(),
+            Carrier::InProcess(_) => CertificateEnds::default(),
         }
     }
 }
 
-/// What goes out.
+/// A request to send.
 #[derive(Debug)]
-pub(super) struct Outgoing<'a> {
+pub(super) struct OutgoingRequest<'a> {
     pub(super) method: Method,
     pub(super) path: &'a str,
-    /// The header that shows the login.
+    /// The header that carries the login.
     pub(super) login: Option<(HeaderName, HeaderValue)>,
-    /// What the route adds.
+    /// A header that the route needs.
     pub(super) header: Option<(HeaderName, HeaderValue)>,
-    /// What is sent, in JSON.
+    /// The JSON body.
     pub(super) form: Option<Bytes>,
     /// The largest body to accept, in bytes.
     pub(super) limit: usize,
 }
 
-impl Outgoing<'_> {
+impl OutgoingRequest<'_> {
     fn write_headers(&self, headers: &mut HeaderMap) {
         for (name, value) in self.login.iter().chain(&self.header) {
             headers.insert(name.clone(), value.clone());
@@ -79,36 +111,36 @@ impl Outgoing<'_> {
     }
 }
 
-/// What came back.
+/// A complete answer.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) location: Option<String>,
-    /// A session that begins or goes on.
+    /// The cookie of a session that begins or is renewed.
     pub(super) cookie: Option<Cookie>,
     pub(super) body: Bytes,
 }
 
-/// What comes back bit by bit.
+/// An answer whose body is still arriving.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct StreamingReply {
     pub(super) status: u16,
     pub(super) location: Option<String>,
     pub(super) cookie: Option<Cookie>,
-    pub(super) body: Coming,
+    pub(super) body: BodyStream,
 }
 
-/// A body that is still coming.
-pub(super) type Coming = UnsyncBoxBody<Bytes, Failure>;
+/// A body that is still arriving.
+pub(super) type BodyStream = UnsyncBoxBody<Bytes, Failure>;
 
-/// The whole of a body that is still coming, of `limit` bytes at most; `expected` is what
-/// the server announced.
-pub(super) async fn collected(
-    mut body: Coming,
+/// Reads a body to its end, at most `limit` bytes; `expected` is the size that the server
+/// announced.
+pub(super) async fn read_body(
+    mut body: BodyStream,
     expected: usize,
     limit: usize,
 ) -> Result<Bytes, Failure> {
-    let mut pieces = Collected::default();
+    let mut pieces = BodyBuffer::default();
     while let Some(frame) = body.frame().await {
         if let Ok(piece) = frame?.into_data()
             && !pieces.add(piece, expected, limit)
@@ -119,7 +151,7 @@ pub(super) async fn collected(
     Ok(pieces.whole())
 }
 
-/// Why nothing came back.
+/// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
     Connect(String),
@@ -130,48 +162,51 @@ pub(super) enum Failure {
 }
 
 impl Transport {
-    /// Whether TLS proves that a host is the one that was meant, under authorities of the
-    /// operator's own: public ones prove a host to anybody who has a domain.
+    /// Whether TLS proves the identity of hosts under the operator's own authorities. Public
+    /// authorities would certify any host for the owner of its domain.
     pub(super) const fn proves_hosts(&self) -> bool {
-        match self {
-            Self::Http(network) => network.proves_hosts(),
-            Self::InProcess(_) => false,
+        match &self.0 {
+            Carrier::Network(network) => network.proves_hosts(),
+            Carrier::InProcess(_) => false,
         }
     }
 
     /// Sends one request and reads the whole body that comes back.
-    pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
-        match self {
-            Self::Http(network) => network.send(at, out).await,
-            Self::InProcess(router) => {
+    pub(super) async fn send(
+        &self,
+        at: &Address,
+        out: OutgoingRequest<'_>,
+    ) -> Result<Reply, Failure> {
+        match &self.0 {
+            Carrier::Network(network) => network.send(at, out).await,
+            Carrier::InProcess(service) => {
                 let limit = out.limit;
-                let Opened { status, location, cookie, body } = in_process(router, at, out).await?;
-                Ok(Reply { status, location, cookie, body: collected(body, 0, limit).await? })
+                let StreamingReply { status, location, cookie, body } =
+                    service.open(at, out).await?;
+                Ok(Reply { status, location, cookie, body: read_body(body, 0, limit).await? })
             }
         }
     }
 
-    /// Sends one request whose answer is read as it comes.
-    pub(super) async fn open(&self, at: &Address, out: Outgoing<'_>) -> Result<Opened, Failure> {
-        match self {
-            Self::Http(network) => network.open(at, out).await,
-            Self::InProcess(router) => in_process(router, at, out).await,
+    /// Sends one request whose body is read as it arrives.
+    pub(super) async fn open(
+        &self,
+        at: &Address,
+        out: OutgoingRequest<'_>,
+    ) -> Result<StreamingReply, Failure> {
+        match &self.0 {
+            Carrier::Network(network) => network.open(at, out).await,
+            Carrier::InProcess(service) => service.open(at, out).await,
         }
     }
 }
 
-/// The URI to send, if it says what was meant: a name may be none that it can carry.
-fn uri(at: &Address, path: &str) -> Result<Uri, Failure> {
-    let uri = at.uri(path);
-    let sent = uri.as_ref().and_then(Uri::path_and_query).map(|sent| sent.as_str());
-    let sent = sent.unwrap_or_default();
-    match uri {
-        Some(uri) if sent.strip_prefix(at.prefix()) == Some(path) => Ok(uri),
-        _ => Err(Failure::Unaddressable(Unaddressable::Rewritten {
-            intended: path.to_owned(),
-            sent: sent.to_owned(),
-        })),
-    }
+/// The URL of a request, unless it would carry another path than the intended one.
+fn url(at: &Address, path: &str) -> Result<Url, Failure> {
+    at.url(path).map_err(|sent| {
+        let intended = path.to_owned();
+        Failure::Unaddressable(Unaddressable::Rewritten { intended, sent })
+    })
 }
 
 fn location(headers: &HeaderMap) -> Option<String> {
@@ -180,14 +215,14 @@ fn location(headers: &HeaderMap) -> Option<String> {
 
 /// A body that arrives in pieces.
 #[derive(Default)]
-struct Collected {
+struct BodyBuffer {
     first: Option<Bytes>,
     rest: Vec<u8>,
 }
 
-impl Collected {
-    /// Adds a piece; `false` when the whole would be larger than `limit`. `expected` is
-    /// what the server announced.
+impl BodyBuffer {
+    /// Adds a piece; `false` if the body would exceed `limit`. `expected` is the size that the server
+    /// announced.
     fn add(&mut self, piece: Bytes, expected: usize, limit: usize) -> bool {
         let held = self.first.as_ref().map_or(0, Bytes::len).max(self.rest.len());
         if held.saturating_add(piece.len()) > limit {
@@ -211,33 +246,35 @@ impl Collected {
     }
 }
 
-async fn in_process(
-    router: &Router,
-    at: &Address,
-    mut out: Outgoing<'_>,
-) -> Result<Opened, Failure> {
-    let refused = |error: http::Error| Failure::Connect(error.to_string());
-    let path = uri(at, out.path)?.into_parts().path_and_query;
-    let mut request = http::Request::builder()
-        .method(out.method.clone())
-        .uri(path.map_or_else(Uri::default, Uri::from))
-        .header(header::HOST, at.authority())
-        .body(Body::empty())
-        .map_err(refused)?;
-    out.write_headers(request.headers_mut());
-    *request.body_mut() = out.form.take().map_or_else(Body::empty, Body::from);
-    let Ok(response) = router.clone().oneshot(request).await;
-    let (head, body) = response.into_parts();
-    Ok(Opened {
-        status: head.status.as_u16(),
-        location: location(&head.headers),
-        cookie: Cookie::read(&head.headers),
-        body: body.map_err(|error| Failure::Connect(error.to_string())).boxed_unsync(),
-    })
+impl InProcess {
+    async fn open(
+        &self,
+        at: &Address,
+        mut out: OutgoingRequest<'_>,
+    ) -> Result<StreamingReply, Failure> {
+        let refused = |error: http::Error| Failure::Connect(error.to_string());
+        url(at, out.path)?;
+        let mut request = http::Request::builder()
+            .method(out.method.clone())
+            .uri(format!("{}{}", at.prefix(), out.path))
+            .header(header::HOST, at.authority())
+            .body(Full::default())
+            .map_err(refused)?;
+        out.write_headers(request.headers_mut());
+        *request.body_mut() = out.form.take().map_or_else(Full::default, Full::new);
+        let Ok(response) = self.0.clone().oneshot(request).await;
+        let (head, body) = response.into_parts();
+        Ok(StreamingReply {
+            status: head.status.as_u16(),
+            location: location(&head.headers),
+            cookie: Cookie::read(&head.headers),
+            body,
+        })
+    }
 }
 
 impl Failure {
-    /// What happened, in words.
+    /// What happened, for messages.
     pub(super) fn detail(self) -> String {
         match self {
             Self::Connect(detail) | Self::Tls(detail) | Self::Garbage(detail) => detail,
@@ -246,13 +283,14 @@ impl Failure {
         }
     }
 
-    /// An error of the network in our words.
-    fn of(error: &(dyn StdError + 'static)) -> Self {
-        let mut detail = error.to_string();
-        let mut tls = false;
+    /// The causes of a library's error. Its outermost sentence only names the URL, which the caller
+    /// names anyway.
+    fn of(error: &reqwest::Error) -> Self {
         let mut cause = error.source();
+        let mut detail = cause.map_or_else(|| error.to_string(), ToString::to_string);
+        let mut tls = false;
         while let Some(inner) = cause {
-            // An io error's source skips what the error itself wraps.
+            // The source of an io error skips the error that it wraps.
             let mut wrapped = Some(inner);
             while let Some(error) = wrapped {
                 tls |= error.is::<rustls::Error>();

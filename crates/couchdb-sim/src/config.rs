@@ -8,6 +8,7 @@ mod search;
 
 pub use search::Search;
 
+use couchdb_names::Version;
 use std::{collections::BTreeSet, time::Duration};
 use wall_clock::Moment;
 
@@ -15,37 +16,20 @@ use wall_clock::Moment;
 pub const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
 
 /// CouchDB's longest database name (`couch_db:validate_dbname_int/2`), in bytes.
-const LONGEST_NAME: usize = 238;
+const MAX_NAME_BYTES: usize = 238;
 
 /// Creation of databases that give none, in seconds since 1970: 21 November 2026.
-const CREATED: u64 = 1_795_225_160;
+const DEFAULT_CREATED: u64 = 1_795_225_160;
 
 /// Records that a test of some days needs; a scan of a small cluster is a few hundred.
-const RECORDS: usize = 16_384;
+const MAX_RECORDS: usize = 16_384;
 
-/// A CouchDB version, for what differs between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// Major version.
-    pub major: u16,
-    /// Minor version.
-    pub minor: u16,
-    /// Patch version.
-    pub patch: u16,
-}
+/// The version that nodes run unless the configuration says otherwise; the simulator is closest to
+/// it.
+pub(crate) const DEFAULT_VERSION: Version = Version::new(3, 5, 0);
 
-impl Version {
-    /// The version the simulator is closest to.
-    pub const V3_5_0: Self = Self { major: 3, minor: 5, patch: 0 };
-    /// The older version with recorded answers: no `_smoosh/status`, no lockout.
-    pub const V3_3_3: Self = Self { major: 3, minor: 3, patch: 3 };
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{}.{}.{}", self.major, self.minor, self.patch)
-    }
-}
+/// The first version with `_smoosh/status`, nouveau and the lockout after bad logins.
+pub(crate) const V3_4_0: Version = Version::new(3, 4, 0);
 
 /// One CouchDB node.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +57,7 @@ impl Node {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            version: Version::V3_5_0,
+            version: DEFAULT_VERSION,
             disk: None,
             volume: None,
             smoosh: false,
@@ -352,8 +336,8 @@ impl Config {
             compaction_rate: 50_000_000,
             index_rate: 5_000,
             shortest_job: Duration::from_millis(200),
-            created: Moment::from_unix(CREATED),
-            records: RECORDS,
+            created: Moment::from_unix(DEFAULT_CREATED),
+            records: MAX_RECORDS,
         }
     }
 
@@ -406,7 +390,7 @@ impl Config {
             let fits = 10_u64
                 .checked_pow(fleet.digits)
                 .is_none_or(|numbers| u64::from(fleet.count) <= numbers);
-            if !legal_name(&fleet.like.name) || longest > LONGEST_NAME || !fits {
+            if !legal_name(&fleet.like.name) || longest > MAX_NAME_BYTES || !fits {
                 return Err(ConfigError::Name(fleet.like.name.clone()));
             }
             if !(fleet.spread >= 1.0 && fleet.spread.is_finite()) {
@@ -459,7 +443,7 @@ impl Database {
 /// `_$()+/-`, beginning with a letter, or one of its own.
 pub(super) fn legal_name(name: &str) -> bool {
     SYSTEM_DATABASES.contains(&name)
-        || (name.len() <= LONGEST_NAME
+        || (name.len() <= MAX_NAME_BYTES
             && name.starts_with(|c: char| c.is_ascii_lowercase())
             && name.bytes().all(|byte| {
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_$()+/-".contains(&byte)

@@ -1,8 +1,7 @@
 //! Faults to inject between a client and the simulated nodes.
 //!
-//! Owns the list of planned faults. What state a node is in (down, maintenance, full
-//! disk) belongs to the world; [`Faults`] is the one handle to both, so that a test says
-//! everything in one place. Deterministic: a fault strikes by route and count, never by chance.
+//! Owns the list of planned faults. A node's state (down, maintenance, full disk) belongs to the
+//! world; [`Faults`] is the one handle to both, so that a test sets everything in one place. Deterministic: a fault hits requests by route and count, never by chance.
 
 use super::cluster::Cluster;
 use std::{collections::BTreeMap, time::Duration};
@@ -42,36 +41,35 @@ pub enum Effect {
     Insert(usize, Vec<u8>),
     /// The body goes through gzip, and the head says so.
     Packed,
-    /// An endless body of valid JSON whitespace after the answer's first byte.
+    /// An endless body of JSON whitespace after the answer's first byte.
     Endless,
 }
 
 /// One planned fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The node it strikes, be it asked at its own address or through another one;
-    /// `None`: every node.
+    /// The node it hits, at its own address or through another node; `None`: every node.
     pub node: Option<String>,
     /// What the percent-encoded path must contain; empty: any.
     pub path: String,
-    /// The method it strikes; `None`: any.
+    /// The method it hits; `None`: any.
     pub method: Option<http::Method>,
     /// What happens.
     pub effect: Effect,
-    /// How many matching requests pass before the first is struck.
+    /// How many matching requests pass before the first one is hit.
     pub after: u64,
-    /// How many are struck; `None`: all that follow.
+    /// How many are hit; `None`: all that follow.
     pub times: Option<u64>,
 }
 
 impl Fault {
-    /// A fault that strikes every request of every node.
+    /// A fault that hits every request to every node.
     #[must_use]
     pub const fn everywhere(effect: Effect) -> Self {
         Self { node: None, path: String::new(), method: None, effect, after: 0, times: None }
     }
 
-    /// A fault that strikes every request to one node.
+    /// A fault that hits every request to one node.
     #[must_use]
     pub fn on(node: &str, effect: Effect) -> Self {
         Self { node: Some(node.to_owned()), ..Self::everywhere(effect) }
@@ -90,11 +88,11 @@ impl Fault {
     }
 }
 
-/// The faults that are planned, with what they have seen.
+/// The planned faults, each with the number of requests that it has matched.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     faults: Vec<(Fault, u64)>,
-    /// Nodes whose process stands still, and when the others give each up.
+    /// Nodes whose process is stopped, and when the other nodes consider each as down.
     frozen: BTreeMap<String, Duration>,
 }
 
@@ -107,28 +105,28 @@ impl Planned {
         self.faults.clear();
     }
 
-    /// Whether a node's process stands still.
+    /// Whether a node's process is stopped.
     pub(super) fn is_frozen(&self, node: &str) -> bool {
         self.frozen.contains_key(node)
     }
 
-    /// Whether nodes stand still that the others have not given up.
+    /// Whether a stopped node is not yet considered as down.
     pub(super) fn any_awaited(&self, now: Duration) -> bool {
         self.frozen.values().any(|given_up| now < *given_up)
     }
 
-    /// Whether a node stands still and the others still wait for it.
+    /// Whether a node is stopped and the other nodes still wait for it.
     pub(super) fn is_awaited(&self, node: &str, now: Duration) -> bool {
         self.frozen.get(node).is_some_and(|given_up| now < *given_up)
     }
 
-    /// Whether the others have given a node up.
+    /// Whether the other nodes consider a stopped node as down.
     pub(super) fn is_given_up(&self, node: &str, now: Duration) -> bool {
         self.frozen.get(node).is_some_and(|given_up| now >= *given_up)
     }
 
-    /// The effect on this request: that of the first fault that strikes it.
-    pub(super) fn strike(
+    /// The effect on this request: that of the first fault that matches it.
+    pub(super) fn effect_on(
         &mut self,
         entry: &str,
         target: Option<&str>,
@@ -153,7 +151,7 @@ impl Planned {
     }
 }
 
-/// The handle to everything that can go wrong in a [`Cluster`].
+/// Injects faults into a [`Cluster`].
 #[derive(Clone, Debug)]
 pub struct Faults {
     cluster: Cluster,
@@ -174,10 +172,9 @@ impl Faults {
         self.cluster.locked(|inner| inner.planned.clear());
     }
 
-    /// Stops a node's process where it stands, its sockets open (`SIGSTOP`): its own address
-    /// takes connections and answers nothing, and the others wait for it, each request that needs
-    /// it with them, until Erlang gives it up after so long (`net_ticktime`, a minute by
-    /// default). Afterwards it is down for them.
+    /// Stops a node's process with its sockets open (`SIGSTOP`): its own address accepts connections
+    /// and answers nothing. Other nodes wait for it, and so does every request that needs it, until
+    /// Erlang considers it as down after this time (`net_ticktime`, a minute by default).
     pub fn freeze(&self, node: &str, given_up_after: Duration) {
         self.cluster.locked(|inner| {
             let given_up = inner.world.now().saturating_add(given_up_after);
@@ -185,7 +182,7 @@ impl Faults {
         });
     }
 
-    /// Lets a node's process go on (`SIGCONT`): what waits for it is answered.
+    /// Lets a node's process continue (`SIGCONT`): waiting requests are answered.
     pub fn thaw(&self, node: &str) {
         self.cluster.locked(|inner| inner.planned.frozen.remove(node));
     }
@@ -230,15 +227,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_strikes_the_requests_it_counts_and_no_other() {
+    fn a_fault_hits_the_requests_it_counts_and_no_others() {
         let mut planned = Planned::default();
         planned.plan(Fault { after: 1, ..Fault::on("b", Effect::Hang).at("/_up").times(1) });
         let get = http::Method::GET;
-        let mut strike = |entry, target, path| planned.strike(entry, target, &get, path);
-        assert_eq!(strike("a", None, "/_up"), None, "another node");
-        assert_eq!(strike("b", None, "/"), None, "another path");
-        assert_eq!(strike("b", None, "/_up"), None, "one passes");
-        assert_eq!(strike("a", Some("b"), "/_up"), Some(Effect::Hang), "through another node");
-        assert_eq!(strike("b", None, "/_up"), None, "only once");
+        let mut effect_on = |entry, target, path| planned.effect_on(entry, target, &get, path);
+        assert_eq!(effect_on("a", None, "/_up"), None, "another node");
+        assert_eq!(effect_on("b", None, "/"), None, "another path");
+        assert_eq!(effect_on("b", None, "/_up"), None, "one passes");
+        assert_eq!(effect_on("a", Some("b"), "/_up"), Some(Effect::Hang), "through another node");
+        assert_eq!(effect_on("b", None, "/_up"), None, "only once");
     }
 }

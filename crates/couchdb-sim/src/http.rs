@@ -1,6 +1,6 @@
 //! CouchDB's HTTP routes over a simulated cluster.
 //!
-//! Owns the way of a request: find its node, strike faults, log in, route, note it on
+//! Owns the path of a request: find its node, inject faults, log in, route, note it on
 //! the wire log. The routes themselves lie in the modules below, each a synchronous
 //! function of the locked cluster; only feeds wait. Never listens: axum, or a client in
 //! the same process, calls the router.
@@ -11,17 +11,17 @@ mod backend;
 mod database;
 mod feed;
 mod frozen;
+mod inject;
 mod node;
 mod search;
 mod server;
-mod strike;
 mod system;
 
 use super::{
     Cluster, Exchange, Refused,
     access::{Checks, Login, Shown},
     cluster::Inner,
-    config::Version,
+    config::V3_4_0,
     fault::Effect,
     session,
     session::Keeping,
@@ -35,7 +35,7 @@ use http::StatusCode;
 use std::sync::Arc;
 
 /// More than any request to CouchDB's node interface needs, in bytes.
-const LONGEST_BODY: usize = 1 << 20;
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// How a request finds its node.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     let body = if parts.method == http::Method::GET || parts.method == http::Method::HEAD {
         Bytes::new()
     } else {
-        match axum::body::to_bytes(body, LONGEST_BODY).await {
+        match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
             Ok(body) => body,
             Err(_) => {
                 return error(413, "too_large", "the request entity is too large")
@@ -125,7 +125,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
             parts.uri.path().strip_prefix("/_node/").and_then(|rest| rest.split('/').next());
         let target = target.map(|name| name.replace("%40", "@"));
         let path = parts.uri.path();
-        (up, inner.planned.strike(&node, target.as_deref(), &parts.method, path))
+        (up, inner.planned.effect_on(&node, target.as_deref(), &parts.method, path))
     });
     if !up {
         note(&cluster, &parts, &node, &shown, 0);
@@ -146,7 +146,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
     }
     frozen::connected(&cluster, &node, parts.uri.path()).await;
     let (routed, version, request, set_cookie) = cluster.locked(|inner| {
-        let version = inner.world.node_version(&node).unwrap_or(Version::V3_5_0);
+        let version = inner.world.version_of(&node);
         let checks = checks(inner, &node, wall_start, false);
         let now = inner.world.now();
         let mut login = inner.access.login(&node, &shown, &checks, now);
@@ -186,7 +186,7 @@ async fn answer(cluster: Cluster, entry: Entry, request: Request) -> Response {
         *response.body_mut() = Body::empty();
     }
     let (response, status) = match effect {
-        Some(effect) => strike::struck(effect, response, &version).await,
+        Some(effect) => inject::apply(effect, response, &version).await,
         None => {
             let status = response.status().as_u16();
             (response, status)
@@ -226,7 +226,7 @@ fn note(cluster: &Cluster, parts: &http::request::Parts, node: &str, shown: &Sho
 
 /// How a node checks a login; `behind`: of a request that another node passes on.
 fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     let set = |section: &str, key: &str| inner.world.setting(node, section, key);
     let usual = Keeping::default();
     let handlers = set(if behind { "httpd" } else { "chttpd" }, "authentication_handlers");
@@ -237,7 +237,7 @@ fn checks(inner: &Inner, node: &str, wall_start: u64, behind: bool) -> Checks {
             .unwrap_or(usual.timeout),
         reads_cookies: handlers.is_none_or(|all| all.contains("cookie_authentication_handler")),
     };
-    let lockout = !behind && version >= Version { major: 3, minor: 4, patch: 0 };
+    let lockout = !behind && version >= V3_4_0;
     Checks { lockout, sessions, wall: wall_start.saturating_add(inner.world.now().as_secs()) }
 }
 

@@ -27,7 +27,7 @@ mod world;
 pub use cluster::{Cluster, Refused};
 pub use config::{
     Config, ConfigError, Database, Deploy, Design, Fleet, Interrupted, Node, Orphan, Role,
-    SYSTEM_DATABASES, Search, User, Version,
+    SYSTEM_DATABASES, Search, User,
 };
 pub use demo::demo_config;
 pub use fault::{Effect, Fault, Faults};

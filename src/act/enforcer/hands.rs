@@ -1,6 +1,6 @@
 //! The requests by which the enforcer starts work in CouchDB.
 
-use crate::jobs::Sent;
+use crate::{jobs::Sent, sources::couchdb::describe};
 use couchdb_client::{Client, Error, Kind, Written};
 use futures::{FutureExt, future::BoxFuture};
 use std::fmt::Debug;
@@ -73,7 +73,7 @@ impl Hands for Client {
                     status => Err(format!("{node} reports status {}", status.unwrap_or("nothing"))),
                 },
                 Err(error) if error.kind() == Kind::NoOwnAddress => Ok(()),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(describe(&error)),
             }
         };
         asking.boxed()
@@ -82,7 +82,7 @@ impl Hands for Client {
 
 impl From<Written> for Sent {
     fn from(written: Written) -> Self {
-        let why = |error: Error| error.to_string();
+        let why = |error: Error| describe(&error);
         match written {
             Written::Accepted => Self::Accepted,
             Written::Refused(error) => Self::Refused(why(error)),

@@ -1,5 +1,6 @@
 //! Access to the configuration of nodes.
 
+use crate::sources::couchdb::describe;
 use couchdb_client::Client;
 use futures::{FutureExt as _, future::BoxFuture};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ impl Hands for Client {
         node: &'a str,
         section: &'a str,
     ) -> BoxFuture<'a, Result<BTreeMap<String, String>, String>> {
-        self.config_section(node, section).map(|read| read.map_err(|why| why.to_string())).boxed()
+        self.config_section(node, section).map(|read| read.map_err(|why| describe(&why))).boxed()
     }
 
     fn set<'a>(
@@ -48,7 +49,7 @@ impl Hands for Client {
         value: &'a str,
     ) -> BoxFuture<'a, Result<(), String>> {
         let set = self.set_config(node, section, key, value);
-        set.map(|done| done.map_err(|why| why.to_string())).boxed()
+        set.map(|done| done.map_err(|why| describe(&why))).boxed()
     }
 
     fn reset<'a>(
@@ -58,6 +59,6 @@ impl Hands for Client {
         key: &'a str,
     ) -> BoxFuture<'a, Result<(), String>> {
         let reset = self.reset_config(node, section, key);
-        reset.map(|done| done.map_err(|why| why.to_string())).boxed()
+        reset.map(|done| done.map_err(|why| describe(&why))).boxed()
     }
 }

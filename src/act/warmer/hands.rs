@@ -1,6 +1,6 @@
 //! Requests that make CouchDB build an index, and the setting that limits builds.
 
-use crate::table::Query;
+use crate::{sources::couchdb::describe, table::Query};
 use couchdb_client::{Client, Written};
 use couchdb_names::Engine;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -43,7 +43,7 @@ impl Hands for Client {
             match written {
                 Written::Accepted => Ok(()),
                 Written::Refused(error) | Written::NotSent(error) | Written::Unknown(error) => {
-                    Err(error.to_string())
+                    Err(describe(&error))
                 }
             }
         };

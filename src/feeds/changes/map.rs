@@ -10,7 +10,7 @@ use super::{
     heard::{Heard, Standing},
     pauses::Pauses,
 };
-use crate::table::Snapshot;
+use crate::{sources::couchdb::describe, table::Snapshot};
 use couchdb_client::{Error, wire::MapChanges};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -199,7 +199,7 @@ fn nodes(snapshot: &Snapshot) -> Vec<Box<str>> {
 
 fn fail(state: &mut Map, error: &Error) {
     tracing::debug!(%error, node = state.node.as_deref(), "_dbs/_changes failed");
-    state.failed(Failed::of(error), error.to_string());
+    state.failed(Failed::of(error), describe(error));
 }
 
 #[cfg(test)]

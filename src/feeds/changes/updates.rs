@@ -9,7 +9,7 @@ use super::{
     pauses::Pauses,
     resumed::{differ, resumed},
 };
-use crate::store::journal::Position;
+use crate::{sources::couchdb::describe, store::journal::Position};
 use couchdb_client::{Error, wire::UpdateLine};
 use futures::StreamExt as _;
 use lru::LruCache;
@@ -317,7 +317,7 @@ pub(super) async fn follow(
 
 fn fail(state: &mut Updates, error: &Error) {
     tracing::debug!(%error, "_db_updates failed");
-    state.failed(Failed::of(error), error.to_string());
+    state.failed(Failed::of(error), describe(error));
 }
 
 #[cfg(test)]

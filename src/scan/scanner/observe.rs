@@ -3,13 +3,16 @@
 use super::{Now, Scanner, Slot};
 use crate::{
     scan::views::Answer,
-    sources::inventory::{
-        DiskSeen, FileSeen, MapEntry, MapRead, Members, NodeSeen, Observation, Stage, TaskSeen,
-        Unread,
+    sources::{
+        couchdb::NO_USER,
+        inventory::{
+            DiskSeen, FileSeen, MapEntry, MapRead, Members, NodeSeen, Observation, Stage, TaskSeen,
+            Unread,
+        },
     },
     table::{DbIx, DbMap, DbName, Ix, Node, NodeIx, Snapshot, TargetRef},
 };
-use couchdb_client::{NO_USER, OwnAddress};
+use couchdb_client::OwnAddress;
 use std::{collections::BTreeSet, sync::Arc};
 
 impl Scanner {

@@ -55,7 +55,7 @@ async fn said(directories: bool) -> Said {
         directories: directories.then_some(read),
     };
     let about = About { version: "0.1.0", revision: "unknown", simulated: true };
-    let transport = Transport::InProcess(cluster.by_host());
+    let transport = Transport::in_process(cluster.by_host());
     let settings = loaded(&flags(), FILE).unwrap().settings;
     let place = journal::InMemory;
     let service =

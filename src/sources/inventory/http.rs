@@ -8,8 +8,11 @@ mod views;
 use super::{
     Lane, MapRead, Members, NodeSeen, Observation, Reshard, Source, Stage, TaskSeen, Unread, rights,
 };
-use crate::table::{Ix, SmooshSeen, Snapshot, TargetRef};
-use couchdb_client::{Client, Error, Kind as Failed, NO_USER, Paging};
+use crate::{
+    sources::couchdb::{NO_USER, describe},
+    table::{Ix, SmooshSeen, Snapshot, TargetRef},
+};
+use couchdb_client::{Cache, Client, Error, Kind as Failed, Paging};
 use couchdb_names::{ShardName, Version};
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -203,7 +206,8 @@ impl HttpSource {
                 .map(move |(at, ix)| {
                     let (this, snapshot, node) =
                         (this.clone(), Arc::clone(&snapshot), Arc::clone(&node));
-                    async move { this.shard(&snapshot, &node, ix, at < cold).await }
+                    let cache = if at < cold { Cache::Cold } else { Cache::Warm };
+                    async move { this.shard(&snapshot, &node, ix, cache).await }
                 })
                 .buffer_unordered(self.settings.requests_in_flight.max(1))
                 .boxed()
@@ -211,13 +215,13 @@ impl HttpSource {
         stream::select_all(lanes).boxed()
     }
 
-    async fn shard(&self, snapshot: &Snapshot, node: &str, ix: Ix, cold: bool) -> Observation {
+    async fn shard(&self, snapshot: &Snapshot, node: &str, ix: Ix, cache: Cache) -> Observation {
         let target = snapshot.target(ix);
         let Some(shard) = target.and_then(TargetRef::shard_name) else {
             return Observation::Shard { ix, facts: Ok(None) };
         };
         let version = target.and_then(|target| snapshot.node(target.node_ix())?.version);
-        let facts = match self.client.shard_info(node, &shard, cold).await {
+        let facts = match self.client.shard_info(node, &shard, cache).await {
             Ok(info) => Ok(Some(convert::db_facts(&info, version, self.clock.now()))),
             Err(error) if error.kind() == Failed::NotFound => Ok(None),
             Err(error) => Err(Unread::from(error)),
@@ -267,7 +271,7 @@ impl From<Error> for Unread {
             // All that is missing has one cause.
             matches!(error, Error::NoUser { .. }).then_some(NO_USER)
         };
-        Self { reason: error.kind().label(), message: error.to_string(), right }
+        Self { reason: error.kind().label(), message: describe(&error), right }
     }
 }
 

@@ -211,7 +211,7 @@ async fn what_is_no_couchdb_is_said_to_be_none() {
         let router = Router::new().fallback(async move || answer());
         servers.spawn(async move { axum::serve(listener, router).await });
         let says = format!(
-            "recliner: {url} answered, but it is not a CouchDB ({found}): check --couchdb.url\n"
+            "recliner: {url} answered, but it is not a CouchDB ({found}): check the URL (--couchdb.url)\n"
         );
         for env in [&login[..], &[]] {
             for command in ["scan", "plan"] {

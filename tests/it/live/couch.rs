@@ -179,7 +179,8 @@ impl Couch {
         };
         let file = config::File { name: Path::new("recliner.yml"), bytes: yaml.as_bytes() };
         let settings = config::load(&flags, Some(file)).expect("the settings are sound").settings;
-        let transport = Transport::http(&settings.couchdb).expect("the settings are sound");
+        let transport =
+            Transport::http(&settings.couchdb, "recliner-tests").expect("the settings are sound");
         let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
         let registry = prometheus::Registry::new();
         let mut watch =

@@ -1,12 +1,12 @@
-//! Finding each node's own address: an address is a node's own once the server there
-//! gives that name.
+//! Finds each node's own address: an address belongs to a node once the server there tells the
+//! node's name.
 //!
-//! That name wants a login, and a login is shown only where the settings allow it
-//! ([`Settings::candidates`](crate::Settings)): nothing at all is sent to a host that
-//! merely stands in a node's name. Where such a host may be asked, it is first asked without
-//! the login whether it is a CouchDB.
+//! Asking for the name needs a login, and a login is sent only where the settings allow it
+//! ([`Settings::candidates`](crate::Settings)). A host that is known only from a node's name gets
+//! nothing at all, unless the settings trust it; then it is asked first, without the login, whether
+//! it is a CouchDB.
 
-use super::{Client, Way};
+use super::{Client, Destination};
 use crate::{
     Error, Route,
     directory::{Node, Server},
@@ -21,27 +21,27 @@ use std::{
 };
 use tokio::time;
 
-/// How often names are asked again: addresses move, servers come back.
-const AGAIN: Duration = Duration::from_secs(60);
+/// From one confirmation of the addresses to the next: addresses move, servers come back.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long a name is waited for, so that a dead host holds nothing up.
-const NAME_WITHIN: Duration = Duration::from_secs(5);
+/// How long the client waits for a name, so that a dead host delays nothing.
+const NAME_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Names asked for at the same time.
-const AT_ONCE: usize = 8;
+/// How many names are asked for at the same time.
+const MAX_CONCURRENT: usize = 8;
 
 impl Client {
-    /// Asks again from time to time, for ever.
+    /// Confirms the addresses from time to time, and never ends.
     pub(super) async fn keep_addresses(&self) {
         loop {
-            time::sleep(AGAIN).await;
+            time::sleep(CONFIRM_INTERVAL).await;
             let nodes = self.shared.directory.nodes();
             if nodes.is_empty() {
                 continue;
             }
             self.name_entries().await;
             stream::iter(&nodes)
-                .for_each_concurrent(AT_ONCE, async |node| match node.own.load_full() {
+                .for_each_concurrent(MAX_CONCURRENT, async |node| match node.own.load_full() {
                     Some(own) => self.confirm(node, &own).await,
                     None => self.try_candidates(node).await,
                 })
@@ -49,8 +49,8 @@ impl Client {
         }
     }
 
-    /// Looks for `node`'s own address for the first time.
-    pub(super) async fn seek(&self, node: &Arc<Node>) {
+    /// Searches for `node`'s own address for the first time.
+    pub(super) async fn find_own_address(&self, node: &Arc<Node>) {
         self.shared.entries_named.get_or_init(|| self.name_entries()).await;
         if node.own.load().is_none() {
             self.try_candidates(node).await;
@@ -68,20 +68,20 @@ impl Client {
         join_all(named).await;
     }
 
-    /// Tries the addresses at which the settings let the node be looked for.
+    /// Tries the addresses at which the settings allow a search for the node.
     async fn try_candidates(&self, node: &Arc<Node>) {
         let shared = &self.shared;
         let proves = shared.sender.transport.proves_hosts();
         let candidates = shared.settings.candidates(&node.name, proves);
-        // An entry that has not said its name yet may be this node.
+        // An entry that has not told its name yet may be this node.
         let entries = &shared.directory.entries;
         let all_named = || entries.iter().all(|entry| entry.named.load(Ordering::Relaxed));
         if candidates.is_empty() && all_named() {
-            node.ungiven.store(true, Ordering::Relaxed);
+            node.no_address_given.store(true, Ordering::Relaxed);
         }
         for Candidate { address, guessed } in candidates {
             let server = shared.directory.server(&address);
-            if guessed && !self.greets(node, &server).await {
+            if guessed && !self.is_couchdb(node, &server).await {
                 continue;
             }
             match self.name_at(&server).await {
@@ -94,9 +94,9 @@ impl Client {
         }
     }
 
-    /// Whether a CouchDB answers where `node`'s name says; asked without the login.
-    async fn greets(&self, node: &Node, server: &Arc<Server>) -> bool {
-        let limit = NAME_WITHIN.min(self.shared.settings.timeout);
+    /// Whether a CouchDB answers at the host in `node`'s name; asked without the login.
+    async fn is_couchdb(&self, node: &Node, server: &Arc<Server>) -> bool {
+        let limit = NAME_TIMEOUT.min(self.shared.settings.timeout);
         let greeting = time::timeout(limit, self.shared.sender.greeting(server)).await;
         match greeting {
             Ok(Ok(Greeting::CouchDb | Greeting::WantsLogin)) => return true,
@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// Lets an address go at which another node answers.
+    /// Gives up an address at which another node answers now.
     async fn confirm(&self, node: &Node, own: &Arc<Server>) {
         if let Ok(name) = self.name_at(own).await
             && *name != *node.name
@@ -130,21 +130,21 @@ impl Client {
     }
 
     async fn name_at(&self, server: &Arc<Server>) -> Result<String, Error> {
-        let way = Way::direct(Arc::clone(server));
+        let destination = Destination::direct(Arc::clone(server));
         let route = Route::LocalName;
         let path = route.path()?;
-        // The wait for a proof is not the server's fault.
-        self.shared.gate.pass().await?;
+        // Waiting for the proof of the login does not count as time of the server.
+        self.shared.gate.proven_login().await?;
         let asking = async {
-            let answer = self.attempt(route, &path, &way).await?;
+            let answer = self.attempt(route, &path, &destination).await?;
             let named = |local: &wire::LocalName| {
                 local.name.as_ref().map(drop).ok_or_else(|| "it has no name".to_owned())
             };
             let local: wire::LocalName =
-                self.shared.sender.read(route, &path, &way, answer, named).await?;
+                self.shared.sender.read(route, &path, &destination, answer, named).await?;
             Ok(local.name.unwrap_or_default())
         };
-        let limit = NAME_WITHIN.min(self.shared.settings.timeout);
+        let limit = NAME_TIMEOUT.min(self.shared.settings.timeout);
         time::timeout(limit, asking).await.unwrap_or_else(|_| {
             let asked = crate::Asked::new(&route, &path, &server.address);
             Err(Error::Timeout { asked, after: limit })

@@ -1,11 +1,11 @@
-//! What can be changed of a node's configuration: values that last until it restarts.
+//! Requests that change a node's configuration until the node restarts.
 
-use super::{Client, Whom};
+use super::{Client, Target};
 use crate::{Error, Route};
 
 impl Client {
     /// Sets a value of `node`'s configuration until the node restarts, or reads its files
-    /// again. Its files stay as they are. Sent twice, it does no more than once.
+    /// again. Its files do not change. Sending it twice has the same effect as once.
     ///
     /// # Errors
     /// As [`Error`] says.
@@ -17,8 +17,8 @@ impl Client {
         value: &str,
     ) -> Result<(), Error> {
         let route = Route::SetConfig { node, section, key, value };
-        // The answer is the value before; one that was not set reads as an empty one.
-        self.get::<String>(route, Whom::Node(node), false).await.map(drop)
+        // The answer is the previous value, which is empty if it was not set.
+        self.get::<String>(route, Target::Node(node)).await.map(drop)
     }
 
     /// Puts a value of `node`'s configuration back to what the node's files say, which may
@@ -28,8 +28,8 @@ impl Client {
     /// As [`Error`] says.
     pub async fn reset_config(&self, node: &str, section: &str, key: &str) -> Result<(), Error> {
         let route = Route::ResetConfig { node, section, key };
-        match self.get::<String>(route, Whom::Node(node), false).await {
-            // It was not set at all: so it is as it should be.
+        match self.get::<String>(route, Target::Node(node)).await {
+            // It was not set, which is the wanted state.
             Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }

@@ -1,31 +1,32 @@
-//! How the URLs of the settings answer, and what else is known without asking.
+//! What is known without a request: how the URLs of the settings answer, and which nodes exist.
 
 use super::Client;
-use crate::Address;
+use crate::{Address, Error};
 
 /// How one of the URLs in the settings answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The URL, which never has credentials.
     pub url: Address,
-    /// Whether a server there answered when it was last asked; none before the first try.
+    /// Whether the server there answered the last request; `None` before the first one.
     pub up: Option<bool>,
-    /// Why it did not, where it did not.
+    /// Why it did not, if it did not.
     pub why: Option<String>,
 }
 
 impl Client {
-    /// The URLs of the settings, each with how it answered when it was last asked.
+    /// The URLs of the settings, each with whether it answered the last request. `describe` gives the
+    /// words for an error.
     #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self, describe: impl Fn(&Error) -> String) -> Vec<Entry> {
         let entries = self.shared.directory.entries.iter();
         let shown = entries.map(|server| {
-            let answers = server.answers();
+            let answers = server.last_result();
             let failure = answers.as_ref().and_then(|it| it.as_ref().err()?.as_ref());
             Entry {
                 url: server.address.clone(),
                 up: answers.as_ref().map(Result::is_ok),
-                why: failure.map(ToString::to_string),
+                why: failure.map(|failure| describe(failure)),
             }
         });
         shown.collect()
@@ -37,7 +38,7 @@ impl Client {
         self.shared.gate.is_closed()
     }
 
-    /// The names of the nodes that were asked about so far.
+    /// The names of the nodes that requests have named so far.
     #[must_use]
     pub fn known_nodes(&self) -> Vec<String> {
         self.shared.directory.nodes().iter().map(|node| node.name.to_string()).collect()

@@ -1,46 +1,48 @@
-//! Feeds: answers that come bit by bit, or after a long wait.
+//! Feeds: answers that arrive bit by bit, or after a long wait.
 //!
-//! They go through the gate of the login as all requests do, but take no place among those
-//! in flight: one feed stays open for as long as the process runs.
+//! They pass the auth gate as all requests do, but do not count as requests in flight: one feed
+//! stays open for as long as the process runs.
 
-use super::{Client, Whom};
-use crate::{Asked, Error, Route, directory::Way, lines::Lines, sender::Answer, transport, wire};
+use super::{Client, Target};
+use crate::{
+    Asked, Error, Route, directory::Destination, lines::Lines, sender::Answer, transport, wire,
+};
 use http_body_util::BodyExt as _;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// The longest line of a feed: a sequence grows with the shards of `_global_changes`.
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// How many heartbeats may be missed before a feed counts as silent.
-const MISSED: u32 = 3;
+const MAX_MISSED_HEARTBEATS: u32 = 3;
 
-/// How much longer than it was told to a long poll may wait.
-const LATE: Duration = Duration::from_secs(10);
+/// How much longer than requested a long poll may take.
+const LONG_POLL_SLACK: Duration = Duration::from_secs(10);
 
-/// Rows of one answer.
-const ROWS: usize = 1_000;
+/// The most rows of one answer.
+const MAX_ROWS: usize = 1_000;
 
-/// The continuous feed of database events, open.
+/// The open, continuous feed of database events.
 #[derive(Debug)]
 pub struct Updates {
-    body: transport::Coming,
+    body: transport::BodyStream,
     lines: Lines,
     silence: Duration,
     asked: Arc<Asked>,
-    /// What is wrong with the line behind those that were given.
+    /// What is wrong with the line after those that were returned.
     bad: Option<String>,
 }
 
 impl Updates {
-    /// The lines that came, in their order, at least one; `None` at the end of the body. Half
-    /// a line at the end is none.
+    /// The lines that have arrived, in order, at least one; `None` at the end of the body. Half a
+    /// line at the end is dropped.
     ///
     /// # Errors
     /// [`Error::Timeout`] where no line comes for three heartbeats; [`Error::Garbage`] at a line
-    /// that makes no sense or is too long, once those before it were given.
+    /// that makes no sense or is too long, once those before it were returned.
     pub async fn next(&mut self) -> Result<Option<Vec<wire::UpdateLine>>, Error> {
-        // Bytes without the end of a line are no sign of life.
+        // Bytes without the end of a line do not count as a sign of life.
         let until = Instant::now() + self.silence;
         loop {
             if let Some(detail) = self.bad.clone() {
@@ -72,7 +74,7 @@ impl Updates {
         }
     }
 
-    /// The whole lines that are here, up to the first that makes no sense.
+    /// The whole lines that have arrived, up to the first that makes no sense.
     fn read(&mut self) -> Vec<wire::UpdateLine> {
         let mut read = Vec::new();
         while self.bad.is_none() {
@@ -82,7 +84,7 @@ impl Updates {
                     Err(why) => self.bad = Some(why),
                 },
                 Ok(None) => break,
-                Err(_) => self.bad = Some(format!("a line is longer than {LONGEST_LINE} bytes")),
+                Err(_) => self.bad = Some(format!("a line is longer than {MAX_LINE_BYTES} bytes")),
             }
         }
         read
@@ -90,44 +92,44 @@ impl Updates {
 }
 
 impl Client {
-    /// How far `_db_updates` is: the sequence behind everything that happened.
+    /// The current sequence of `_db_updates`, after everything that has happened.
     ///
     /// # Errors
     /// As [`Error`] says; [`crate::Kind::NotFound`] where the cluster has no
     /// `_global_changes`.
     pub async fn db_updates_now(&self) -> Result<String, Error> {
-        let told = |end: &wire::UpdatesEnd| match end.last_seq {
+        let has_seq = |end: &wire::UpdatesEnd| match end.last_seq {
             Some(_) => Ok(()),
             None => Err("it has no last_seq".to_owned()),
         };
-        let end = self.get_checked(Route::DbUpdatesNow, Whom::Any, false, told).await?;
+        let end = self.get_checked(Route::DbUpdatesNow, Target::Any, has_seq).await?;
         Ok(end.last_seq.unwrap_or_default())
     }
 
-    /// Opens `_db_updates` behind this sequence, with a sign of life every `heartbeat`. While
-    /// nothing happens, the answer's head comes with the first of those.
+    /// Opens `_db_updates` after this sequence, with a sign of life every `heartbeat`. While nothing
+    /// happens, the head of the answer comes with the first of these.
     ///
     /// # Errors
     /// As [`Error`] says.
     pub async fn db_updates(&self, since: &str, heartbeat: Duration) -> Result<Updates, Error> {
         let millis = u64::try_from(heartbeat.as_millis()).unwrap_or(u64::MAX);
         let route = Route::DbUpdates { since, heartbeat: millis };
-        let silence = heartbeat.saturating_mul(MISSED);
-        let (_, asked, body) = self.opened(route, Whom::Any, silence).await?;
-        Ok(Updates { body, lines: Lines::new(LONGEST_LINE), silence, asked, bad: None })
+        let silence = heartbeat.saturating_mul(MAX_MISSED_HEARTBEATS);
+        let (_, asked, body) = self.open_feed(route, Target::Any, silence).await?;
+        Ok(Updates { body, lines: Lines::new(MAX_LINE_BYTES), silence, asked, bad: None })
     }
 
-    /// How far the shard map on `node` is, in the node's own count.
+    /// The current sequence of the shard map on `node`, in the node's own count.
     ///
     /// # Errors
     /// As [`Error`] says.
     pub async fn map_changes_now(&self, node: &str) -> Result<u64, Error> {
         let route = Route::MapChangesNow { node };
-        let read = self.get_checked(route, Whom::Node(node), false, has_seq).await?;
+        let read = self.get_checked(route, Target::Node(node), has_seq).await?;
         Ok(read.last_seq.unwrap_or_default())
     }
 
-    /// Databases whose entry in the shard map on `node` changed behind `since`; waits for the
+    /// The databases whose entry in the shard map on `node` changed after `since`. Waits for the
     /// first of them, but not longer than `wait`.
     ///
     /// # Errors
@@ -139,14 +141,16 @@ impl Client {
         wait: Duration,
     ) -> Result<wire::MapChanges, Error> {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let route = Route::MapChanges { node, since, limit: ROWS, timeout: millis };
-        let within = wait.saturating_add(LATE);
-        let (way, asked, body) = self.opened(route, Whom::Node(node), within).await?;
+        let route = Route::MapChanges { node, since, limit: MAX_ROWS, timeout: millis };
+        let within = wait.saturating_add(LONG_POLL_SLACK);
+        let (destination, asked, body) = self.open_feed(route, Target::Node(node), within).await?;
         let limit = route.body_limit();
         let sender = &self.shared.sender;
-        let body = match timeout(within, transport::collected(body, 0, limit)).await {
+        let body = match timeout(within, transport::read_body(body, 0, limit)).await {
             Ok(Ok(body)) => body,
-            Ok(Err(failure)) => return Err(sender.failed(route, &asked.path, &way, failure)),
+            Ok(Err(failure)) => {
+                return Err(sender.failed(route, &asked.path, &destination, failure));
+            }
             Err(_) => return Err(Error::Timeout { asked, after: within }),
         };
         let read: Result<wire::MapChanges, String> =
@@ -155,44 +159,44 @@ impl Client {
             .map_err(|detail| Error::Garbage { asked, detail })
     }
 
-    /// The body of a feed. An entry that refuses a login which others accept is passed over.
-    async fn opened(
+    /// The body of a feed. Skips an entry that refuses a login which others accept.
+    async fn open_feed(
         &self,
         route: Route<'_>,
-        whom: Whom<'_>,
+        target: Target<'_>,
         within: Duration,
-    ) -> Result<(Way, Arc<Asked>, transport::Coming), Error> {
+    ) -> Result<(Destination, Arc<Asked>, transport::BodyStream), Error> {
         let shared = &self.shared;
         let path = route.path()?;
-        let node = match whom {
-            Whom::Node(name) | Whom::Own(name) => Some(shared.directory.node(name)),
-            Whom::Any => None,
+        let node = match target {
+            Target::Node(name) | Target::Own(name) => Some(shared.directory.node(name)),
+            Target::Any => None,
         };
         if let Some(node) = &node {
-            node.sought.get_or_init(|| self.seek(node)).await;
+            node.searched.get_or_init(|| self.find_own_address(node)).await;
         }
-        shared.gate.pass().await?;
+        shared.gate.proven_login().await?;
         let mut tried = Vec::new();
         loop {
             let generation = shared.gate.generation();
-            let way = match &node {
-                Some(node) => shared.directory.way_to(node, &tried, generation)?,
-                None => Way::direct(shared.directory.any(&tried, generation)?),
+            let destination = match &node {
+                Some(node) => shared.directory.destination_for(node, &tried, generation)?,
+                None => Destination::direct(shared.directory.any(&tried, generation)?),
             };
-            let asked = Asked::new(&route, &path, &way.server.address);
-            match self.answered(route, &path, &way, Some(within)).await {
-                Ok(Answer::Coming(body)) => return Ok((way, asked, body)),
-                Ok(Answer::Whole { .. } | Answer::Refused { .. }) => {
+            let asked = Asked::new(&route, &path, &destination.server.address);
+            match self.send_authenticated(route, &path, &destination, Some(within)).await {
+                Ok(Answer::Streaming(body)) => return Ok((destination, asked, body)),
+                Ok(Answer::Complete { .. } | Answer::Refused { .. }) => {
                     return Err(Error::Garbage { asked, detail: "it is no feed".to_owned() });
                 }
                 Err(error) => {
-                    let first_there = !tried.contains(&way.server.address);
+                    let first_there = !tried.contains(&destination.server.address);
                     let refused =
-                        matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_shut();
+                        matches!(error, Error::LoginClosed { .. }) && !shared.gate.is_unusable();
                     if !(refused && first_there) {
                         return Err(error);
                     }
-                    tried.push(way.server.address.clone());
+                    tried.push(destination.server.address.clone());
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! What can be read, one method a route.
+//! Requests that read, one method a route.
 
-use super::{Client, Whom};
+use super::{Client, Target};
 use crate::{
     Error, Kind, Route,
-    paging::{Most, Page, Paging, of_text},
+    paging::{Page, PageLimits, Paging, size_of_text},
     wire,
 };
 use futures::future::join_all;
@@ -12,26 +12,35 @@ use std::time::Duration;
 /// Design documents asked for at once; halved where a page is too large.
 const DESIGN_PAGE: usize = 200;
 
-/// In all pages of the shard map: four times the copies that recliner was ever measured with,
-/// which take a gibibyte.
-const MAP: Most = Most { rows: 2_000_000, weight: 1 << 30 };
+/// The limits of all pages of the shard map: four times the largest cluster that this client was measured
+/// with, which takes a gibibyte.
+const MAP_LIMITS: PageLimits = PageLimits { rows: 2_000_000, weight: 1 << 30 };
 
-/// In all pages of the databases' names.
-const NAMES: Most = Most { rows: 2_000_000, weight: 256 << 20 };
+/// The limits of all pages of database names.
+const NAME_LIMITS: PageLimits = PageLimits { rows: 2_000_000, weight: 256 << 20 };
 
-/// In all pages of one database's design documents.
-const DESIGNS: Most = Most { rows: 100_000, weight: 128 << 20 };
+/// The limits of all pages of one database's design documents.
+const DESIGN_LIMITS: PageLimits = PageLimits { rows: 100_000, weight: 128 << 20 };
+
+/// What the caller knows about CouchDB's file cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// The file was not read lately, so CouchDB may have to open it: the read is paced.
+    Cold,
+    /// CouchDB has the file open: the read is not paced.
+    Warm,
+}
 
 /// One page of the shard map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapPage {
     /// The databases' documents, by name.
     pub docs: Vec<wire::DbsDoc>,
-    /// What to give for the next page; `None` at the end.
+    /// The position of the next page; `None` at the end.
     pub next: Option<Paging>,
 }
 
-/// Whether an answer is about this database, and says anything.
+/// Checks that an answer is about this database and holds facts.
 fn about(name: &str, info: &wire::ShardInfo) -> Result<(), String> {
     match &info.db_name {
         Some(other) if other != name => Err(format!("it is about {other:?}")),
@@ -41,12 +50,22 @@ fn about(name: &str, info: &wire::ShardInfo) -> Result<(), String> {
 }
 
 impl Client {
+    /// Waits for `node`'s pace before a read of a file that it may have to open.
+    async fn pace(&self, route: Route<'_>, node: &str, cache: Cache) -> Result<(), Error> {
+        if cache == Cache::Cold {
+            // A name that no request can carry takes no turn.
+            route.path()?;
+            self.shared.directory.node(node).wait_for_pace().await;
+        }
+        Ok(())
+    }
+
     /// Who the login is: `/_session`.
     ///
     /// # Errors
     /// As [`Error`] says.
     pub async fn session(&self) -> Result<wire::Session, Error> {
-        self.get(Route::Session, Whom::Any, false).await
+        self.get(Route::Session, Target::Any).await
     }
 
     /// Connected and expected nodes, as one live server sees them.
@@ -58,9 +77,11 @@ impl Client {
             let named = members.all_nodes.is_some() || members.cluster_nodes.is_some();
             if named { Ok(()) } else { Err("it names no nodes".to_owned()) }
         };
-        match self.get_checked(Route::Membership, Whom::Any, false, names).await {
+        match self.get_checked(Route::Membership, Target::Any, names).await {
             Ok(members) => Ok(members),
-            Err(error) => Err(self.shared.sender.explained(error, &self.shared.directory).await),
+            Err(error) => {
+                Err(self.shared.sender.explain_error(error, &self.shared.directory).await)
+            }
         }
     }
 
@@ -69,7 +90,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn welcome(&self) -> Result<wire::Welcome, Error> {
-        self.get(Route::Welcome, Whom::Any, false).await
+        self.get(Route::Welcome, Target::Any).await
     }
 
     /// Version and vendor of `node`.
@@ -77,7 +98,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn node_welcome(&self, node: &str) -> Result<wire::Welcome, Error> {
-        self.get(Route::NodeWelcome { node }, Whom::Node(node), false).await
+        self.get(Route::NodeWelcome { node }, Target::Node(node)).await
     }
 
     /// Whether `node` is in maintenance, asked at its own address.
@@ -97,7 +118,7 @@ impl Client {
             Some(_) => Ok(()),
             None => Err("it has no status".to_owned()),
         };
-        self.get_timed(Route::Up, Whom::Own(node), false, says).await
+        self.get_timed(Route::Up, Target::Own(node), says).await
     }
 
     /// Versions of what `node` is built of, since 3.2; [`Kind::NotFound`] before.
@@ -105,7 +126,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn versions(&self, node: &str) -> Result<wire::Versions, Error> {
-        self.get(Route::NodeVersions { node }, Whom::Node(node), false).await
+        self.get(Route::NodeVersions { node }, Target::Node(node)).await
     }
 
     /// Every database file on `node`'s disk, in or out of the shard map.
@@ -113,11 +134,10 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn node_files(&self, node: &str) -> Result<wire::Names, Error> {
-        self.get(Route::NodeFiles { node }, Whom::Node(node), false).await
+        self.get(Route::NodeFiles { node }, Target::Node(node)).await
     }
 
-    /// One page of the shard map: up to `limit` databases, behind what came `from` the page
-    /// before.
+    /// One page of the shard map: up to `limit` databases, after the page that returned `from`.
     ///
     /// # Errors
     /// As [`Error`] says; [`Kind::Garbage`] also where the pages do not go on or do not end.
@@ -126,8 +146,8 @@ impl Client {
         from: Option<&Paging>,
         limit: usize,
     ) -> Result<MapPage, Error> {
-        // One more than asked for, because the first may be `after` itself. Skipping one
-        // by number would lose a database when `after` has just been deleted.
+        // One more than wanted, because the first may be `after` itself. Skipping one by number
+        // would lose a database if `after` has just been deleted.
         let asked = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::ShardMap { from: after, limit: asked };
@@ -139,10 +159,10 @@ impl Client {
                 weight: page.rows.iter().map(weight).sum(),
                 total: page.total_rows,
             };
-            Paging::behind(from, &page, MAP)
+            Paging::after_page(from, &page, MAP_LIMITS)
         };
         let page: wire::MapRows =
-            self.get_checked(route, Whom::Any, false, |page| behind(page).map(drop)).await?;
+            self.get_checked(route, Target::Any, |page| behind(page).map(drop)).await?;
         let next = behind(&page).unwrap_or_default();
         let docs = page.rows.into_iter().filter(|row| row.id.as_deref() != after);
         Ok(MapPage { docs: docs.filter_map(|row| row.doc).collect(), next })
@@ -154,15 +174,14 @@ impl Client {
     /// As [`Error`] says.
     pub async fn shard_map_entry(&self, db: &str) -> Result<Option<wire::DbsDoc>, Error> {
         let route = Route::ShardMap { from: Some(db), limit: 1 };
-        let page: wire::MapRows = self.get(route, Whom::Any, false).await?;
+        let page: wire::MapRows = self.get(route, Target::Any).await?;
         let row = page.rows.into_iter().next().filter(|row| row.id.as_deref() == Some(db));
         Ok(row.and_then(|row| row.doc))
     }
 
     /// One shard copy's facts, or those of a node-local database such as `_dbs`.
     ///
-    /// `cold` says that the file was not read lately, so that the server may have to
-    /// open it: such reads are paced.
+    /// Reads of a [`Cache::Cold`] file are paced, because the server has to open it.
     ///
     /// # Errors
     /// As [`Error`] says; [`Kind::Garbage`] also where the answer is about another
@@ -171,14 +190,15 @@ impl Client {
         &self,
         node: &str,
         shard: &str,
-        cold: bool,
+        cache: Cache,
     ) -> Result<wire::ShardInfo, Error> {
         let route = Route::Shard { node, shard };
-        self.get_checked(route, Whom::Node(node), cold, |info| about(shard, info)).await
+        self.pace(route, node, cache).await?;
+        self.get_checked(route, Target::Node(node), |info| about(shard, info)).await
     }
 
     /// The view index of one shard copy; [`Kind::NotFound`] on every range but the one
-    /// that holds the design document. `cold` as for [`Self::shard_info`].
+    /// that holds the design document. `cache` as for [`Self::shard_info`].
     ///
     /// # Errors
     /// As [`Error`] says.
@@ -187,13 +207,15 @@ impl Client {
         node: &str,
         shard: &str,
         ddoc: &str,
-        cold: bool,
+        cache: Cache,
     ) -> Result<wire::ViewInfo, Error> {
-        self.get(Route::ShardViewInfo { node, shard, ddoc }, Whom::Node(node), cold).await
+        let route = Route::ShardViewInfo { node, shard, ddoc };
+        self.pace(route, node, cache).await?;
+        self.get(route, Target::Node(node)).await
     }
 
-    /// Names of clustered databases, in their order: up to `limit`, behind what came `from` the
-    /// page before; and what to give for the next page.
+    /// Names of clustered databases, in order: up to `limit`, after the page that returned `from`;
+    /// and the position of the next page.
     ///
     /// # Errors
     /// As for [`Self::shard_map_page`].
@@ -202,18 +224,18 @@ impl Client {
         from: Option<&Paging>,
         limit: usize,
     ) -> Result<(Vec<String>, Option<Paging>), Error> {
-        // One more than asked for, as for the shard map.
+        // One more than wanted, as for the shard map.
         let asked = limit.saturating_add(1);
         let after = from.and_then(|from| from.after.as_deref());
         let route = Route::AllDbs { from: after, limit: asked };
         let behind = |names: &wire::Names| {
-            let weight = names.iter().map(of_text).sum();
+            let weight = names.iter().map(size_of_text).sum();
             let full = names.len() >= asked;
             let page = Page { keys: names.iter().collect(), full, weight, total: None };
-            Paging::behind(from, &page, NAMES)
+            Paging::after_page(from, &page, NAME_LIMITS)
         };
         let page: wire::Names =
-            self.get_checked(route, Whom::Any, false, |page| behind(page).map(drop)).await?;
+            self.get_checked(route, Target::Any, |page| behind(page).map(drop)).await?;
         let next = behind(&page).unwrap_or_default();
         let names = page.iter().filter(|name| Some(*name) != after).map(ToOwned::to_owned);
         Ok((names.collect(), next))
@@ -224,7 +246,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn db_shards(&self, db: &str) -> Result<wire::DbShards, Error> {
-        self.get(Route::DbShards { db }, Whom::Any, false).await
+        self.get(Route::DbShards { db }, Target::Any).await
     }
 
     /// The clustered database: sums over one copy of each range.
@@ -232,13 +254,13 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn database(&self, db: &str) -> Result<wire::ShardInfo, Error> {
-        self.get_checked(Route::Database { db }, Whom::Any, false, |info| about(db, info)).await
+        self.get_checked(Route::Database { db }, Target::Any, |info| about(db, info)).await
     }
 
     /// Every design document of a database, without their code.
     ///
-    /// CouchDB opens every copy of every range for it: `cold` names, once a copy, the nodes
-    /// that may have to open a file for that. Such reads are paced.
+    /// CouchDB opens every copy of every range for it. `cold` names the nodes that may have to open
+    /// a file, once for each copy; such reads are paced.
     ///
     /// # Errors
     /// As [`Error`] says.
@@ -248,7 +270,7 @@ impl Client {
         cold: impl IntoIterator<Item = &str>,
     ) -> Result<Vec<wire::DesignDoc>, Error> {
         let nodes: Vec<_> = cold.into_iter().map(|node| self.shared.directory.node(node)).collect();
-        join_all(nodes.iter().map(|node| node.cold())).await;
+        join_all(nodes.iter().map(|node| node.wait_for_pace())).await;
         let mut docs = Vec::new();
         let mut from: Option<Paging> = None;
         let mut limit = DESIGN_PAGE;
@@ -263,18 +285,17 @@ impl Client {
                     weight: page.rows.iter().map(wire::DesignRow::weight).sum(),
                     total: page.total_rows,
                 };
-                Paging::behind(from.as_ref(), &page, DESIGNS)
+                Paging::after_page(from.as_ref(), &page, DESIGN_LIMITS)
             };
             let whole = |page: &wire::DesignRows| behind(page).map(drop);
-            let page: wire::DesignRows =
-                match self.get_checked(route, Whom::Any, false, whole).await {
-                    Ok(page) => page,
-                    Err(error) if error.kind() == Kind::TooLarge && limit > 1 => {
-                        limit /= 2;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
+            let page: wire::DesignRows = match self.get_checked(route, Target::Any, whole).await {
+                Ok(page) => page,
+                Err(error) if error.kind() == Kind::TooLarge && limit > 1 => {
+                    limit /= 2;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let next = behind(&page).unwrap_or_default();
             let fresh =
                 page.rows.iter().filter(|row| row.id.is_none() || row.id.as_deref() != after);
@@ -287,12 +308,12 @@ impl Client {
     }
 
     /// A view index over the cluster: sums over one copy of each range. It makes CouchDB
-    /// create an index that was never built, so it is asked sparingly.
+    /// create an index that was never built, so ask sparingly.
     ///
     /// # Errors
     /// As [`Error`] says.
     pub async fn view_info(&self, db: &str, ddoc: &str) -> Result<wire::ViewInfo, Error> {
-        self.get(Route::ViewInfo { db, ddoc }, Whom::Any, false).await
+        self.get(Route::ViewInfo { db, ddoc }, Target::Any).await
     }
 
     /// The range and the nodes that hold a document.
@@ -300,15 +321,15 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn doc_shards(&self, db: &str, doc: &str) -> Result<wire::DocShards, Error> {
-        self.get(Route::DocShards { db, doc }, Whom::Any, false).await
+        self.get(Route::DocShards { db, doc }, Target::Any).await
     }
 
-    /// Whether a node that did not answer does so again; where its own address is known, that is
-    /// asked however long requests to it are to rest.
+    /// Whether a node that did not answer does so again. Its own address, if known, is asked even
+    /// while requests to it are held back.
     pub async fn is_back(&self, node: &str) -> bool {
         let own = self.shared.directory.known(node).and_then(|node| node.own.load_full());
-        if let Some(own) = own.filter(|own| own.breaker.is_on_probation())
-            && !self.shared.sender.wakes(&own).await
+        if let Some(own) = own.filter(|own| own.breaker.is_tripped())
+            && !self.shared.sender.answers_again(&own).await
         {
             return false;
         }
@@ -316,12 +337,12 @@ impl Client {
     }
 
     /// The built-in compaction of `node`, asked at its own address; `None` where CouchDB
-    /// is older than 3.4 and tells nothing.
+    /// is older than 3.4, which has no such route.
     ///
     /// # Errors
     /// As [`Error`] says; [`Kind::NoOwnAddress`] where the address is not known.
     pub async fn smoosh_status(&self, node: &str) -> Result<Option<wire::SmooshStatus>, Error> {
-        match self.get(Route::SmooshStatus, Whom::Own(node), false).await {
+        match self.get(Route::SmooshStatus, Target::Own(node)).await {
             Ok(status) => Ok(Some(status)),
             // Before 3.4 the words are taken for a database's name, which is refused.
             Err(Error::NotFound { .. } | Error::Status { status: 400, .. }) => Ok(None),
@@ -351,7 +372,7 @@ impl Client {
         section: &str,
     ) -> Result<(wire::ConfigSection, Duration), Error> {
         let route = Route::ConfigSection { node, section };
-        self.get_timed(route, Whom::Node(node), false, |_| Ok(())).await
+        self.get_timed(route, Target::Node(node), |_| Ok(())).await
     }
 
     /// `node`'s whole configuration.
@@ -359,16 +380,16 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn config(&self, node: &str) -> Result<wire::Config, Error> {
-        self.get(Route::Config { node }, Whom::Node(node), false).await
+        self.get(Route::Config { node }, Target::Node(node)).await
     }
 
-    /// What runs on `node`.
+    /// The tasks that run on `node`.
     ///
     /// # Errors
     /// As [`Error`] says.
     pub async fn active_tasks(&self, node: &str) -> Result<Vec<wire::ActiveTask>, Error> {
         let tasks: wire::List<wire::ActiveTask> =
-            self.get(Route::ActiveTasks { node }, Whom::Node(node), false).await?;
+            self.get(Route::ActiveTasks { node }, Target::Node(node)).await?;
         Ok(tasks.0)
     }
 
@@ -377,7 +398,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn system(&self, node: &str) -> Result<wire::System, Error> {
-        self.get(Route::System { node }, Whom::Node(node), false).await
+        self.get(Route::System { node }, Target::Node(node)).await
     }
 
     /// Shards being split, over the cluster.
@@ -385,7 +406,7 @@ impl Client {
     /// # Errors
     /// As [`Error`] says.
     pub async fn reshard_jobs(&self) -> Result<Vec<wire::ReshardJob>, Error> {
-        let all: wire::ReshardJobs = self.get(Route::ReshardJobs, Whom::Any, false).await?;
+        let all: wire::ReshardJobs = self.get(Route::ReshardJobs, Target::Any).await?;
         Ok(all.jobs)
     }
 }

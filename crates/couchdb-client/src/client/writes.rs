@@ -1,23 +1,23 @@
-//! What starts work, one method a route. Each is sent once: whoever asks decides whether it
-//! is sent again, because a request that was not answered may have arrived.
+//! Requests that start work, one method a route. Each is sent once. The caller decides whether to
+//! send it again, because a request that was not answered may have arrived.
 
-use super::{Client, Whom};
-use crate::{Error, Route, directory::Way, metrics};
+use super::{Client, Target};
+use crate::{Error, Route, directory::Destination, observer::status_label};
 
-/// What CouchDB answers where it took a request on: it works on it, or did already.
+/// CouchDB's status for a request that it works on, or already did.
 const ACCEPTED: u16 = 202;
 
-/// What it answers to a query.
+/// Its status for a query.
 const ANSWERED: u16 = 200;
 
-/// What came of a request that starts work.
+/// The outcome of a request that starts work.
 #[derive(Clone, Debug)]
 pub enum Written {
-    /// CouchDB took it on, which is not to say that anything started.
+    /// CouchDB accepted it, which does not mean that anything started.
     Accepted,
-    /// CouchDB answered that it will not.
+    /// CouchDB refused it.
     Refused(Error),
-    /// It never went out, or to a node that is down.
+    /// It was not sent, or to a node that is down.
     NotSent(Error),
     /// It may have arrived.
     Unknown(Error),
@@ -26,33 +26,34 @@ pub enum Written {
 impl Client {
     /// Starts to compact one shard copy, or a node-local database such as `_dbs`.
     pub async fn compact_shard(&self, node: &str, shard: &str) -> Written {
-        self.write(Route::NodeCompact { node, shard }, Whom::Node(node)).await
+        self.write(Route::NodeCompact { node, shard }, Target::Node(node)).await
     }
 
     /// Starts to compact one copy of a view index; only on the range that holds the design
     /// document.
     pub async fn compact_shard_view(&self, node: &str, shard: &str, ddoc: &str) -> Written {
-        self.write(Route::NodeCompactView { node, shard, ddoc }, Whom::Node(node)).await
+        self.write(Route::NodeCompactView { node, shard, ddoc }, Target::Node(node)).await
     }
 
     /// Starts to compact every copy of a view index on every node at once.
     pub async fn compact_view(&self, db: &str, ddoc: &str) -> Written {
-        self.write(Route::CompactView { db, ddoc }, Whom::Any).await
+        self.write(Route::CompactView { db, ddoc }, Target::Any).await
     }
 
-    /// Has every node delete the index files of a database that no design document names.
+    /// Makes every node delete the index files of a database that no design document names.
     pub async fn cleanup_views(&self, db: &str) -> Written {
-        self.write(Route::ViewCleanup { db }, Whom::Any).await
+        self.write(Route::ViewCleanup { db }, Target::Any).await
     }
 
-    /// Has every copy of a view index built that is behind; `view` is any of the document's.
+    /// Makes CouchDB build every copy of a view index that is behind; `view` is any view of the
+    /// document.
     pub async fn build_view(&self, db: &str, ddoc: &str, view: &str) -> Written {
-        self.write(Route::BuildView { db, ddoc, view }, Whom::Any).await
+        self.write(Route::BuildView { db, ddoc, view }, Target::Any).await
     }
 
-    pub(super) async fn write(&self, route: Route<'_>, whom: Whom<'_>) -> Written {
+    pub(super) async fn write(&self, route: Route<'_>, target: Target<'_>) -> Written {
         let due = if route.starts_work() { ACCEPTED } else { ANSWERED };
-        match self.sent_once(route, whom).await {
+        match self.sent_once(route, target).await {
             Ok((status, _)) if status == due => Written::Accepted,
             Ok((status, asked)) => {
                 let detail = format!("HTTP {status} where {due} is due");
@@ -62,42 +63,42 @@ impl Client {
         }
     }
 
-    /// Sends a request one way, within the limits on what is in flight, and not again.
+    /// Sends a request once, to one destination, within the limits on requests in flight.
     async fn sent_once(
         &self,
         route: Route<'_>,
-        whom: Whom<'_>,
+        target: Target<'_>,
     ) -> Result<(u16, std::sync::Arc<crate::Asked>), Error> {
         let shared = &self.shared;
         let path = route.path()?;
-        let node = match whom {
-            Whom::Any => None,
-            Whom::Node(name) | Whom::Own(name) => Some(shared.directory.node(name)),
+        let node = match target {
+            Target::Any => None,
+            Target::Node(name) | Target::Own(name) => Some(shared.directory.node(name)),
         };
         if let Some(node) = &node {
-            node.sought.get_or_init(|| self.seek(node)).await;
+            node.searched.get_or_init(|| self.find_own_address(node)).await;
         }
         let _about = match &node {
             Some(node) => Some(node.in_flight.acquire().await.map_err(|_| Error::Stopped)?),
             None => None,
         };
-        shared.gate.pass().await?;
+        shared.gate.proven_login().await?;
         let generation = shared.gate.generation();
-        let way = match &node {
-            Some(node) => shared.directory.way_to(node, &[], generation)?,
-            None => shared.directory.any(&[], generation).map(Way::direct)?,
+        let destination = match &node {
+            Some(node) => shared.directory.destination_for(node, &[], generation)?,
+            None => shared.directory.any(&[], generation).map(Destination::direct)?,
         };
-        let (_, status, took) = self.attempt(route, &path, &way).await?;
-        shared.sender.metrics.count(route.label(), metrics::code(status), took);
-        Ok((status, crate::Asked::new(&route, &path, &way.server.address)))
+        let (_, status, took) = self.attempt(route, &path, &destination).await?;
+        shared.sender.observer.request_ended(route.label(), status_label(status), took);
+        Ok((status, crate::Asked::new(&route, &path, &destination.server.address)))
     }
 }
 
 impl Written {
-    /// What an error of a request on this route means for whoever sent it.
+    /// What an error of a request on this route means for the caller.
     fn of(error: Error, route: Route<'_>) -> Self {
         match &error {
-            // Asking who the login is comes first, and may fail by itself.
+            // The request that proves the login comes first, and may fail itself.
             Error::Timeout { asked, .. }
             | Error::Connect { asked, .. }
             | Error::Tls { asked, .. }

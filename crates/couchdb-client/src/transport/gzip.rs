@@ -1,20 +1,20 @@
-//! Bodies that a proxy has compressed.
+//! Decompresses bodies that a proxy has compressed.
 
 use super::Failure;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use std::io::Read as _;
 
-/// A plain body that is larger is no more than [`DENSEST`] times as large as the packed one.
-const LARGE: usize = 16 << 20;
+/// Decompressed bodies larger than this may be at most [`MAX_RATIO`] times the compressed size.
+const LARGE_BODY: usize = 16 << 20;
 
-/// How many times as large a large body is in plain at most: lists of shards' names make a
-/// twentieth of themselves, a text made for it a thousandth.
-const DENSEST: usize = 100;
+/// The highest compression ratio of a large body: lists of shard names compress to a twentieth, a
+/// decompression bomb to a thousandth.
+const MAX_RATIO: usize = 100;
 
-/// The body in plain, of `limit` bytes at most.
-pub(super) fn unpacked(body: &Bytes, limit: usize) -> Result<Bytes, Failure> {
-    let limit = limit.min(body.len().saturating_mul(DENSEST).max(LARGE));
+/// The decompressed body, at most `limit` bytes.
+pub(super) fn decompress(body: &Bytes, limit: usize) -> Result<Bytes, Failure> {
+    let limit = limit.min(body.len().saturating_mul(MAX_RATIO).max(LARGE_BODY));
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut plain = Vec::new();
     match MultiGzDecoder::new(&**body).take(most).read_to_end(&mut plain) {
@@ -34,14 +34,14 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&[b'x'; 1000]).unwrap();
         let packed = Bytes::from(gzip.finish().unwrap());
-        assert_eq!(unpacked(&packed, 1000).unwrap().len(), 1000);
-        assert!(matches!(unpacked(&packed, 999), Err(Failure::TooLarge)));
+        assert_eq!(decompress(&packed, 1000).unwrap().len(), 1000);
+        assert!(matches!(decompress(&packed, 999), Err(Failure::TooLarge)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-        gzip.write_all(&vec![b' '; LARGE + 1]).unwrap();
+        gzip.write_all(&vec![b' '; LARGE_BODY + 1]).unwrap();
         let bomb = Bytes::from(gzip.finish().unwrap());
-        assert!(matches!(unpacked(&bomb, 512 << 20), Err(Failure::TooLarge)));
+        assert!(matches!(decompress(&bomb, 512 << 20), Err(Failure::TooLarge)));
         let cut = packed.slice(..packed.len() / 2);
-        assert!(matches!(unpacked(&cut, 1000), Err(Failure::Garbage(_))));
-        assert!(matches!(unpacked(&Bytes::from_static(b"no"), 9), Err(Failure::Garbage(_))));
+        assert!(matches!(decompress(&cut, 1000), Err(Failure::Garbage(_))));
+        assert!(matches!(decompress(&Bytes::from_static(b"no"), 9), Err(Failure::Garbage(_))));
     }
 }

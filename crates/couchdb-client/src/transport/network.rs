@@ -1,52 +1,48 @@
-//! Requests over TCP and TLS, on connections that are kept.
+//! Sends requests over TCP and TLS, and keeps connections open.
 
 use super::{
-    Failure, Opened, Outgoing, Reply, TransportError, collected, gzip, location, tls, uri,
+    Failure, OutgoingRequest, Reply, StreamingReply, TransportError, gzip, location, read_body,
+    tls, url,
 };
 use crate::{Address, CertificateEnds, Settings, credential::Cookie};
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use http::{HeaderMap, HeaderValue, Response, header};
+use http_body_util::BodyExt as _;
+use reqwest::{Body, Client, Request, redirect::Policy, retry};
 use std::time::Duration;
 
-/// The longest wait for a connection alone.
-const CONNECT: Duration = Duration::from_secs(10);
+/// The longest wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps idle connections for less than CouchDB does (mochiweb: five minutes).
-const IDLE: Duration = Duration::from_secs(60);
+/// Idle connections are closed before CouchDB closes them (mochiweb: five minutes).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A pool of connections. It follows no redirect and asks no proxy.
+/// A pool of connections. It follows no redirects and uses no proxy.
 #[derive(Clone, Debug)]
-pub struct Network {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+pub(super) struct Network {
+    client: Client,
     own_authorities: bool,
     ends: CertificateEnds,
 }
 
 impl Network {
-    /// The trust, certificate and pool of `settings`.
-    pub(super) fn new(settings: &Settings) -> Result<Self, TransportError> {
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(settings.timeout.min(CONNECT)));
+    /// A pool with the trusted authorities, client certificate and size of `settings`.
+    pub(super) fn new(settings: &Settings, user_agent: &str) -> Result<Self, TransportError> {
         let (tls, own_authorities) = tls::client_config(&settings.tls, settings.uses_tls())?;
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .http1_only()
+            .no_proxy()
+            .redirect(Policy::none())
+            .referer(false)
+            // The client decides itself what may be sent again.
+            .retry(retry::never())
+            .user_agent(user_agent)
+            .tcp_nodelay(true)
+            .connect_timeout(settings.timeout.min(CONNECT_TIMEOUT))
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(settings.requests_in_flight.saturating_mul(2).max(8))
-            .build(connector);
+            .build()
+            .map_err(|why| TransportError::Http(Failure::of(&why).detail()))?;
         let ends = CertificateEnds::read(&settings.tls);
         Ok(Self { client, own_authorities, ends })
     }
@@ -55,23 +51,28 @@ impl Network {
         self.own_authorities
     }
 
-    /// When the certificates in use end.
+    /// When the certificates in use expire.
     pub(super) const fn certificate_ends(&self) -> CertificateEnds {
         self.ends
     }
 
-    pub(super) async fn send(&self, at: &Address, out: Outgoing<'_>) -> Result<Reply, Failure> {
+    pub(super) async fn send(
+        &self,
+        at: &Address,
+        out: OutgoingRequest<'_>,
+    ) -> Result<Reply, Failure> {
         let limit = out.limit;
-        let (head, body) = self.request(at, out, Some("gzip")).await?.into_parts();
-        let expected = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-        let expected = expected.unwrap_or_default();
+        let response = self.request(at, out, Some("gzip")).await?;
+        let announced = response.content_length().and_then(|length| usize::try_from(length).ok());
+        let expected = announced.unwrap_or_default();
         if expected > limit {
             return Err(Failure::TooLarge);
         }
+        let (head, body) = Response::from(response).into_parts();
         let body = body.map_err(|error| Failure::of(&error)).boxed_unsync();
-        let mut body = collected(body, expected, limit).await?;
-        if is_packed(&head.headers) {
-            body = gzip::unpacked(&body, limit)?;
+        let mut body = read_body(body, expected, limit).await?;
+        if is_gzip(&head.headers) {
+            body = gzip::decompress(&body, limit)?;
         }
         Ok(Reply {
             status: head.status.as_u16(),
@@ -81,14 +82,20 @@ impl Network {
         })
     }
 
-    /// An answer that is read as it comes; nothing is to pack it on the way, for who packs
-    /// waits for more.
-    pub(super) async fn open(&self, at: &Address, out: Outgoing<'_>) -> Result<Opened, Failure> {
-        let (head, body) = self.request(at, out, None).await?.into_parts();
-        if is_packed(&head.headers) {
-            return Err(Failure::Garbage("it is compressed, which nobody asked for".to_owned()));
+    /// An answer that is read as it arrives. It must not be compressed, because a proxy that
+    /// compresses holds data back.
+    pub(super) async fn open(
+        &self,
+        at: &Address,
+        out: OutgoingRequest<'_>,
+    ) -> Result<StreamingReply, Failure> {
+        let (head, body) = Response::from(self.request(at, out, None).await?).into_parts();
+        if is_gzip(&head.headers) {
+            return Err(Failure::Garbage(
+                "it is compressed, although the request did not allow that".to_owned(),
+            ));
         }
-        Ok(Opened {
+        Ok(StreamingReply {
             status: head.status.as_u16(),
             location: location(&head.headers),
             cookie: Cookie::read(&head.headers),
@@ -99,27 +106,21 @@ impl Network {
     async fn request(
         &self,
         at: &Address,
-        out: Outgoing<'_>,
+        out: OutgoingRequest<'_>,
         accepts: Option<&'static str>,
-    ) -> Result<Response<Incoming>, Failure> {
-        const AGENT: &str = concat!("recliner/", env!("CARGO_PKG_VERSION"));
-        let mut request = Request::new(Full::default());
-        *request.method_mut() = out.method.clone();
-        *request.uri_mut() = uri(at, out.path)?;
+    ) -> Result<reqwest::Response, Failure> {
+        let mut request = Request::new(out.method.clone(), url(at, out.path)?);
         let headers = request.headers_mut();
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
         if let Some(coding) = accepts {
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(coding));
         }
         out.write_headers(headers);
-        if let Some(form) = out.form {
-            *request.body_mut() = Full::new(form);
-        }
-        self.client.request(request).await.map_err(|error| Failure::of(&error))
+        *request.body_mut() = out.form.map(Body::from);
+        self.client.execute(request).await.map_err(|error| Failure::of(&error))
     }
 }
 
-fn is_packed(headers: &HeaderMap) -> bool {
+fn is_gzip(headers: &HeaderMap) -> bool {
     let encoding = headers.get(header::CONTENT_ENCODING);
     encoding.is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"gzip"))
 }

@@ -6,12 +6,12 @@ async fn get(at: SocketAddr, tls: Tls) -> Result<u16, Failure> {
     let address: Address = format!("https://{at}").parse().unwrap();
     let mut settings = Settings::new(vec![address.clone()]);
     settings.tls = tls;
-    let transport = Transport::http(&settings).unwrap();
+    let transport = Transport::http(&settings, "test").unwrap();
     let reply = tokio::time::timeout(
         Duration::from_secs(20),
         transport.send(
             &address,
-            Outgoing {
+            OutgoingRequest {
                 method: Method::GET,
                 path: "/",
                 login: None,
@@ -71,22 +71,22 @@ fn files_that_cannot_be_used_are_named() {
     let settings = |tls| {
         let mut settings = Settings::new(vec!["https://couch".parse().unwrap()]);
         settings.tls = tls;
-        Transport::http(&settings).unwrap_err().to_string()
+        Transport::http(&settings, "test").unwrap_err().to_string()
     };
     let empty = write(&dir, "empty.pem", "");
     let missing = Some(dir.path().join("missing.pem"));
-    let said = settings(Tls { ca_file: empty.clone(), ..Tls::default() });
-    assert!(said.starts_with("couchdb.tls.ca_file ") && said.contains("empty.pem"), "{said}");
-    let said = settings(Tls { cert_file: missing, key_file: empty.clone(), ..Tls::default() });
-    assert!(said.starts_with("couchdb.tls.cert_file ") && said.contains("missing.pem"), "{said}");
-    let said = settings(Tls { key_file: empty, ..Tls::default() });
-    assert!(said.contains("go together"), "{said}");
+    let shown = settings(Tls { ca_file: empty.clone(), ..Tls::default() });
+    assert!(shown.starts_with("ca_file ") && shown.contains("empty.pem"), "{shown}");
+    let shown = settings(Tls { cert_file: missing, key_file: empty.clone(), ..Tls::default() });
+    assert!(shown.starts_with("cert_file ") && shown.contains("missing.pem"), "{shown}");
+    let shown = settings(Tls { key_file: empty, ..Tls::default() });
+    assert!(shown.contains("go together"), "{shown}");
 }
 
 #[test]
 fn a_body_in_pieces_is_put_together_up_to_its_limit() {
     let pieces = |pieces: &[&'static [u8]], limit| {
-        let mut body = Collected::default();
+        let mut body = BodyBuffer::default();
         let fits = pieces.iter().all(|piece| body.add(Bytes::from_static(piece), 6, limit));
         fits.then(|| body.whole())
     };

@@ -1,4 +1,4 @@
-//! Whom to trust, and who we are.
+//! The TLS settings: trusted authorities and the client certificate.
 
 use crate::Tls;
 use rustls::{
@@ -16,18 +16,18 @@ pub enum TlsError {
     /// A file cannot be read as PEM.
     #[error("{key} {} cannot be used: {reason}", path.display())]
     File {
-        /// The setting that names the file.
+        /// The field of [`Tls`] that names the file.
         key: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
         reason: String,
     },
-    /// A certificate without its key, or the other way round.
-    #[error("couchdb.tls.cert_file and couchdb.tls.key_file go together: give both or none")]
+    /// A certificate without its key, or a key without its certificate.
+    #[error("cert_file and key_file go together: give both or none")]
     Half,
     /// The library refused what it was given.
-    #[error("couchdb.tls cannot be used")]
+    #[error("the certificates cannot be used")]
     Refused(#[source] rustls::Error),
 }
 
@@ -42,10 +42,10 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
     Ok(found)
 }
 
-/// Trust in the given authorities and no others; else in the system's, and where it has
-/// none in those that are built in.
+/// The given authorities and no others; without them the system's, or the built-in ones if the
+/// system has none.
 fn roots(tls: &Tls, used: bool) -> Result<RootCertStore, TlsError> {
-    const KEY: &str = "couchdb.tls.ca_file";
+    const KEY: &str = "ca_file";
     let mut roots = RootCertStore::empty();
     if let Some(path) = &tls.ca_file {
         for certificate in certificates(KEY, path)? {
@@ -67,8 +67,8 @@ fn roots(tls: &Tls, used: bool) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Whether these are an operator's own authorities: public ones certify the hosts of everybody,
-/// and a file that holds one of those trusts as the system does.
+/// Whether these are only an operator's own authorities. Public ones certify everybody's hosts, so
+/// a file that holds one of them trusts as the system does.
 fn are_own(roots: &RootCertStore) -> bool {
     let public = |key: &[u8]| {
         let mut all = webpki_roots::TLS_SERVER_ROOTS.iter();
@@ -78,12 +78,11 @@ fn are_own(roots: &RootCertStore) -> bool {
     !roots.any(|root| public(root.subject_public_key_info.as_ref()))
 }
 
-/// The client's side of TLS, and whether it trusts an operator's own authorities and no
-/// others. The provider is named here, so that none has to be
-/// installed for the process.
+/// The TLS configuration, and whether it trusts only an operator's own authorities. It names its
+/// crypto provider, so that none has to be installed for the process.
 ///
-/// Where TLS is not `used`, the system's authorities are not read: that takes longer than
-/// all else at the start.
+/// If TLS is not `used`, the system's authorities are not read: that would be the slowest part of
+/// the start.
 pub(super) fn client_config(tls: &Tls, used: bool) -> Result<(ClientConfig, bool), TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let roots = roots(tls, used)?;
@@ -95,9 +94,9 @@ pub(super) fn client_config(tls: &Tls, used: bool) -> Result<(ClientConfig, bool
     let config = match (&tls.cert_file, &tls.key_file) {
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
-            let chain = certificates("couchdb.tls.cert_file", cert)?;
+            let chain = certificates("cert_file", cert)?;
             let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
-                key: "couchdb.tls.key_file",
+                key: "key_file",
                 path: key.clone(),
                 reason: error.to_string(),
             })?;

@@ -68,7 +68,7 @@ impl UpdateLine {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::Heartbeat);
         }
-        let said: Said = super::read(line).map_err(|why| why.to_string())?;
+        let said: Rejection = super::read(line).map_err(|why| why.to_string())?;
         match (said.db_name, said.seq, said.last_seq) {
             (Some(db), Some(seq), _) => {
                 let change = said.kind.as_deref().and_then(Change::from_label);
@@ -83,7 +83,7 @@ impl UpdateLine {
 /// Everything a line may say.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct Rejection {
     #[serde(deserialize_with = "loose::loose")]
     db_name: Option<String>,
     #[serde(rename = "type", deserialize_with = "loose::loose")]

@@ -24,7 +24,7 @@ use std::{io, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// How long a feed without a timeout of its own waits (`[chttpd] changes_timeout`).
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A feed that was asked for.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(super) fn route(inner: &Inner, ask: &Ask) -> Routed {
     };
     let heartbeat = match ask.param("heartbeat") {
         None | Some("false") => None,
-        Some("true") => Some(LONGEST_WAIT),
+        Some("true") => Some(MAX_WAIT),
         Some(_) => match ask.number("heartbeat") {
             Ok(Some(millis)) if millis > 0 => Some(Duration::from_millis(millis)),
             _ => return bad("invalid_integer"),
@@ -97,7 +97,7 @@ pub(super) fn route(inner: &Inner, ask: &Ask) -> Routed {
         }
         return normal(updates, (limit, since.max(now)), places).tagged(tag(now)).into();
     };
-    let timeout = timeout.map_or(LONGEST_WAIT, Duration::from_millis).min(LONGEST_WAIT);
+    let timeout = timeout.map_or(MAX_WAIT, Duration::from_millis).min(MAX_WAIT);
     // A heartbeat keeps a feed open for as long as its client listens.
     let timeout = if heartbeat.is_some() { Duration::MAX } else { timeout };
     Routed::Feed(Feed { kind, since, limit, timeout, heartbeat, places })
@@ -135,7 +135,7 @@ impl Places {
         Self { instance: inner.world.updates_instance() }
     }
 
-    /// A sequence as it is told.
+    /// A sequence as it is sent.
     fn packed(self, seq: u64) -> String {
         format!("{seq}-g1AAAA{:016x}{:016x}", mix(seq, 1), mix(self.instance, 2))
     }
@@ -181,7 +181,7 @@ pub(super) fn map_changes(inner: &Inner, ask: &Ask) -> Routed {
         // The call behind this route relays an answer only when it ends.
         "continuous" | "eventsource" => Routed::Hang,
         "longpoll" => {
-            let timeout = timeout.map_or(LONGEST_WAIT, Duration::from_millis).min(LONGEST_WAIT);
+            let timeout = timeout.map_or(MAX_WAIT, Duration::from_millis).min(MAX_WAIT);
             Routed::Feed(Feed {
                 kind: Kind::Map,
                 since,
@@ -287,8 +287,8 @@ impl Feed {
 struct Open {
     feed: Feed,
     cluster: Cluster,
-    /// When it last told something.
-    told: Instant,
+    /// When it last sent something.
+    last_sent: Instant,
     ended: bool,
     /// The node that answers, and how often it had stopped when it began to.
     node: Arc<str>,
@@ -301,7 +301,7 @@ type Piece = Option<(io::Result<Bytes>, Open)>;
 impl Open {
     fn new(feed: Feed, cluster: Cluster, node: &str) -> Self {
         let stops = cluster.world(|world| world.stops(node));
-        Self { feed, cluster, told: Instant::now(), ended: false, node: node.into(), stops }
+        Self { feed, cluster, last_sent: Instant::now(), ended: false, node: node.into(), stops }
     }
 
     /// Whether the node has stopped since, and every connection to it broke.
@@ -337,12 +337,12 @@ impl Open {
                 updates.truncate(limit);
                 self.feed.limit = self.feed.limit.saturating_sub(updates.len() as u64);
                 self.feed.since = now;
-                self.told = Instant::now();
+                self.last_sent = Instant::now();
                 return Some(updates);
             }
-            let left = quiet.saturating_sub(self.told.elapsed());
+            let left = quiet.saturating_sub(self.last_sent.elapsed());
             if left.is_zero() {
-                self.told = Instant::now();
+                self.last_sent = Instant::now();
                 return None;
             }
             tokio::time::sleep(left.min(WRITE_DELAY)).await;
@@ -353,8 +353,8 @@ impl Open {
         if self.ended {
             return None;
         }
-        let told = if self.feed.limit == 0 { None } else { self.wait().await };
-        let text = match told {
+        let event = if self.feed.limit == 0 { None } else { self.wait().await };
+        let text = match event {
             _ if self.is_broken() => return self.broken(),
             Some(updates) => updates.iter().fold(String::new(), |mut text, update| {
                 text.push_str(&row(update, self.feed.places).to_string());

@@ -6,7 +6,7 @@ use super::{
     ask::Ask,
     backend, system,
 };
-use crate::{cluster::Inner, config::Version};
+use crate::{cluster::Inner, config::V3_4_0};
 use http::Method;
 use serde_json::{Value, json as value};
 
@@ -16,9 +16,9 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, node: &str, rest: &[&str]) -> 
     if let Some(refused) = admin_only(ask).filter(|_| !(metrics && ask.login.reads_metrics())) {
         return refused.into();
     }
-    let entry = inner.world.node_version(&ask.node).unwrap_or(Version::V3_5_0);
+    let entry = inner.world.version_of(&ask.node);
     // The node in this path is ignored, down and unknown ones included.
-    if rest == ["_smoosh", "status"] && entry >= (Version { major: 3, minor: 4, patch: 0 }) {
+    if rest == ["_smoosh", "status"] && entry >= V3_4_0 {
         return smoosh_status(inner, ask).into();
     }
     let local = node == "_local";

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cluster::{Cluster, Inner},
-    config::Version,
+    config::V3_4_0,
     growth::mix,
     world::Gone,
 };
@@ -31,11 +31,10 @@ pub(super) struct Query {
 
 /// Whether a node has an engine.
 pub(super) fn has(inner: &Inner, node: &str, engine: Engine) -> bool {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     match engine {
         Engine::Nouveau => {
-            version >= Version { major: 3, minor: 4, patch: 0 }
-                && inner.world.setting(node, "nouveau", "enable") == Some("true")
+            version >= V3_4_0 && inner.world.setting(node, "nouveau", "enable") == Some("true")
         }
         Engine::Clouseau => inner.world.has_clouseau(node),
     }
@@ -84,12 +83,10 @@ pub(super) fn route(inner: &mut Inner, ask: &Ask, db: &str, rest: &[&str]) -> Op
 }
 
 fn absent(inner: &Inner, node: &str, engine: Engine) -> Answer {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     match engine {
         // The older server takes the words for an attachment's name.
-        Engine::Nouveau if version < (Version { major: 3, minor: 4, patch: 0 }) => {
-            not_found("Document is missing attachment")
-        }
+        Engine::Nouveau if version < V3_4_0 => not_found("Document is missing attachment"),
         Engine::Nouveau => not_found("missing"),
         Engine::Clouseau => error(503, "service unavailable", "Search is not available"),
     }
@@ -102,7 +99,7 @@ fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Ans
         Err(_) => return not_found("missing"),
     };
     let of_name = |salt| format!("{:016x}", mix(crate::catalog::key_of(index), salt));
-    let told = match engine {
+    let info = match engine {
         Engine::Nouveau if !known.exists => return not_found("Index does not exist"),
         Engine::Nouveau => value!({
             "update_seq": known.update_seq,
@@ -120,7 +117,7 @@ fn info(inner: &Inner, engine: Engine, db: &str, ddoc: &str, index: &str) -> Ans
             "committed_seq": known.update_seq,
         }),
     };
-    json(200, &value!({"name": format!("_design/{ddoc}/{index}"), "search_index": told}))
+    json(200, &value!({"name": format!("_design/{ddoc}/{index}"), "search_index": info}))
 }
 
 impl Query {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     cluster::Inner,
-    config::{Version, legal_name},
+    config::{V3_4_0, legal_name},
     growth::mix,
     session::{self, Refusal},
     world::{Task, TaskKind},
@@ -18,14 +18,14 @@ use http::Method;
 use serde_json::{Value, json as value};
 
 /// `_dbs_info` takes this many keys (`[chttpd] max_db_number_for_dbs_info_req`).
-const MOST_KEYS: usize = 100;
+const MAX_KEYS: usize = 100;
 
 /// `GET /`, of a node.
 pub(super) fn root(inner: &Inner, node: &str) -> Answer {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     let mut features =
         vec!["access-ready", "partitioned", "pluggable-storage-engines", "reshard", "scheduler"];
-    if version >= (Version { major: 3, minor: 4, patch: 0 }) {
+    if version >= V3_4_0 {
         features.insert(0, "quickjs");
     }
     if super::search::has(inner, node, Engine::Nouveau) {
@@ -49,7 +49,7 @@ pub(super) fn root(inner: &Inner, node: &str) -> Answer {
 
 /// The same of a node, as its older interface says it.
 pub(super) fn root_behind(inner: &Inner, node: &str) -> Answer {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
+    let version = inner.world.version_of(node);
     let welcome = value!({
         "couchdb": "Welcome",
         "uuid": format!("{:032x}", inner.world.node_uuid(node)),
@@ -203,7 +203,7 @@ fn dbs_info(inner: &Inner, ask: &Ask) -> Answer {
     let Some(keys) = keys else {
         return error(400, "bad_request", "`keys` member must exist.");
     };
-    if keys.len() > MOST_KEYS {
+    if keys.len() > MAX_KEYS {
         return error(400, "bad_request", "`keys` exceeds the maximum of 100.");
     }
     let entries: Vec<Value> = keys.iter().filter_map(Value::as_str).map(entry).collect();

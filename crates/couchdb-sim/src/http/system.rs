@@ -2,13 +2,13 @@
 //! in the right shape; only uptime, the run queue and replication follow the world.
 
 use super::answer::{Answer, json, metrics, not_found};
-use crate::{cluster::Inner, config::Version};
+use crate::{cluster::Inner, config::V3_4_0};
 use serde_json::{Map, Value, json as value};
 
 /// Whether a node is of 3.4 or later, with `QuickJS` and help for its metrics.
 fn is_recent(inner: &Inner, node: &str) -> bool {
-    let version = inner.world.node_version(node).unwrap_or(Version::V3_5_0);
-    version >= Version { major: 3, minor: 4, patch: 0 }
+    let version = inner.world.version_of(node);
+    version >= V3_4_0
 }
 
 pub(super) fn versions(inner: &Inner, node: &str) -> Answer {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::{Config, Database, Design, Effect, Fault, Node, Role, User};
+use couchdb_names::Version;
 use http::{Method, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -185,7 +186,7 @@ async fn rights_are_those_of_the_role() {
 #[tokio::test(start_paused = true)]
 async fn wrong_passwords_lock_out_on_nodes_that_count_them() {
     let mut config = Config::new(&[A, B]);
-    config.nodes[1] = Node { version: Version::V3_3_3, ..Node::new(B) };
+    config.nodes[1] = Node { version: Version::new(3, 3, 3), ..Node::new(B) };
     let cluster = Cluster::new(config, 1, Clock::anchored(Moment::from_unix(0))).unwrap();
     let of = async |node: &str, password: &str| {
         let login = login("admin", password);
@@ -222,18 +223,18 @@ async fn the_host_says_which_node_is_asked() {
 async fn faults_do_as_they_are_told_and_the_wire_log_shows_it() {
     let cluster = cluster();
     let faults = cluster.faults();
-    let strike = async |effect: Effect| {
+    let effect_on = async |effect: Effect| {
         faults.clear();
         faults.plan(Fault::on(A, effect).at("/_membership"));
         get(&cluster, "/_membership").await
     };
-    assert_eq!(strike(Effect::Status(500)).await.0, 500);
-    assert_eq!(strike(Effect::Garbage).await, (200, Value::Null));
-    assert_eq!(strike(Effect::HalfBody).await, (200, Value::Null));
-    assert_eq!(strike(Effect::Drop).await, (200, Value::Null));
-    assert_eq!(strike(Effect::Redirect("http://x/".to_owned())).await.0, 302);
+    assert_eq!(effect_on(Effect::Status(500)).await.0, 500);
+    assert_eq!(effect_on(Effect::Garbage).await, (200, Value::Null));
+    assert_eq!(effect_on(Effect::HalfBody).await, (200, Value::Null));
+    assert_eq!(effect_on(Effect::Drop).await, (200, Value::Null));
+    assert_eq!(effect_on(Effect::Redirect("http://x/".to_owned())).await.0, 302);
     let before = cluster.elapsed();
-    assert_eq!(strike(Effect::Delay(Duration::from_secs(9))).await.0, 200);
+    assert_eq!(effect_on(Effect::Delay(Duration::from_secs(9))).await.0, 200);
     assert_eq!(cluster.elapsed() - before, Duration::from_secs(9));
     faults.clear();
     faults.plan(Fault::on(B, Effect::Hang));

@@ -3,9 +3,10 @@
 use super::{ShardInfo, Sizes, Touched, World};
 use crate::{
     catalog::{Db, range_at},
-    config::{Database, Version},
+    config::Database,
     growth::{Held, Rhythm, Stock, mix},
 };
+use couchdb_names::Version;
 use std::{collections::BTreeMap, time::Duration};
 
 /// One file of one node.
@@ -234,7 +235,7 @@ impl World {
                 let scale = self.catalog.scale(db);
                 let part = |count| share(crate::growth::times(count, scale), like.q, range);
                 let dead = like.attachment_bytes > 0
-                    && self.version(node) < Version { major: 3, minor: 4, patch: 3 };
+                    && self.version(node) < Version::ACTIVE_WITHOUT_OLD_ATTACHMENTS;
                 let key = mix(mix(self.catalog.key(db), u64::from(range)), u64::from(node));
                 Some(Stock {
                     docs: part(like.docs),

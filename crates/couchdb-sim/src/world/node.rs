@@ -2,9 +2,10 @@
 
 use super::{DiskUse, World, files::File};
 use crate::{
-    config::{Node, Version},
+    config::{DEFAULT_VERSION, Node},
     growth::mix,
 };
+use couchdb_names::Version;
 use std::collections::BTreeMap;
 
 /// Settings by section and key.
@@ -76,13 +77,12 @@ impl World {
     }
 
     pub(super) fn version(&self, node: u32) -> Version {
-        self.nodes.get(node as usize).map_or(Version::V3_5_0, |state| state.node.version)
+        self.nodes.get(node as usize).map_or(DEFAULT_VERSION, |state| state.node.version)
     }
 
-    /// The version a node runs; `None`: no such node.
-    #[must_use]
-    pub fn node_version(&self, node: &str) -> Option<Version> {
-        Some(self.version(self.place(node)?))
+    /// The version that the node of this name runs.
+    pub(crate) fn version_of(&self, node: &str) -> Version {
+        self.place(node).map_or(DEFAULT_VERSION, |place| self.version(place))
     }
 
     /// Whether a clouseau is connected to a node.

@@ -25,22 +25,22 @@ fn first_file_of(world: &World, node: &str) -> String {
 }
 
 /// Everything the world can tell, as text.
-fn told(world: &World) -> String {
-    let mut told = format!("{:?}\n{:?}\n", world.tasks(), world.updates(0));
+fn render(world: &World) -> String {
+    let mut rendered = format!("{:?}\n{:?}\n", world.tasks(), world.updates(0));
     for node in world.nodes() {
-        told += &format!("{:?} {:?}\n", world.disk(&node), world.smoosh_status(&node));
+        rendered += &format!("{:?} {:?}\n", world.disk(&node), world.smoosh_status(&node));
         for file in world.files(&node).unwrap() {
-            told += &format!("{:?}\n", world.shard(&node, &file));
+            rendered += &format!("{:?}\n", world.shard(&node, &file));
         }
     }
     for (db, _) in world.catalog.from("") {
         let name = world.catalog.name(db);
-        told += &format!("{name} {:?}\n", world.known(&name));
+        rendered += &format!("{name} {:?}\n", world.known(&name));
         for design in &world.described(&name).unwrap().designs {
-            told += &format!("{:?}\n", world.known_view(&name, &design.name));
+            rendered += &format!("{:?}\n", world.known_view(&name, &design.name));
         }
     }
-    told
+    rendered
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn what_is_told_depends_on_seed_and_time_not_on_how_often_one_asks() {
                 world.build("catalog/eu", "search");
             }
         }
-        told(&world)
+        render(&world)
     };
     let seldom = run(30_000);
     assert_eq!(seldom, run(500));
@@ -203,7 +203,7 @@ fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() 
         assert_eq!(world.compact(node, &file), Ok(true));
         assert_eq!(world.compact(node, &file), Ok(false), "a second start is none");
     }
-    let told = |world: &World| -> Vec<(String, usize, usize, bool, Option<bool>)> {
+    let rendered = |world: &World| -> Vec<(String, usize, usize, bool, Option<bool>)> {
         let all = world.compactions().into_iter();
         all.map(|it| {
             let swapped = it.end.map(|end| end.swapped);
@@ -212,10 +212,10 @@ fn the_record_tells_what_was_true_when_each_compaction_began_and_how_it_ended() 
         .collect()
     };
     let line = |node: &str, others, swapped| (node.to_owned(), 0, others, others > 0, swapped);
-    assert_eq!(told(&world), [line(A, 0, None), line("couchdb@b", 1, None)]);
+    assert_eq!(rendered(&world), [line(A, 0, None), line("couchdb@b", 1, None)]);
     world.stop_node("couchdb@b");
     world.advance(secs(3_600));
-    assert_eq!(told(&world), [line(A, 0, Some(true)), line("couchdb@b", 1, Some(false))]);
+    assert_eq!(rendered(&world), [line(A, 0, Some(true)), line("couchdb@b", 1, Some(false))]);
     let first = world.compactions().swap_remove(0);
     let after = first.end.map_or(0, |end| end.after);
     assert!(after < first.before && first.needed > 0 && first.by == By::Request, "{first:?}");
@@ -367,14 +367,14 @@ fn every_write_is_in_the_feed_of_whoever_follows_it() {
         let named: BTreeSet<String> =
             world.updates(since).into_iter().map(|update| update.db).collect();
         since = world.updates_seq();
-        // What was written before the last write delay ended has been told.
-        let told = Duration::from_millis(at / 500 * 500);
+        // Events of writes before the end of the last write delay have been sent.
+        let sent = Duration::from_millis(at / 500 * 500);
         for (name, seq) in &mut seqs {
             let db = world.catalog.find(name).unwrap();
             let now: u64 = world
                 .copies_of(db)
                 .into_iter()
-                .map(|file| world.held_at(file, told).unwrap().seq)
+                .map(|file| world.held_at(file, sent).unwrap().seq)
                 .sum();
             assert_eq!(now > *seq, named.contains(name), "{name} at {at}");
             *seq = now;

@@ -149,7 +149,7 @@ pub struct Task {
     pub total_changes: u64,
     /// When this pass began, since the world's start.
     pub started: Duration,
-    /// When it last told of progress, since the world's start.
+    /// When it last reported progress, since the world's start.
     pub updated: Duration,
 }
 

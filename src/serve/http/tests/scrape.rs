@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     model::memory::{Scope, Suspension},
     serve::http::{families, metrics::Scrape},
+    sources::request_metrics::RequestMetrics,
 };
 use couchdb_client::CertificateEnds;
 use metrics_text::{Coding, Format, Unit, Writer, duplicate_series};
@@ -18,7 +19,7 @@ fn whole() -> Surface {
     let surface = Surface::new();
     let process = prometheus::process_collector::ProcessCollector::for_self();
     surface.state.registry.register(Box::new(process)).unwrap();
-    couchdb_client::Metrics::register(&surface.state.registry).unwrap();
+    RequestMetrics::register(&surface.state.registry).unwrap();
     surface
 }
 
@@ -139,7 +140,7 @@ fn the_client_registers_the_families_that_the_table_declares() {
         ["recliner_couchdb_requests_total", "recliner_couchdb_request_duration_seconds"]
             .map(declared);
     let registry = prometheus::Registry::new();
-    couchdb_client::Metrics::register(&registry).unwrap();
+    RequestMetrics::register(&registry).unwrap();
     let gathered = registry.gather();
     let found = gathered.iter().find(|it| it.name() == requests.name);
     let found = found.expect("registered under the table's name");

@@ -11,7 +11,7 @@ use crate::{
     },
     table::{Ix, NodeIx, Snapshot, TargetRef},
 };
-use couchdb_client::{Kind as Failed, wire};
+use couchdb_client::{Cache, Kind as Failed, wire};
 use couchdb_names::Signature;
 use futures::{
     StreamExt,
@@ -145,7 +145,7 @@ impl HttpSource {
         // copies that were compacted at different times.
         let holder = holders.min_by_key(|copy| copy.node());
         if let Some((copy, shard)) = holder.and_then(|copy| Some((copy, copy.shard_name()?))) {
-            match self.client.shard_view_info(copy.node(), &shard, design, false).await {
+            match self.client.shard_view_info(copy.node(), &shard, design, Cache::Warm).await {
                 Ok(info) => {
                     let version = snapshot.node(copy.node_ix()).and_then(|node| node.version);
                     let facts =

@@ -48,13 +48,13 @@ async fn a_list_that_always_has_another_page_ends_with_an_error() {
     })
     .await;
     assert_eq!(error.kind(), Kind::Garbage);
-    let says = "its pages do not end: 11001 rows of 300 that were said";
+    let says = "its pages do not end: 11001 rows, and 300 were announced";
     assert!(error.to_string().contains(says), "{error}");
     assert!(paths(&mut seen).len() < 30);
 
     let (error, _) = timed(client.design_docs("app", [])).await;
     let error = error.unwrap_err();
-    assert!(error.to_string().contains("rows of 300 that were said"), "{error}");
+    assert!(error.to_string().contains("rows, and 300 were announced"), "{error}");
     assert!(paths(&mut seen).len() < 60);
 }
 
@@ -100,7 +100,7 @@ async fn pages_that_go_in_circles_end_with_an_error() {
     let client = connect(&cluster, settings(&[A]));
     let first = client.shard_map_page(None, 2).await.unwrap().next;
     let error = client.shard_map_page(first.as_ref(), 2).await.unwrap_err();
-    let says = "its pages do not go on: behind \"b2\" comes \"a\"";
+    let says = "its pages do not go on: \"a\" comes after \"b2\"";
     assert!(error.to_string().contains(says), "{error}");
     let (_, first) = client.all_dbs_page(None, 2).await.unwrap();
     let error = client.all_dbs_page(first.as_ref(), 2).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! A CouchDB cluster of the size of one handler.
 
-use crate::{Address, Client, Login, Metrics, Settings, Transport};
+use crate::{Address, Client, Login, Settings, Transport};
 use axum::{
     Router,
     body::Body,
@@ -31,7 +31,7 @@ pub(super) struct Seen {
     pub(super) path: String,
     /// Whether it begins a session.
     pub(super) login: bool,
-    /// The password, in whichever way it came.
+    /// The password, in whichever destination it came.
     pub(super) password: Option<String>,
     /// The secret of the server that made its cookie, where it came with one: no server
     /// counts those.
@@ -250,15 +250,14 @@ impl std::ops::Deref for Running {
 
 #[expect(clippy::disallowed_methods, reason = "a test is its own supervisor")]
 pub(super) fn run(settings: Settings, transport: Transport) -> Running {
-    let metrics = Metrics::register(&prometheus::Registry::new()).unwrap();
-    let (client, task) = Client::connect(settings, transport, metrics).unwrap();
+    let (client, task) = Client::builder(settings).transport(transport).build().unwrap();
     let task = AbortOnDropHandle::new(tokio::spawn(task.run(CancellationToken::new())));
     Running { client, _task: task }
 }
 
 /// A client in the same process as its cluster.
 pub(super) fn connect(cluster: &Cluster, settings: Settings) -> Running {
-    run(settings, Transport::InProcess(cluster.router()))
+    run(settings, Transport::in_process(cluster.router()))
 }
 
 /// What has arrived since the last look.

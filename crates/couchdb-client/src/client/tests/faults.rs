@@ -1,5 +1,5 @@
 use super::fake::{Cluster, connect, drain, endless, json, settings, timed};
-use crate::{Error, Kind};
+use crate::{Cache, Error, Kind};
 use axum::response::Response;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const A: &str = "http://a:5984";
 async fn read(answer: fn() -> Response) -> (Error, usize) {
     let (cluster, mut seen) = Cluster::new(move |seen| seen.path.ends_with("/shard").then(answer));
     let client = connect(&cluster, settings(&[A]));
-    let (read, took) = timed(client.shard_info("couchdb@a", "shard", false)).await;
+    let (read, took) = timed(client.shard_info("couchdb@a", "shard", Cache::Warm)).await;
     assert!(took < Duration::from_secs(90), "{took:?}");
     let asked = drain(&mut seen).iter().filter(|seen| seen.path.ends_with("/shard")).count();
     (read.unwrap_err(), asked)
@@ -85,7 +85,7 @@ async fn a_server_that_repeats_the_login_does_not_get_it_into_a_message() {
     settings.login = crate::Login::password("adm", "right").unwrap();
     assert!(!format!("{settings:?}").contains("right"));
     let client = connect(&cluster, settings);
-    let error = client.shard_info("couchdb@a", "shard", false).await.unwrap_err();
+    let error = client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err();
     assert!(error.to_string().contains("you sent Some(\"[hidden]\")"), "{error}");
     for shown in [format!("{error:?}"), format!("{:?}", client.client)] {
         assert!(!shown.contains("\"right\"") && !shown.contains("Basic YWRt"), "{shown}");
@@ -101,9 +101,9 @@ async fn what_cannot_be_addressed_is_never_sent() {
     for error in [
         client.view_info("app", "_design/..").await.unwrap_err(),
         client.view_info("app", "_design/.").await.unwrap_err(),
-        client.shard_view_info("couchdb@a", "s", "_design/..", false).await.unwrap_err(),
+        client.shard_view_info("couchdb@a", "s", "_design/..", Cache::Warm).await.unwrap_err(),
         client.database("..").await.unwrap_err(),
-        client.shard_info("..", "s", false).await.unwrap_err(),
+        client.shard_info("..", "s", Cache::Warm).await.unwrap_err(),
         client.doc_shards("app", "").await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), Kind::Unaddressable, "{error}");

@@ -1,4 +1,5 @@
 use super::fake::{Cluster, connect, json, settings, timed};
+use crate::Cache;
 use futures::future::join_all;
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -12,11 +13,11 @@ async fn most_in_flight(nodes: &[&str], limit: usize) -> usize {
     settings.requests_in_flight = limit;
     let client = connect(&cluster, settings);
     for node in nodes {
-        client.shard_info(node, "warm", false).await.unwrap();
+        client.shard_info(node, "warm", Cache::Warm).await.unwrap();
     }
     cluster.most_in_flight.store(0, Ordering::SeqCst);
     let reads = nodes.iter().flat_map(|node| (0..40).map(move |_| node));
-    let all = join_all(reads.map(|node| client.shard_info(node, "s", false)));
+    let all = join_all(reads.map(|node| client.shard_info(node, "s", Cache::Warm)));
     timed(all).await.0.into_iter().for_each(|read| drop(read.unwrap()));
     cluster.most_in_flight.load(Ordering::SeqCst)
 }
@@ -59,17 +60,17 @@ async fn cold_reads_keep_their_pace_and_warm_ones_do_not_wait() {
     settings.cold_reads_per_second = 20;
     settings.requests_in_flight = 50;
     let client = connect(&cluster, settings);
-    client.shard_info("couchdb@a", "s", false).await.unwrap();
-    let read = |cold| {
+    client.shard_info("couchdb@a", "s", Cache::Warm).await.unwrap();
+    let read = |cache| {
         let client = client.client.clone();
         let reads = (0..100).map(move |_| {
             let client = client.clone();
-            async move { client.shard_info("couchdb@a", "s", cold).await.unwrap() }
+            async move { client.shard_info("couchdb@a", "s", cache).await.unwrap() }
         });
         timed(join_all(reads))
     };
-    let (_, took) = read(true).await;
+    let (_, took) = read(Cache::Cold).await;
     assert!((4.8..5.3).contains(&took.as_secs_f64()), "{took:?}");
-    let (_, took) = read(false).await;
+    let (_, took) = read(Cache::Warm).await;
     assert!(took < Duration::from_millis(100), "{took:?}");
 }

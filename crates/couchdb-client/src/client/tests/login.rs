@@ -1,7 +1,7 @@
 use super::fake::{
     BAD_LOGIN, Cluster, NOT_ADMIN, Running, connect, drain, json, paths, settings, timed,
 };
-use crate::{Error, Kind, Login};
+use crate::{Cache, Error, Kind, Login};
 use futures::future::join_all;
 use std::{
     io::Write as _,
@@ -21,7 +21,7 @@ const NOT_ALLOWED: &str =
 async fn sixteen(client: &Running, node: &str) -> Vec<Result<Option<u64>, Kind>> {
     let shards: Vec<String> = (0..16).map(|number| format!("shard{number}")).collect();
     let reads = shards.iter().map(async |shard| {
-        let read = client.shard_info(node, shard, false).await;
+        let read = client.shard_info(node, shard, Cache::Warm).await;
         read.map(|info| info.sizes.file).map_err(|error| error.kind())
     });
     timed(join_all(reads)).await.0
@@ -99,7 +99,11 @@ async fn another_server_is_asked_whether_a_refused_login_still_works() {
     drain(&mut seen);
     cluster.passwords.send_replace(["other", "right", "right"]);
     let read = sixteen(&client, "couchdb@a").await;
-    assert_eq!(read, vec![Err(Kind::Login); 16], "the node itself refuses, whatever the way");
+    assert_eq!(
+        read,
+        vec![Err(Kind::Login); 16],
+        "the node itself refuses, whatever the destination"
+    );
     let log = drain(&mut seen);
     let tried_at_a = log
         .iter()
@@ -136,7 +140,7 @@ async fn what_the_login_may_not_read_is_forbidden_and_the_rest_goes_on() {
     let canaries = log.iter().filter(|path| *path == "a /_session").count();
     assert_eq!(canaries, 2, "one at the start, one for all that were refused: {log:?}");
     assert_eq!(client.node_files("couchdb@a").await.unwrap().len(), 1);
-    let error = client.shard_info("couchdb@a", "shard", false).await.unwrap_err().to_string();
+    let error = client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err().to_string();
     assert_eq!(
         error,
         "GET http://a:5984/_node/couchdb@a/shard: HTTP 403, You are not allowed to access this db.; the login may not read this, use a server admin"
@@ -144,7 +148,7 @@ async fn what_the_login_may_not_read_is_forbidden_and_the_rest_goes_on() {
     drain(&mut seen);
     sleep(Duration::from_secs(61)).await;
     drain(&mut seen);
-    client.shard_info("couchdb@a", "shard", false).await.unwrap_err();
+    client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err();
     assert_eq!(paths(&mut seen), ["a /_node/couchdb@a/shard", "a /_session"]);
 }
 
@@ -156,7 +160,7 @@ async fn nothing_goes_out_between_a_refusal_and_its_proof() {
     let mut settings = settings(&[A]);
     settings.requests_in_flight = 1;
     let client = connect(&cluster, settings);
-    client.shard_info("couchdb@a", "warm", false).await.unwrap();
+    client.shard_info("couchdb@a", "warm", Cache::Warm).await.unwrap();
     drain(&mut seen);
     let read = sixteen(&client, "couchdb@a").await;
     assert_eq!((read[0], read[1]), (Err(Kind::Forbidden), Ok(Some(4096))));
@@ -288,7 +292,7 @@ async fn a_request_that_is_given_up_leaves_no_closed_gate_behind() {
     let client = connect(&cluster, settings(&[A]));
     client.session().await.unwrap();
     for limit in 5..25 {
-        let read = client.shard_info("couchdb@a", "given_up", false);
+        let read = client.shard_info("couchdb@a", "given_up", Cache::Warm);
         let _given_up = tokio::time::timeout(Duration::from_millis(limit), read).await;
         timed(client.session()).await.0.unwrap();
         sleep(Duration::from_secs(61)).await;

@@ -2,6 +2,7 @@
 //! seconds, whatever is answered.
 
 use super::fake::{BAD_LOGIN, Cluster, NOT_ADMIN, Seen, connect, json, settings};
+use crate::Cache;
 use axum::{
     http::header::SET_COOKIE,
     response::{IntoResponse as _, Response},
@@ -61,7 +62,7 @@ async fn passwords(
                 let client = &client;
                 async move {
                     let node = ["couchdb@a", "couchdb@b"][at % 2];
-                    let read = client.shard_info(node, "shard", false).await.is_ok();
+                    let read = client.shard_info(node, "shard", Cache::Warm).await.is_ok();
                     (read, client.membership().await.is_ok())
                 }
             });

@@ -1,7 +1,7 @@
 //! Over sockets, in real time.
 
 use super::fake::{Cluster, Running, run, settings};
-use crate::{Kind, Settings, Transport};
+use crate::{Cache, Kind, Settings, Transport};
 use axum::{Router, extract::Request, response::Response};
 use std::{io::Write as _, net::SocketAddr, time::Duration};
 use tokio::{
@@ -25,7 +25,7 @@ fn over(at: SocketAddr, change: impl FnOnce(&mut Settings)) -> Running {
     let mut settings = settings(&[&format!("http://{at}")]);
     settings.timeout = Duration::from_secs(10);
     change(&mut settings);
-    let transport = Transport::http(&settings).unwrap();
+    let transport = Transport::http(&settings, "test").unwrap();
     run(settings, transport)
 }
 
@@ -59,7 +59,7 @@ async fn names_reach_the_server_byte_for_byte() {
         "Ünïcode 数据库 \u{202e}",
         &"x/".repeat(100),
     ] {
-        let info = client.shard_info("couchdb@127.0.0.1", name, false).await.unwrap();
+        let info = client.shard_info("couchdb@127.0.0.1", name, Cache::Warm).await.unwrap();
         assert_eq!(info.db_name.as_deref(), Some(name));
         let path = std::iter::from_fn(|| seen.try_recv().ok()).last().unwrap().path;
         let sent = path.strip_prefix("/_node/couchdb@127.0.0.1/").unwrap();
@@ -89,7 +89,7 @@ async fn what_grows_too_large_by_decompression_is_cut_off() {
     });
     let (at, _server) = serve(cluster.router()).await;
     let client = over(at, |_| {});
-    let read = async |name| client.shard_info("couchdb@127.0.0.1", name, false).await;
+    let read = async |name| client.shard_info("couchdb@127.0.0.1", name, Cache::Warm).await;
     assert_eq!(read("small").await.unwrap().sizes.file, Some(77));
     assert_eq!(read("bomb").await.unwrap_err().kind(), Kind::TooLarge);
     assert_eq!(read("broken").await.unwrap_err().kind(), Kind::Garbage);
@@ -127,7 +127,7 @@ async fn redirects_are_not_followed() {
     });
     let (at, _server) = serve(cluster.router()).await;
     let client = over(at, |_| {});
-    let error = client.shard_info("couchdb@127.0.0.1", "moved", false).await.unwrap_err();
+    let error = client.shard_info("couchdb@127.0.0.1", "moved", Cache::Warm).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Redirect, "{error}");
     assert!(!std::iter::from_fn(|| seen.try_recv().ok()).any(|seen| seen.path == "/shard"));
 }

@@ -1,7 +1,7 @@
 //! Sessions: begun once a server, renewed, and done without where there are none.
 
 use super::fake::{Cluster, Running, Seen, connect, drain, json, settings, timed};
-use crate::Kind;
+use crate::{Cache, Kind};
 use futures::future::join_all;
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,7 +16,7 @@ async fn many(client: &Running, nodes: &[&str]) -> Vec<Result<(), Kind>> {
     let reads = (0..40).map(|number| {
         let node = nodes[number % nodes.len()];
         async move {
-            let read = client.shard_info(node, "shard", false).await;
+            let read = client.shard_info(node, "shard", Cache::Warm).await;
             read.map(drop).map_err(|error| error.kind())
         }
     });
@@ -204,7 +204,7 @@ async fn a_server_that_repeats_the_cookie_does_not_get_it_into_a_message() {
         seen.path.ends_with("/shard").then(|| json(418, &body))
     });
     let client = connect(&cluster, settings(&[A]));
-    let error = client.shard_info("couchdb@a", "shard", false).await.unwrap_err();
+    let error = client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap_err();
     assert!(error.to_string().contains("you sent"), "{error}");
     for shown in [error.to_string(), format!("{error:?}"), format!("{:?}", client.client)] {
         assert!(!shown.contains("s.right") && !shown.contains("\"right\""), "{shown}");

@@ -2,7 +2,7 @@
 //! proved something.
 
 use super::fake::{Cluster, Seen, address, connect, drain, json, run, settings};
-use crate::{Kind, OwnAddress, Settings, Transport, transport::authority::Authority};
+use crate::{Cache, Kind, OwnAddress, Settings, Transport, transport::authority::Authority};
 use axum::{http::StatusCode, response::IntoResponse as _};
 use std::{
     net::SocketAddr,
@@ -27,7 +27,7 @@ fn at<'a>(log: &'a [Seen], host: &str) -> Vec<&'a Seen> {
     log.iter().filter(|seen| seen.host == host).collect()
 }
 
-fn words(log: &[&Seen]) -> Vec<(String, Option<String>)> {
+fn reason_text(log: &[&Seen]) -> Vec<(String, Option<String>)> {
     log.iter().map(|seen| (seen.path.clone(), seen.password.clone())).collect()
 }
 
@@ -36,8 +36,8 @@ async fn a_host_that_only_a_name_names_is_asked_nothing_and_that_is_said() {
     for url in ["http://a:5984", "https://a:6984"] {
         let (cluster, mut seen) = Cluster::new(|_| None);
         let client = connect(&cluster, stranger(url));
-        client.shard_info(EVIL, "shard", false).await.unwrap();
-        client.shard_info("couchdb@a", "shard", false).await.unwrap();
+        client.shard_info(EVIL, "shard", Cache::Warm).await.unwrap();
+        client.shard_info("couchdb@a", "shard", Cache::Warm).await.unwrap();
         sleep(Duration::from_secs(300)).await;
         assert_eq!(client.smoosh_status(EVIL).await.unwrap_err().kind(), Kind::NoOwnAddress);
         assert_eq!(client.access(EVIL).own, OwnAddress::Ungiven, "{url}");
@@ -57,11 +57,11 @@ async fn a_trusted_host_shows_that_it_is_a_couchdb_before_the_login_goes_there()
     let mut settings = stranger("http://a:5984");
     settings.trust_node_hosts = vec!["*.example".parse().unwrap()];
     let client = connect(&cluster, settings);
-    client.shard_info(EVIL, "shard", false).await.unwrap();
+    client.shard_info(EVIL, "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access(EVIL).own, OwnAddress::Found(address("http://evil.example:5984")));
     let log = drain(&mut seen);
     let there = at(&log, "evil.example");
-    assert_eq!(words(&there)[0], ("/".to_owned(), None), "{there:?}");
+    assert_eq!(reason_text(&there)[0], ("/".to_owned(), None), "{there:?}");
     assert!(there[1].login, "{there:?}");
 }
 
@@ -78,11 +78,11 @@ async fn a_trusted_host_that_is_no_couchdb_never_sees_the_login() {
         let mut settings = stranger("http://a:5984");
         settings.trust_node_hosts = vec!["*.example".parse().unwrap()];
         let client = connect(&cluster, settings);
-        client.shard_info(EVIL, "shard", false).await.unwrap();
+        client.shard_info(EVIL, "shard", Cache::Warm).await.unwrap();
         sleep(Duration::from_secs(130)).await;
         assert_eq!(client.access(EVIL).own, OwnAddress::Unknown);
         let log = drain(&mut seen);
-        let there = words(&at(&log, "evil.example"));
+        let there = reason_text(&at(&log, "evil.example"));
         assert!(there.len() >= 2, "it is asked again: {there:?}");
         assert!(there.iter().all(|it| *it == ("/".to_owned(), None)), "{there:?}");
         assert!(at(&log, "b").is_empty(), "{log:?}");
@@ -95,7 +95,7 @@ async fn an_address_that_was_given_for_anything_is_no_guess() {
     let mut settings = stranger("http://a:5984");
     settings.nodes.insert("couchdb@x".to_owned(), address("http://b:5984"));
     let client = connect(&cluster, settings);
-    client.shard_info("couchdb@b", "shard", false).await.unwrap();
+    client.shard_info("couchdb@b", "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access("couchdb@b").own, OwnAddress::Found(address("http://b:5984")));
     assert!(at(&drain(&mut seen), "b").iter().all(|seen| seen.path != "/"));
 }
@@ -106,7 +106,7 @@ async fn a_node_may_still_be_an_entry_that_has_not_said_its_name() {
     let mut settings = stranger("http://a:5984");
     settings.urls.push(address("http://b:5984"));
     let client = connect(&cluster, settings);
-    client.shard_info("couchdb@10.0.0.2", "shard", false).await.unwrap();
+    client.shard_info("couchdb@10.0.0.2", "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access("couchdb@10.0.0.2").own, OwnAddress::Unknown);
 }
 
@@ -137,8 +137,8 @@ async fn a_listener_at_a_guessed_address_gets_no_connection_over_http() {
     }));
     let (count, _listener) = counting(SocketAddr::from(([127, 0, 0, 2], entry.port()))).await;
     let settings = stranger(&format!("http://{entry}"));
-    let client = run(settings.clone(), Transport::http(&settings).unwrap());
-    client.shard_info("couchdb@127.0.0.2", "shard", false).await.unwrap();
+    let client = run(settings.clone(), Transport::http(&settings, "test").unwrap());
+    client.shard_info("couchdb@127.0.0.2", "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Ungiven);
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
@@ -174,8 +174,8 @@ async fn tls_proves_a_host_under_the_operators_own_authority() {
     let site = over_tls().await;
     let (cluster, mut seen) = second();
     let (at, _server) = site.ours.serve_router(&site.stranger, "127.0.0.2", cluster.router()).await;
-    let client = run(site.settings.clone(), Transport::http(&site.settings).unwrap());
-    client.shard_info("couchdb@127.0.0.2", "shard", false).await.unwrap();
+    let client = run(site.settings.clone(), Transport::http(&site.settings, "test").unwrap());
+    client.shard_info("couchdb@127.0.0.2", "shard", Cache::Warm).await.unwrap();
     let own = address(&format!("https://{at}"));
     assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Found(own));
     let log = drain(&mut seen);
@@ -188,8 +188,8 @@ async fn a_host_with_a_certificate_of_another_authority_or_name_gets_no_request(
     for (authority, name) in [(&Authority::new(), "127.0.0.2"), (&site.ours, "couch-b.example")] {
         let (cluster, mut seen) = second();
         let (_, server) = authority.serve_router(&site.stranger, name, cluster.router()).await;
-        let client = run(site.settings.clone(), Transport::http(&site.settings).unwrap());
-        client.shard_info("couchdb@127.0.0.2", "shard", false).await.unwrap();
+        let client = run(site.settings.clone(), Transport::http(&site.settings, "test").unwrap());
+        client.shard_info("couchdb@127.0.0.2", "shard", Cache::Warm).await.unwrap();
         assert_eq!(client.access("couchdb@127.0.0.2").own, OwnAddress::Unknown);
         assert_eq!(drain(&mut seen), [], "{name}");
         drop(server);

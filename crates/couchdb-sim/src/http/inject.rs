@@ -1,4 +1,4 @@
-//! What a fault makes of a response.
+//! Applies faults to responses.
 
 use super::answer;
 use crate::fault::Effect;
@@ -13,13 +13,13 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the simulated connection broke")
 }
 
-/// The body of a response, whose length is not known any more.
+/// Takes the body out of a response, and its length header with it.
 fn body_of(response: &mut Response) -> Body {
     response.headers_mut().remove(header::CONTENT_LENGTH);
     std::mem::replace(response.body_mut(), Body::empty())
 }
 
-/// So many bytes of a body, and then its end, though no more comes.
+/// The first `bytes` bytes of a body, then its end.
 fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Error>> {
     stream::unfold((body.into_data_stream(), bytes), |(mut pieces, left)| async move {
         if left == 0 {
@@ -34,8 +34,9 @@ fn first(body: Body, bytes: usize) -> impl Stream<Item = Result<Bytes, axum::Err
     })
 }
 
-/// The response after a fault, and the status that went over the wire; 0: none whole.
-pub(super) async fn struck(
+/// The response after a fault, and the status that went over the wire; 0 if the response is not
+/// whole.
+pub(super) async fn apply(
     effect: Effect,
     mut response: Response,
     version: &str,

@@ -1,6 +1,6 @@
-//! What the client counts about its own requests.
+//! Counters of requests to CouchDB, as the client reports them.
 
-use super::{Kind, Route};
+use couchdb_client::{Kind, Observer, Route, status_label};
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
 };
@@ -14,12 +14,12 @@ use std::{
 /// Both labels are closed sets whose concatenations differ, because the `prometheus`
 /// crate joins label values without a separator when it looks up a child.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct RequestMetrics {
     requests: IntCounterVec,
     durations: HistogramVec,
-    /// What almost every request adds to, looked up by label once; not before there is
-    /// something to add, because that makes the series.
-    shards: Arc<OnceLock<(IntCounter, Histogram)>>,
+    /// Children for successful shard reads, which are nearly all requests: looked up by label
+    /// once, and not before the first such read, because the lookup makes the series.
+    shard_reads: Arc<OnceLock<(IntCounter, Histogram)>>,
 }
 
 /// A warm shard takes 2 ms, a cold one an fsync, a busy design document 5 s, and the
@@ -30,36 +30,10 @@ const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 1.0, 5.0, 30.0];
 /// The label of [`Route::Shard`].
 const SHARD: &str = Route::Shard { node: "", shard: "" }.label();
 
-/// The label of a status: its number where CouchDB sends it, else its class.
-pub(super) const fn code(status: u16) -> &'static str {
-    match status {
-        200 => "200",
-        400 => "400",
-        401 => "401",
-        403 => "403",
-        404 => "404",
-        405 => "405",
-        406 => "406",
-        409 => "409",
-        412 => "412",
-        413 => "413",
-        415 => "415",
-        429 => "429",
-        500 => "500",
-        501 => "501",
-        502 => "502",
-        503 => "503",
-        504 => "504",
-        507 => "507",
-        100..=199 => "1xx",
-        201..=299 => "2xx",
-        300..=399 => "3xx",
-        402..=499 => "4xx",
-        _ => "5xx",
-    }
-}
+/// The label of HTTP 200.
+const OK: &str = status_label(200);
 
-impl Metrics {
+impl RequestMetrics {
     /// Makes the families and registers them, with a zero for each route's success and
     /// for each way a connection commonly fails.
     ///
@@ -84,17 +58,18 @@ impl Metrics {
         registry.register(Box::new(requests.clone()))?;
         registry.register(Box::new(durations.clone()))?;
         for route in Route::LABELS {
-            for code in [code(200), Kind::Timeout.label(), Kind::Connect.label()] {
+            for code in [OK, Kind::Timeout.label(), Kind::Connect.label()] {
                 requests.with_label_values(&[route, code]);
             }
         }
-        Ok(Self { requests, durations, shards: Arc::default() })
+        Ok(Self { requests, durations, shard_reads: Arc::default() })
     }
+}
 
-    /// Counts one request: `code` is from [`code`] or a [`Kind`].
-    pub(super) fn count(&self, route: &'static str, code: &'static str, took: Duration) {
-        if route == SHARD && code == self::code(200) {
-            let (requests, durations) = self.shards.get_or_init(|| {
+impl Observer for RequestMetrics {
+    fn request_ended(&self, route: &'static str, code: &'static str, took: Duration) {
+        if route == SHARD && code == OK {
+            let (requests, durations) = self.shard_reads.get_or_init(|| {
                 let requests = self.requests.with_label_values(&[route, code]);
                 (requests, self.durations.with_label_values(&[route]))
             });
@@ -110,27 +85,14 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn no_two_pairs_of_labels_read_the_same_when_joined() {
-        let codes: BTreeSet<&str> =
-            (100..=599).map(code).chain(Kind::ALL.map(Kind::label)).collect();
-        let mut seen = BTreeSet::new();
-        for route in Route::LABELS {
-            for code in &codes {
-                assert!(seen.insert(format!("{route}{code}")), "{route} {code}");
-            }
-        }
-    }
 
     #[test]
     fn families_are_registered_once_and_start_at_zero() {
         let registry = Registry::new();
-        let metrics = Metrics::register(&registry).unwrap();
-        assert!(Metrics::register(&registry).is_err());
+        let metrics = RequestMetrics::register(&registry).unwrap();
+        assert!(RequestMetrics::register(&registry).is_err());
         assert_eq!(metrics.requests.with_label_values(&["shard", "200"]).get(), 0);
-        metrics.count("shard", code(200), Duration::from_millis(2));
+        metrics.request_ended("shard", OK, Duration::from_millis(2));
         assert_eq!(metrics.requests.with_label_values(&["shard", "200"]).get(), 1);
     }
 }

@@ -1,4 +1,5 @@
 use super::fake::{Cluster, connect, drain, endless, json, settings, timed};
+use crate::Cache;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -42,7 +43,7 @@ async fn where_the_only_entry_hangs_a_nodes_own_address_is_as_good() {
         (hangs && seen.host == "a").then(endless)
     });
     let client = connect(&cluster, settings(&[A]));
-    client.shard_info("couchdb@b", "shard", false).await.unwrap();
+    client.shard_info("couchdb@b", "shard", Cache::Warm).await.unwrap();
     hangs.store(true, std::sync::atomic::Ordering::Relaxed);
     for within in [4, 1, 1] {
         let (members, took) = timed(client.membership()).await;

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn words_about_the_login_are_told_from_words_about_privileges() {
-    for (reason, of_login) in [
+    for (reason, about_login) in [
         ("Name or password is incorrect.", true),
         ("Account is temporarily locked due to multiple authentication failures", true),
         ("You are not a server admin.", false),
@@ -11,7 +11,7 @@ fn words_about_the_login_are_told_from_words_about_privileges() {
         ("", false),
     ] {
         let refusal = wire::Refusal { error: None, reason: Some(reason.to_owned()) };
-        assert_eq!(speaks_of_login(&refusal), of_login, "{reason}");
+        assert_eq!(is_about_login(&refusal), about_login, "{reason}");
     }
-    assert!(!speaks_of_login(&wire::Refusal::default()));
+    assert!(!is_about_login(&wire::Refusal::default()));
 }

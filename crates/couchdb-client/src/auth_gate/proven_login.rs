@@ -1,7 +1,7 @@
-//! A proved login, ready to be sent.
+//! A login in the forms in which requests carry it.
 
-use super::Excuse;
-use crate::{credential::Credential, hidden::Hidden};
+use super::PrivilegeRefusal;
+use crate::{credential::Credential, redact::Redactor};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
@@ -10,47 +10,46 @@ use tokio::time::Instant;
 
 /// A login as requests carry it.
 #[derive(Clone, Debug)]
-pub(crate) struct Pass {
-    /// Basic authentication; `None` without a login. It is marked as sensitive, so that no
-    /// `Debug` shows it.
+pub(crate) struct ProvenLogin {
+    /// Basic authentication; `None` without a login. Marked as sensitive, so `Debug` hides it.
     basic: Option<HeaderValue>,
-    /// What begins a session, in JSON.
+    /// The JSON body that begins a session.
     form: Option<SecretString>,
-    /// Counts passwords, from 1.
+    /// The number of the password, from 1.
     pub(crate) generation: u64,
     /// The number of the proof it passed, from 1.
     pub(crate) epoch: u64,
     /// A refusal that was found to be about privileges.
-    pub(super) excuse: Option<Excuse>,
-    /// What must not appear in a text.
-    hidden: Hidden,
+    pub(super) privilege_refusal: Option<PrivilegeRefusal>,
+    /// Removes the secrets from texts.
+    redactor: Redactor,
 }
 
-impl Pass {
-    /// A pass for this login that has not been proved yet.
+impl ProvenLogin {
+    /// This login, not proved yet.
     pub(super) fn new(username: Option<&str>, password: Option<&SecretString>) -> Self {
-        let mut pass = Self {
+        let mut proven = Self {
             basic: None,
             form: None,
             generation: 1,
             epoch: 0,
-            excuse: None,
-            hidden: Hidden::default(),
+            privilege_refusal: None,
+            redactor: Redactor::default(),
         };
-        let Some((username, password)) = username.zip(password) else { return pass };
+        let Some((username, password)) = username.zip(password) else { return proven };
         let token = STANDARD.encode(format!("{username}:{}", password.expose_secret()));
         // Base64 is always a valid header.
-        pass.basic = HeaderValue::from_str(&format!("Basic {token}")).ok().map(|mut header| {
+        proven.basic = HeaderValue::from_str(&format!("Basic {token}")).ok().map(|mut header| {
             header.set_sensitive(true);
             header
         });
         let form = serde_json::json!({"name": username, "password": password.expose_secret()});
-        pass.form = Some(form.to_string().into());
-        pass.hidden = Hidden::new(username, password.expose_secret(), token);
-        pass
+        proven.form = Some(form.to_string().into());
+        proven.redactor = Redactor::new(username, password.expose_secret(), token);
+        proven
     }
 
-    /// Without a login, for what is asked before one is shown. No door knows its generation.
+    /// No login, for requests sent before the login. No endpoint has accepted its generation.
     pub(crate) fn none() -> Self {
         Self { generation: 0, ..Self::new(None, None) }
     }
@@ -60,11 +59,11 @@ impl Pass {
         self.basic.is_some()
     }
 
-    /// The header that shows the login by `credential`.
+    /// The header that carries the login as `credential`.
     pub(crate) fn header(&self, credential: &Credential) -> Option<(HeaderName, HeaderValue)> {
         match credential {
             Credential::Cookie(cookie) => Some((header::COOKIE, cookie.header.clone())),
-            Credential::Basic | Credential::OfEntry => {
+            Credential::Basic | Credential::SameAsEntry => {
                 Some((header::AUTHORIZATION, self.basic.clone()?))
             }
         }
@@ -76,18 +75,20 @@ impl Pass {
         Some(Bytes::copy_from_slice(form.expose_secret().as_bytes()))
     }
 
-    /// Whether `reason` was looked into lately and found to be about privileges.
-    pub(super) fn excuses(&self, reason: &str) -> bool {
-        let excuse = self.excuse.as_ref();
-        excuse.is_some_and(|excuse| *excuse.reason == *reason && Instant::now() < excuse.until)
+    /// Whether `reason` was found to be about privileges, not long ago.
+    pub(super) fn is_known_privilege_refusal(&self, reason: &str) -> bool {
+        let privilege_refusal = self.privilege_refusal.as_ref();
+        privilege_refusal.is_some_and(|privilege_refusal| {
+            *privilege_refusal.reason == *reason && Instant::now() < privilege_refusal.until
+        })
     }
 
-    /// A server's text, short, on one line, without the login and what showed it.
+    /// A server's text, shortened to one line, with the login and its credential redacted.
     pub(crate) fn scrub(&self, credential: &Credential, text: &str) -> String {
-        const LONGEST: usize = 200;
-        let text = self.hidden.hide(text, credential.cookie().map(|cookie| cookie.secret()));
+        const MAX_LETTERS: usize = 200;
+        let text = self.redactor.redact(text, credential.cookie().map(|cookie| cookie.secret()));
         let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-        let short: String = text.chars().take(LONGEST).map(plain).collect();
+        let short: String = text.chars().take(MAX_LETTERS).map(plain).collect();
         if short.len() < text.len() { format!("{short}…") } else { short }
     }
 }
@@ -99,14 +100,14 @@ mod tests {
 
     #[test]
     fn the_header_is_basic_authentication() {
-        let pass = Pass::new(Some("adm"), Some(&"pass:wörd".into()));
-        let (name, value) = pass.header(&Credential::Basic).unwrap();
+        let proven = ProvenLogin::new(Some("adm"), Some(&"pass:wörd".into()));
+        let (name, value) = proven.header(&Credential::Basic).unwrap();
         assert_eq!(
             (name, value),
             (header::AUTHORIZATION, "Basic YWRtOnBhc3M6d8O2cmQ=".parse().unwrap())
         );
-        assert_eq!(pass.form().unwrap(), r#"{"name":"adm","password":"pass:wörd"}"#);
-        let none = Pass::new(None, None);
+        assert_eq!(proven.form().unwrap(), r#"{"name":"adm","password":"pass:wörd"}"#);
+        let none = ProvenLogin::new(None, None);
         assert!(
             !none.is_login() && none.header(&Credential::Basic).is_none() && none.form().is_none()
         );
@@ -119,12 +120,12 @@ mod tests {
             before in "[ -~]{0,150}",
             after in "[ -~]{0,300}",
         ) {
-            let pass = Pass::new(Some("adm"), Some(&password.as_str().into()));
+            let proven = ProvenLogin::new(Some("adm"), Some(&password.as_str().into()));
             let token = STANDARD.encode(format!("adm:{password}"));
-            let shown = format!("{pass:?}");
+            let shown = format!("{proven:?}");
             prop_assert!(!shown.contains(&password) && !shown.contains(&token), "{shown}");
             for secret in [&password, &token] {
-                let shown = pass.scrub(&Credential::Basic, &format!("{before}{secret}{after}"));
+                let shown = proven.scrub(&Credential::Basic, &format!("{before}{secret}{after}"));
                 prop_assert!(!shown.contains(secret.as_str()), "{shown}");
             }
         }

@@ -1,5 +1,5 @@
 use super::fake::{Cluster, NODES, address, connect, drain, endless, json, paths, settings, timed};
-use crate::{Kind, NodeAccess, OwnAddress};
+use crate::{Cache, Kind, NodeAccess, OwnAddress};
 use axum::response::Response;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -20,7 +20,7 @@ async fn each_node_is_asked_at_the_host_in_its_name() {
     let (cluster, mut seen) = Cluster::new(|_| None);
     let client = connect(&cluster, settings(&[A]));
     for node in NODES {
-        client.shard_info(node, "shard", false).await.unwrap();
+        client.shard_info(node, "shard", Cache::Warm).await.unwrap();
         let host = node.strip_prefix("couchdb@").unwrap();
         assert_eq!(client.access(node), own(&format!("http://{host}:5984")));
         let log = paths(&mut seen);
@@ -37,7 +37,7 @@ async fn an_address_counts_only_if_the_server_there_says_the_name() {
     let mut settings = settings(&[A]);
     settings.nodes.insert("couchdb@b".to_owned(), address("http://c:5984"));
     let client = connect(&cluster, settings);
-    client.shard_info("couchdb@b", "shard", false).await.unwrap();
+    client.shard_info("couchdb@b", "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access("couchdb@b"), NodeAccess::default());
     assert_eq!(client.access("couchdb@a"), own(A));
     let log = paths(&mut seen);
@@ -82,7 +82,7 @@ async fn an_address_is_found_later_and_let_go_when_another_node_answers_there() 
         })
     });
     let client = connect(&cluster, settings(&[A]));
-    client.shard_info("couchdb@b", "shard", false).await.unwrap();
+    client.shard_info("couchdb@b", "shard", Cache::Warm).await.unwrap();
     assert_eq!(client.access("couchdb@b").own, OwnAddress::Unknown);
     name.store(std::sync::Arc::new("couchdb@b".to_owned()));
     sleep(Duration::from_secs(70)).await;
@@ -120,17 +120,17 @@ async fn a_node_that_hangs_behind_its_entry_rests_and_others_do_not() {
     });
     let client = connect(&cluster, settings(&[A]));
     for _ in 0..2 {
-        let (read, took) = timed(client.shard_info("couchdb@b", "shard", false)).await;
+        let (read, took) = timed(client.shard_info("couchdb@b", "shard", Cache::Warm)).await;
         assert_eq!(read.unwrap_err().kind(), Kind::Timeout);
         assert!(took < Duration::from_secs(90), "{took:?}");
     }
     drain(&mut seen);
     assert!(client.access("couchdb@b").resting);
-    let error = client.shard_info("couchdb@b", "shard", false).await.unwrap_err();
+    let error = client.shard_info("couchdb@b", "shard", Cache::Warm).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Timeout);
     assert!(error.to_string().starts_with("node couchdb@b was not asked: its last "), "{error}");
     assert_eq!(drain(&mut seen), []);
-    client.shard_info("couchdb@c", "shard", false).await.unwrap();
+    client.shard_info("couchdb@c", "shard", Cache::Warm).await.unwrap();
     client.membership().await.unwrap();
 }
 

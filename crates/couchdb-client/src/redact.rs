@@ -1,61 +1,61 @@
-//! What must not appear in a text: a login's password, in the forms in which it is sent.
+//! Removes a login's password from texts, in every form in which it is sent.
 //!
-//! A password that could be any word is hidden only where a text quotes it as a value. To hide
-//! it everywhere would garble messages, and tell it: who reads `[hidden]@couch-a` knows what
-//! stands there.
+//! A password that could be an ordinary word is hidden only where a text quotes it as a value.
+//! Hiding it everywhere would garble messages and give it away: a reader of `[hidden]@couch-a` can
+//! guess the hidden word.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// What stands in its place.
-const HIDDEN: &str = "[hidden]";
+/// The replacement for a secret.
+const REPLACEMENT: &str = "[hidden]";
 
-/// Texts from here on are no word, whatever they are made of.
-const LONG: usize = 16;
+/// A text of at least this many bytes is never an ordinary word.
+const MIN_LONG: usize = 16;
 
-/// Shorter texts may be part of a word by chance.
-const SHORT: usize = 8;
+/// A shorter text may be part of a word by chance.
+const MIN_DISTINCT: usize = 8;
 
-/// Endings of the names of what holds a password.
+/// The endings of names of fields that hold a password.
 const NAMES: [&str; 5] = ["password", "passwd", "passphrase", "pass", "pwd"];
 
-/// Texts that are hidden.
+/// The secrets to hide.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hidden {
+pub(super) struct Redactor {
     user: String,
-    /// The password as it may be written.
+    /// The password in every form in which it may be written.
     passwords: Vec<SecretString>,
-    /// User and password in one; no word looks like it.
+    /// User and password in one token, which is never an ordinary word.
     token: Option<SecretString>,
 }
 
-impl Hidden {
-    /// The password of `user`, plain and as URLs and JSON write it, and `token`, which says both.
+impl Redactor {
+    /// Hides the password of `user`, plain and as in URLs and JSON, and `token`, which holds both.
     pub(super) fn new(user: &str, password: &str, token: String) -> Self {
         let in_url = utf8_percent_encode(password, NON_ALPHANUMERIC).to_string();
         let json = serde_json::Value::from(password).to_string();
         let in_json = json.trim_start_matches('"').trim_end_matches('"').to_owned();
         let mut passwords = vec![password.to_owned(), in_url, in_json];
         passwords.retain(|secret| !secret.is_empty());
-        // The longest first: one may hold another.
+        // The longest first, because one may contain another.
         passwords.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         passwords.dedup();
         let passwords = passwords.into_iter().map(SecretString::from).collect();
         Self { user: user.to_owned(), passwords, token: Some(token.into()) }
     }
 
-    /// `text` without them, and without the cookie that was shown.
-    pub(super) fn hide(&self, text: &str, cookie: Option<&str>) -> String {
+    /// `text` without the secrets, and without the cookie that the request carried.
+    pub(super) fn redact(&self, text: &str, cookie: Option<&str>) -> String {
         let token = self.token.as_ref().map(SecretString::expose_secret);
         let whole = token.into_iter().chain(cookie).filter(|secret| !secret.is_empty());
-        let text = whole.fold(text.to_owned(), |text, secret| text.replace(secret, HIDDEN));
+        let text = whole.fold(text.to_owned(), |text, secret| text.replace(secret, REPLACEMENT));
         let passwords = self.passwords.iter().map(SecretString::expose_secret);
         passwords.fold(text, |text, secret| self.without(&text, secret))
     }
 
     fn without(&self, text: &str, secret: &str) -> String {
         if !is_wordlike(secret) {
-            return text.replace(secret, HIDDEN);
+            return text.replace(secret, REPLACEMENT);
         }
         let mut shown = String::with_capacity(text.len());
         let (mut rest, mut from) = (0, 0);
@@ -68,7 +68,7 @@ impl Hidden {
                 before.zip(after).is_some_and(|(before, after)| self.quotes(before, after));
             if is_value {
                 shown.push_str(text.get(rest..at).unwrap_or_default());
-                shown.push_str(HIDDEN);
+                shown.push_str(REPLACEMENT);
                 (rest, from) = (end, end);
             } else {
                 from = at + secret.chars().next().map_or(1, char::len_utf8);
@@ -78,7 +78,7 @@ impl Hidden {
         shown
     }
 
-    /// Whether what stands between these is quoted as a value.
+    /// Whether the text between these two is quoted as a value.
     fn quotes(&self, before: &str, after: &str) -> bool {
         let marks = |letter: char| matches!(letter, '"' | '\'' | '`');
         let opened = before.chars().next_back().filter(|last| marks(*last));
@@ -101,12 +101,12 @@ impl Hidden {
     }
 }
 
-/// Whether a text could stand in a message by chance.
+/// Whether a text could appear in a message by chance.
 fn is_wordlike(secret: &str) -> bool {
     let letters = secret.chars().count();
     let one_case = !(secret.contains(char::is_lowercase) && secret.contains(char::is_uppercase));
     let word = one_case && secret.chars().all(char::is_alphabetic);
-    letters < SHORT || (word && letters < LONG)
+    letters < MIN_DISTINCT || (word && letters < MIN_LONG)
 }
 
 #[cfg(test)]
@@ -138,17 +138,17 @@ mod tests {
             ("hunter2", "hunter2", "hunter2"),
             ("::", "adm:::, \"::\"", "adm:[hidden], \"[hidden]\""),
         ] {
-            let hidden = Hidden::new("adm", password, "YWRtOmhlcmU=".to_owned());
-            assert_eq!(hidden.hide(text, None), expected, "{password}");
+            let hidden = Redactor::new("adm", password, "YWRtOmhlcmU=".to_owned());
+            assert_eq!(hidden.redact(text, None), expected, "{password}");
         }
     }
 
     #[test]
     fn what_is_no_word_is_hidden_everywhere() {
         for password in ["hunter22", "Hunterhunter", "correct horse", "abcdefghijklmnop"] {
-            let hidden = Hidden::new("adm", password, "YWRtOmhlcmU=".to_owned());
+            let hidden = Redactor::new("adm", password, "YWRtOmhlcmU=".to_owned());
             let text = format!("x{password}x and YWRtOmhlcmU= and cookie.value.1");
-            let shown = hidden.hide(&text, Some("cookie.value.1"));
+            let shown = hidden.redact(&text, Some("cookie.value.1"));
             assert_eq!(shown, "x[hidden]x and [hidden] and [hidden]");
             assert!(!format!("{hidden:?}").contains(password));
         }
@@ -157,13 +157,13 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_else_is_changed(password in "[ -~]{1,12}", text in "[ -~]{0,60}") {
-            let hidden = Hidden::new("adm", &password, "YWRtOmhlcmU=".to_owned());
-            let shown = hidden.hide(&text, None);
+            let hidden = Redactor::new("adm", &password, "YWRtOmhlcmU=".to_owned());
+            let shown = hidden.redact(&text, None);
             if !text.contains(&password) && !text.contains('%') && !text.contains('\\') {
                 prop_assert_eq!(&shown, &text);
             }
-            let told = format!("{text} adm:{password}, \"{password}\" {text}");
-            let shown = hidden.hide(&told, None);
+            let text_with_secrets = format!("{text} adm:{password}, \"{password}\" {text}");
+            let shown = hidden.redact(&text_with_secrets, None);
             prop_assert!(shown.matches("[hidden]").count() >= 2, "{}", shown);
         }
     }

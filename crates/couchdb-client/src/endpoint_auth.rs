@@ -1,9 +1,9 @@
-//! One way in at which a login is checked: a server, or the node behind it.
+//! What one endpoint that checks logins has accepted and refused.
 //!
-//! CouchDB checks a login where a request arrives and once more on the node it is
-//! forwarded to, and each node counts bad ones by itself. So each way in is tried with
-//! one request before others follow, and one that refuses is left alone for longer than
-//! an account stays locked.
+//! An endpoint is a server, or a node behind it: CouchDB checks a login where a request arrives
+//! and again on the node that gets the forwarded request, and each node counts bad logins itself.
+//! So one request tries the login at each endpoint before others follow, and an endpoint that
+//! refuses it gets no requests for longer than CouchDB locks an account.
 
 use super::{
     Error,
@@ -27,40 +27,39 @@ use tokio::{
 /// one would keep it locked.
 pub(super) const LOCKOUT: Duration = Duration::from_secs(6 * 60);
 
-/// Requests in flight at a server that carry a password, where no session is to be had:
-/// when the password has just changed, they and the one that asks again stay below the
-/// five that lock the account.
-pub(super) const WITH_PASSWORD: usize = 3;
+/// Requests in flight that carry a password, at a server without sessions. If the password has
+/// just changed, these and one more attempt stay below the five that lock the account.
+pub(super) const MAX_WITH_PASSWORD: usize = 3;
 
-/// From one login at a way in to the next at least, whatever was answered meanwhile.
-pub(super) const LOGIN_EVERY: Duration = Duration::from_secs(10);
+/// The shortest time between two logins at one endpoint, whatever it answered meanwhile.
+pub(super) const LOGIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A session that ends sooner was not ended by its age.
-const YOUNG: Duration = Duration::from_secs(60);
-/// After so many that end young, one after the other, no further one is begun: servers
-/// behind one address may not know each other's. CouchDB itself may end the first, where
-/// it hashes a password anew after a login.
-const YOUNG_ENDS: u32 = 2;
+/// A session that ends sooner did not expire.
+const YOUNG_SESSION: Duration = Duration::from_secs(60);
+/// How many sessions in a row may end young before no more are begun: servers behind one address
+/// may not recognise each other's sessions. CouchDB itself may end the first, when it hashes a
+/// password again after a login.
+const MAX_YOUNG_ENDS: u32 = 2;
 
-/// A way in.
+/// What one endpoint has accepted and refused.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct EndpointAuth {
     /// The login that was accepted here.
     open: ArcSwapOption<Open>,
     /// Lets one proof run at a time.
     pub(super) proof: Semaphore,
-    /// Limits what carries a password.
+    /// Limits the requests that carry a password.
     pub(super) with_password: Semaphore,
     refusal: ArcSwapOption<Refusal>,
-    /// The generation of the login whose sessions are of no use here; 0 for none.
+    /// The generation of the login that cannot use sessions here; 0 for none.
     no_sessions: AtomicU64,
     young_ends: AtomicU32,
-    /// Lets one wait for its turn to log in.
+    /// Lets one request at a time wait for the next login.
     turn: Semaphore,
     logged_in: ArcSwapOption<Instant>,
-    /// When it last refused a password that it had accepted.
+    /// When the endpoint last refused a password that it had accepted.
     contradicted: ArcSwapOption<Instant>,
-    /// The last login, where it was neither accepted nor refused.
+    /// The last login, if it was neither accepted nor refused.
     failed: ArcSwapOption<Failed>,
 }
 
@@ -83,12 +82,12 @@ struct Refusal {
     why: Arc<str>,
 }
 
-impl Door {
+impl EndpointAuth {
     pub(super) fn new() -> Self {
         Self {
             open: ArcSwapOption::empty(),
             proof: Semaphore::new(1),
-            with_password: Semaphore::new(WITH_PASSWORD),
+            with_password: Semaphore::new(MAX_WITH_PASSWORD),
             refusal: ArcSwapOption::empty(),
             no_sessions: AtomicU64::new(0),
             young_ends: AtomicU32::new(0),
@@ -99,18 +98,19 @@ impl Door {
         }
     }
 
-    /// How long it is until the password may be shown here as a login; zero for now.
+    /// The time until the next login is allowed here; zero if it is allowed now.
     pub(super) fn until_login(&self) -> Duration {
         let since = self.logged_in.load();
-        since.as_ref().map_or(Duration::ZERO, |since| LOGIN_EVERY.saturating_sub(since.elapsed()))
+        since
+            .as_ref()
+            .map_or(Duration::ZERO, |since| LOGIN_INTERVAL.saturating_sub(since.elapsed()))
     }
 
-    /// Waits until the password may be shown here as a login, and takes that turn. `at` says
-    /// where, for the log.
-    pub(super) async fn login_turn(&self, at: &str) -> Result<(), Error> {
+    /// Waits until a login is allowed here, and counts it. `at` names the endpoint in the log.
+    pub(super) async fn wait_for_login_turn(&self, at: &str) -> Result<(), Error> {
         let _alone = self.turn.acquire().await.map_err(|_| Error::Stopped)?;
         let last = self.logged_in.load_full().map(|since| since.elapsed());
-        if let Some(last) = last.filter(|last| *last < YOUNG) {
+        if let Some(last) = last.filter(|last| *last < YOUNG_SESSION) {
             let wait = self.until_login();
             let (last, wait) = (last.as_secs(), wait.as_secs());
             tracing::warn!(%at, "the login there did not last: it is shown again {last} s after the last time, in {wait} s");
@@ -120,18 +120,18 @@ impl Door {
         Ok(())
     }
 
-    /// A password that was accepted here is refused. Whether that happened before, not long
-    /// ago: the two answers contradict each other then, and more would cost more passwords.
-    pub(super) fn contradicts(&self) -> bool {
+    /// Records that a password that was accepted here is refused. Returns whether that happened not
+    /// long ago too: then the endpoint contradicts itself, and more attempts risk a lockout.
+    pub(super) fn record_contradiction(&self) -> bool {
         let before = self.contradicted.swap(Some(Arc::new(Instant::now())));
         before.is_some_and(|before| before.elapsed() < LOCKOUT)
     }
 
-    /// How the login of `generation` is shown here; `None` where it has to be proved.
+    /// How requests carry the login of `generation` here; `None` if it is not proved.
     pub(super) fn credential(&self, generation: u64) -> Option<Credential> {
         let open = self.open.load();
         let open = open.as_ref().filter(|open| open.generation == generation)?;
-        let over = open.credential.cookie().is_some_and(|cookie| cookie.is_over());
+        let over = open.credential.cookie().is_some_and(|cookie| cookie.is_expired());
         (!over).then(|| open.credential.clone())
     }
 
@@ -140,7 +140,7 @@ impl Door {
         self.credential(generation).is_some()
     }
 
-    /// Why the login of `generation` is not tried here now.
+    /// Why the login of `generation` must not be tried here now.
     pub(super) fn refusal(&self, generation: u64) -> Option<Arc<str>> {
         let refusal = self.refusal.load();
         let refusal = refusal.as_ref()?;
@@ -148,13 +148,13 @@ impl Door {
             .then(|| Arc::clone(&refusal.why))
     }
 
-    /// A login was neither accepted nor refused.
+    /// Records a login that was neither accepted nor refused.
     pub(super) fn login_failed(&self, why: Error) {
         self.failed.store(Some(Arc::new(Failed { at: Instant::now(), why })));
     }
 
-    /// Why the last login failed, if that was after `asked`: whoever has waited for it since then
-    /// need not wait for one more.
+    /// Why the last login failed, if that was after `asked`: requests that have waited since then do
+    /// not wait for another one.
     pub(super) fn failed_since(&self, asked: Instant) -> Option<Error> {
         let failed = self.failed.load();
         failed.as_ref().filter(|failed| failed.at >= asked).map(|failed| failed.why.clone())
@@ -165,14 +165,14 @@ impl Door {
         self.failed.load().is_some() && self.until_login() > Duration::ZERO
     }
 
-    /// The login of `generation` was accepted, and is shown by `credential` from now on.
+    /// Records that the login of `generation` was accepted; requests carry it as `credential`.
     pub(super) fn open(&self, generation: u64, credential: Credential) {
         self.failed.store(None);
         self.refusal.store(None);
         self.open.store(Some(Arc::new(Open { generation, credential })));
     }
 
-    /// The session of the login of `generation` goes on with this cookie.
+    /// Replaces the cookie of the session of the login of `generation`.
     pub(super) fn renew(&self, generation: u64, cookie: Cookie) {
         let credential = Credential::Cookie(Arc::new(cookie));
         let renewed = Arc::new(Open { generation, credential });
@@ -180,40 +180,42 @@ impl Door {
             let same = open.as_ref().filter(|open| open.generation == generation);
             match same.map(|open| &open.credential) {
                 Some(Credential::Cookie(_)) => Some(Arc::clone(&renewed)),
-                Some(Credential::Basic | Credential::OfEntry) | None => open.clone(),
+                Some(Credential::Basic | Credential::SameAsEntry) | None => open.clone(),
             }
         });
     }
 
-    /// It has to be tried again before others follow.
+    /// Forgets what was accepted: one request has to prove the login again.
     pub(super) fn doubt(&self) {
         self.open.store(None);
     }
 
-    /// The login of `generation` was refused.
+    /// Records that the login of `generation` was refused.
     pub(super) fn refuse(&self, generation: u64, why: Arc<str>) {
         self.doubt();
         self.refusal.store(Some(Arc::new(Refusal { generation, at: Instant::now(), why })));
     }
 
-    /// The session of this cookie, of the login of `generation`, has ended.
-    pub(super) fn session_ended(&self, generation: u64, cookie: &Cookie) {
+    /// Records that the session of this cookie, of the login of `generation`, has ended.
+    pub(super) fn record_session_end(&self, generation: u64, cookie: &Cookie) {
         self.doubt();
-        if cookie.age() >= YOUNG {
+        if cookie.age() >= YOUNG_SESSION {
             self.young_ends.store(0, Ordering::Relaxed);
-        } else if self.young_ends.fetch_add(1, Ordering::Relaxed).saturating_add(1) >= YOUNG_ENDS {
-            self.without_sessions(generation);
+        } else if self.young_ends.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+            >= MAX_YOUNG_ENDS
+        {
+            self.disable_sessions(generation);
         }
     }
 
-    /// Sessions are of no use here for the login of `generation`.
-    pub(super) fn without_sessions(&self, generation: u64) {
+    /// Stops using sessions here for the login of `generation`.
+    pub(super) fn disable_sessions(&self, generation: u64) {
         self.doubt();
         self.no_sessions.store(generation, Ordering::Release);
     }
 
-    /// Whether a session is worth a try.
-    pub(super) fn takes_sessions(&self, generation: u64) -> bool {
+    /// Whether to try a session for the login of `generation`.
+    pub(super) fn uses_sessions(&self, generation: u64) -> bool {
         self.no_sessions.load(Ordering::Acquire) != generation
     }
 }
@@ -229,55 +231,55 @@ mod tests {
         Cookie::read(&headers).unwrap()
     }
 
-    fn sent(door: &Door, generation: u64) -> Option<String> {
-        let credential = door.credential(generation)?;
+    fn sent(auth: &EndpointAuth, generation: u64) -> Option<String> {
+        let credential = auth.credential(generation)?;
         Some(credential.cookie()?.header.to_str().unwrap().to_owned())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_lasts_longer_than_a_lockout_or_until_the_login_changes() {
-        let door = Door::new();
-        assert!(!door.is_open(1));
-        door.refuse(1, "no".into());
-        assert_eq!(door.refusal(1).as_deref(), Some("no"));
-        assert_eq!(door.refusal(2), None);
+        let auth = EndpointAuth::new();
+        assert!(!auth.is_open(1));
+        auth.refuse(1, "no".into());
+        assert_eq!(auth.refusal(1).as_deref(), Some("no"));
+        assert_eq!(auth.refusal(2), None);
         tokio::time::advance(LOCKOUT).await;
-        assert_eq!(door.refusal(1), None);
-        door.open(1, Credential::Basic);
-        assert!(door.is_open(1) && !door.is_open(2));
+        assert_eq!(auth.refusal(1), None);
+        auth.open(1, Credential::Basic);
+        assert!(auth.is_open(1) && !auth.is_open(2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_is_renewed_while_it_lasts_and_not_brought_back() {
-        let door = Door::new();
-        door.renew(1, cookie("early"));
-        assert_eq!(sent(&door, 1), None);
-        door.open(1, Credential::Cookie(Arc::new(cookie("a"))));
+        let auth = EndpointAuth::new();
+        auth.renew(1, cookie("early"));
+        assert_eq!(sent(&auth, 1), None);
+        auth.open(1, Credential::Cookie(Arc::new(cookie("a"))));
         tokio::time::advance(Duration::from_secs(500)).await;
-        door.renew(2, cookie("other"));
-        door.renew(1, cookie("b"));
+        auth.renew(2, cookie("other"));
+        auth.renew(1, cookie("b"));
         tokio::time::advance(Duration::from_secs(500)).await;
-        assert_eq!(sent(&door, 1).as_deref(), Some("AuthSession=b"));
+        assert_eq!(sent(&auth, 1).as_deref(), Some("AuthSession=b"));
         tokio::time::advance(Duration::from_secs(50)).await;
-        assert_eq!(sent(&door, 1), None);
-        door.doubt();
-        door.renew(1, cookie("late"));
-        assert_eq!(sent(&door, 1), None);
-        door.open(1, Credential::Basic);
-        door.renew(1, cookie("stray"));
-        assert!(matches!(door.credential(1), Some(Credential::Basic)));
+        assert_eq!(sent(&auth, 1), None);
+        auth.doubt();
+        auth.renew(1, cookie("late"));
+        assert_eq!(sent(&auth, 1), None);
+        auth.open(1, Credential::Basic);
+        auth.renew(1, cookie("stray"));
+        assert!(matches!(auth.credential(1), Some(Credential::Basic)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn sessions_that_end_young_twice_are_given_up() {
-        let door = Door::new();
+        let auth = EndpointAuth::new();
         let young = cookie("a");
-        door.session_ended(1, &young);
-        tokio::time::advance(YOUNG).await;
-        door.session_ended(1, &young);
-        door.session_ended(1, &cookie("b"));
-        assert!(door.takes_sessions(1));
-        door.session_ended(1, &cookie("c"));
-        assert!(!door.takes_sessions(1) && door.takes_sessions(2));
+        auth.record_session_end(1, &young);
+        tokio::time::advance(YOUNG_SESSION).await;
+        auth.record_session_end(1, &young);
+        auth.record_session_end(1, &cookie("b"));
+        assert!(auth.uses_sessions(1));
+        auth.record_session_end(1, &cookie("c"));
+        assert!(!auth.uses_sessions(1) && auth.uses_sessions(2));
     }
 }

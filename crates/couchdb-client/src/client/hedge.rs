@@ -1,0 +1,53 @@
+//! Sends a second request in parallel to another server while the first server is silent.
+//!
+//! Only for requests that every server can answer itself: one entry that hangs then delays nobody
+//! until the client knows that it hangs.
+
+use super::Client;
+use crate::{
+    Address, Error, Route,
+    directory::{Destination, Server},
+};
+use bytes::Bytes;
+use futures::future::{Either, select};
+use std::{pin::pin, sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// An answer with its status and how long it took, or an error.
+type Outcome = Result<(Bytes, u16, Duration), Error>;
+
+impl Client {
+    /// Sends a request to a server and, while that is silent for too long, to another one that was
+    /// not `tried`. Returns which of them answered, and what.
+    pub(super) async fn attempt_hedged(
+        &self,
+        route: Route<'_>,
+        path: &str,
+        first: &Arc<Server>,
+        tried: &[Address],
+    ) -> (Destination, Outcome) {
+        let destination = Destination::direct(Arc::clone(first));
+        let mut asked = pin!(self.attempt(route, path, &destination));
+        if let Ok(outcome) = timeout(self.shared.sender.silence_threshold(), &mut asked).await {
+            return (destination.clone(), outcome);
+        }
+        let generation = self.shared.gate.generation();
+        let Some(other) = self.shared.directory.another(first, tried, generation) else {
+            return (destination.clone(), asked.await);
+        };
+        let other = Destination::direct(other);
+        let second = pin!(self.attempt(route, path, &other));
+        match select(asked, second).await {
+            Either::Left((Err(error), second)) => match second.await {
+                Ok(answer) => (other.clone(), Ok(answer)),
+                Err(_) => (destination.clone(), Err(error)),
+            },
+            Either::Left((outcome, _)) => (destination.clone(), outcome),
+            Either::Right((Ok(answer), _)) => {
+                first.breaker.record_failure();
+                (other.clone(), Ok(answer))
+            }
+            Either::Right((Err(_), asked)) => (destination.clone(), asked.await),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The pace of cold reads: each may cost the server an fsync.
+//!
+//! A token bucket: so many reads a second, and after a pause a tenth of a second's reads at once.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+use tokio::time::{Instant, sleep};
+
+/// Lets so many through in a second.
+#[derive(Debug)]
+pub(super) struct TokenBucket {
+    born: Instant,
+    /// Nanoseconds from one turn to the next.
+    interval: u64,
+    /// How far ahead of its time a turn may be taken, in nanoseconds.
+    ahead: u64,
+    /// Nanoseconds after `born` at which the next turn is due, were they all taken on time.
+    due: AtomicU64,
+}
+
+impl TokenBucket {
+    /// So many a second, evenly but for a tenth at once; `None` for 0, which is unpaced.
+    pub(super) fn new(per_second: u32) -> Option<Self> {
+        let interval = 1_000_000_000_u64.checked_div(per_second.into())?;
+        let burst = u64::from(per_second / 10).max(1);
+        let ahead = interval.saturating_mul(burst - 1);
+        Some(Self { born: Instant::now(), interval, ahead, due: AtomicU64::new(0) })
+    }
+
+    /// Waits for a turn. One that is given up while it waits costs nothing.
+    pub(super) async fn wait_for_turn(&self) {
+        loop {
+            let now = u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let Err(wait) = self.take(now) else { return };
+            sleep(wait).await;
+        }
+    }
+
+    /// Takes a turn, or says how long it is until the next.
+    fn take(&self, now: u64) -> Result<(), Duration> {
+        let latest = now.saturating_add(self.ahead);
+        let next = |due: u64| (due <= latest).then(|| due.max(now).saturating_add(self.interval));
+        match self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(_) => Ok(()),
+            Err(due) => Err(Duration::from_nanos(due.saturating_sub(latest))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pace_is_kept_on_paused_time() {
+        let pace = TokenBucket::new(50).unwrap();
+        let start = Instant::now();
+        for _ in 0..505 {
+            pace.wait_for_turn().await;
+        }
+        let took = start.elapsed().as_secs_f64();
+        assert!((9.9..10.6).contains(&took), "{took}");
+        assert!(TokenBucket::new(0).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_that_are_given_up_are_left_for_others() {
+        let pace = TokenBucket::new(10).unwrap();
+        pace.wait_for_turn().await;
+        for _ in 0..100 {
+            let given_up =
+                tokio::time::timeout(Duration::from_millis(1), pace.wait_for_turn()).await;
+            assert!(given_up.is_err() || pace.born.elapsed() >= Duration::from_millis(100));
+        }
+        let start = Instant::now();
+        pace.wait_for_turn().await;
+        assert!(start.elapsed() <= Duration::from_millis(101), "{:?}", start.elapsed());
+    }
+
+    proptest! {
+        #[test]
+        fn no_second_sees_more_than_its_share_and_whoever_waits_as_told_is_served(
+            per_second in 1_u32..100_000,
+            pauses in proptest::collection::vec(0_u64..2 * SECOND, 1..200),
+        ) {
+            let pace = TokenBucket::new(per_second).unwrap();
+            let share = usize::try_from(per_second + (per_second / 10).max(1)).unwrap();
+            let (mut now, mut taken) = (0, Vec::new());
+            for pause in pauses {
+                now += pause;
+                if let Err(wait) = pace.take(now) {
+                    now += u64::try_from(wait.as_nanos()).unwrap();
+                    prop_assert_eq!(pace.take(now), Ok(()));
+                }
+                taken.push(now);
+                let in_a_second = taken.iter().filter(|at| now - **at < SECOND).count();
+                prop_assert!(in_a_second <= share, "{} of {}", in_a_second, share);
+            }
+        }
+    }
+}
