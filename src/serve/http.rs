@@ -7,12 +7,10 @@
 mod admin;
 mod answer;
 mod api;
-mod builds;
 mod facts;
-mod feeds;
 mod guard;
-mod jobs;
 mod metrics;
+mod openapi;
 pub mod orders;
 mod page;
 mod peer;
@@ -20,12 +18,12 @@ mod probes;
 mod query;
 mod sd;
 mod serve;
-mod smoosh;
 mod socket;
 mod updates;
 mod web;
 
 pub use metrics::families;
+pub use openapi::document as openapi;
 pub use orders::Order;
 pub use serve::{Room, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
@@ -167,11 +165,12 @@ pub fn router(state: State) -> Router {
         .route("/facts", get(facts::facts))
         .route("/queue", get(api::queue))
         .route("/plan", get(api::plan))
-        .route("/jobs", get(jobs::jobs))
+        .route("/jobs", get(api::jobs))
         .route("/explain", get(api::explain))
         .route("/history", get(api::history))
         .route("/events", get(api::events))
         .route("/config", get(api::config))
+        .route("/openapi.json", get(openapi::openapi))
         .route("/suspend", post(admin::suspend))
         .route("/resume", post(admin::resume))
         .route("/compact", post(admin::compact))

@@ -6,8 +6,8 @@
 
 use super::{
     State,
-    answer::{Answer, text},
-    api::{Asked, Refused, asked, worked_out},
+    answer::Answer,
+    api::{Asked, Refused, worked_out},
     guard::Turns,
     probes::unready,
 };
@@ -17,7 +17,8 @@ use crate::{
         target::{Kind, State as TargetState, TargetId},
     },
     plan::Plan,
-    sources::inventory::FactsLine,
+    serve::report::Listing,
+    sources::inventory::{FactsLine, FactsPage},
     table::{Ix, Snapshot, TargetRef},
 };
 use axum::{
@@ -25,8 +26,8 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use couchdb_names::{Range, ShardName, Signature};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 use std::sync::Arc;
 
 /// Lines of one answer unless told, and at most.
@@ -34,11 +35,19 @@ const LIMIT: usize = 2_000;
 const LARGEST: usize = 10_000;
 
 /// A page.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FactsQuery {
+    /// The `next` of the page before.
     after: Option<String>,
+    /// How many lines to list at most; 2000 where it is not given.
+    #[schemars(range(min = 1, max = LARGEST))]
     limit: Option<usize>,
+}
+
+impl Listing for FactsPage {
+    const LIST: &'static str = "facts";
+    type Item = FactsLine;
 }
 
 /// Where a file stands in the list.
@@ -110,12 +119,8 @@ fn page<'a>(
 pub(super) async fn facts(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
-    query: Asked<FactsQuery>,
+    Asked(query): Asked<FactsQuery>,
 ) -> Response {
-    let query = match asked(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
     // Who has read nothing yet must not say that there is nothing.
     if let Some((_, why)) = unready(&state) {
         return Refused::unavailable(why.trim_end()).into_response();
@@ -139,12 +144,13 @@ fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
     let mut last = targets.iter().rev().filter_map(|target| FactsLine::of(*target));
     let next = last.next().filter(|_| more).map(|line| line.id);
+    let head = FactsPage { facts: Vec::new(), next };
     let listed: Vec<Ix> = targets.into_iter().map(TargetRef::ix).collect();
     let lines = listed.into_iter().filter_map(move |ix| {
         let target = plan.snapshot.target(ix)?;
-        Some(text(&FactsLine::of(target)?))
+        FactsLine::of(target)
     });
-    Ok(Answer::with_list(&json!({ "next": next }), "facts", lines))
+    Ok(Answer::with_list(&head, lines))
 }
 
 #[cfg(test)]

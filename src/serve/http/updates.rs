@@ -3,6 +3,7 @@
 use super::{State, answer};
 use crate::{
     feeds::feed::{Ask, Bad, Begun, Kind, Refused},
+    serve::report::CouchDbError,
     store::journal::Anew,
 };
 use axum::{
@@ -11,7 +12,6 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
 
 /// Why an answer does not begin behind the sequence that was sent.
 const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");
@@ -101,7 +101,8 @@ fn has(headers: &HeaderMap, tag: &str) -> bool {
     })
 }
 
-fn error(code: StatusCode, error: &str, reason: impl ToString) -> Response {
-    let body = answer::whole(&json!({ "error": error, "reason": reason.to_string() }));
+fn error(code: StatusCode, error: &'static str, reason: impl ToString) -> Response {
+    let body = CouchDbError { error: error.into(), reason: reason.to_string() };
+    let body = answer::whole(&body);
     (code, [(header::CACHE_CONTROL, "must-revalidate")], body).into_response()
 }

@@ -4,10 +4,11 @@ use crate::{
     model::memory::{Scope, Suspension},
     plan::Plan,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A suspension that is in force. Unknown is null.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SuspensionLine {
     /// `all`, `node:<name>` or `channel:<name>`.
     pub scope: String,

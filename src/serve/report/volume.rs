@@ -5,10 +5,11 @@ use crate::{
     model::target::Kind,
     table::{NodeIx, OnVolume, Totals},
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What each kind of cleanup would free of one file system, in bytes. Unknown is null.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeLine {
     /// The directory there; of two, that of databases.
     pub directory: String,
