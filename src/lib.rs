@@ -21,6 +21,7 @@
 //! | outcome | how a job ended, with bytes before and after | [`memory::Outcome`](model::memory::Outcome) |
 //! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`](store::journal) |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
+//! | answer | what a route of the API gives, or an order is answered with; one type for server, commands and tests | [`report`](serve::report) |
 //! | predicted | the size after a compaction; [`estimate`](model::estimate) states the rule and its error | [`estimate`](model::estimate) |
 //!
 //! # The way data flows
@@ -64,7 +65,7 @@
 //!  cli
 //!  service      the tasks, started, reloaded and ended
 //!  simulated    a simulated cluster's disks and directories
-//!  serve        HTTP, metrics, the JSON shape of targets and plans
+//!  serve        HTTP, metrics, the types of the JSON API
 //!  config       settings as they are written        import   CouchDB's own, read
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: all that changes something

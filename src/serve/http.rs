@@ -56,7 +56,7 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
 /// Scrapes that may be under way at a time, as in Prometheus's own exporters; one more takes
-/// the place of a client that takes nothing, or is told to come again.
+/// the place of a client that reads nothing, or is answered 503.
 const SCRAPES: usize = 40;
 
 /// Answers of the API that may be worked out at a time: each may sort a million targets.
@@ -111,7 +111,7 @@ pub struct Allow {
     /// All others; suspending and resuming are taken over the Unix socket without.
     pub admin: bool,
     /// Host names that are this machine's own, beside localhost, addresses and those of its
-    /// certificate: an order that calls it by any other was led here by somebody else.
+    /// certificate: an order with any other name in `Host` may come through DNS rebinding.
     pub names: Arc<[String]>,
 }
 
@@ -134,7 +134,7 @@ pub struct State {
     pub config: watch::Receiver<Arc<ConfigStatus>>,
     /// What is heard of databases.
     pub changes: watch::Receiver<Arc<changes::Status>>,
-    /// How smoosh stands.
+    /// What is taken over from smoosh.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// When the certificates end with which CouchDB is reached.
     pub certificates: watch::Receiver<CertificateEnds>,
@@ -192,7 +192,7 @@ pub fn router(state: State) -> Router {
         .fallback(probes::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
         .nest("/api/v1", api)
-        // A nested router is not asked for its own path with a slash behind.
+        // A nested router does not match its own path with a slash at the end.
         .route("/api/v1/", any(api::not_found))
         .layer(middleware::map_response(guard::harden))
         .layer(middleware::from_fn_with_state(web, web::admit))
@@ -200,7 +200,7 @@ pub fn router(state: State) -> Router {
 }
 
 /// The answer for work that was lost: its panic goes on here, and where the runtime ends
-/// there is nobody left to answer.
+/// no client is left to answer.
 fn lost(failed: JoinError) -> Response {
     let answered = joined::<Response>(Err(failed));
     answered.unwrap_or_else(|| {

@@ -60,7 +60,7 @@ use words::Word;
 
 /// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
 /// Unknown is null.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The identity commands take.
     pub id: String,
@@ -84,10 +84,10 @@ pub struct Target {
     pub ddocs: Vec<String>,
     /// The view's signature.
     pub signature: Option<String>,
-    /// How it stands to the shard map.
+    /// How it compares with the shard map.
     #[schemars(with = "words::State")]
     pub state: Word,
-    /// Files one compaction of it rewrites.
+    /// How many files one compaction rewrites.
     pub copies: u32,
     /// Whether sizes are one copy's times their number.
     pub estimated: bool,
@@ -101,7 +101,8 @@ pub struct Target {
     pub predicted_bytes: Option<u64>,
     /// What a compaction would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
-    /// Whether active may be trusted, or its last compaction tells instead.
+    /// How far the prediction can be trusted: `learned` from its last compaction, or by CouchDB's
+    /// count of active bytes, which is `low` on servers that count wrongly.
     #[schemars(with = "words::Confidence")]
     pub confidence: Word,
     /// File over active.
@@ -110,7 +111,7 @@ pub struct Target {
     pub update_seq: Option<u64>,
     /// The sequence at the last compaction.
     pub compacted_seq: Option<u64>,
-    /// Sequences a view has not seen.
+    /// Changes that the view has not seen.
     pub updates_pending: Option<u64>,
     /// The collator versions one copy of a view names.
     pub collator_versions: Option<Vec<String>>,
@@ -119,38 +120,38 @@ pub struct Target {
     /// Who measured each fact that is known.
     #[schemars(with = "BTreeMap<String, words::Source>")]
     pub sources: BTreeMap<Word, Word>,
-    /// When it was measured.
+    /// When its facts were measured.
     pub measured_at: Option<String>,
-    /// Why its file's header says nothing, where it was read and does not.
+    /// Why the header of its file could not be used, where it could not.
     pub problem: Option<ProblemLine>,
-    /// The channel that takes it.
+    /// The channel that takes it; null where none does.
     pub channel: Option<String>,
     /// Its priority there, per file.
     pub priority: Option<f64>,
-    /// Why the channels that do not take it do not.
+    /// Why each other channel does not take it.
     pub misses: Vec<MissLine>,
     /// Why it does not start, if a channel takes it.
     pub refusal: Option<RefusalLine>,
 }
 
 /// One target with what is decided about it, in words.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explained {
-    /// What is known of it.
+    /// The target and its facts.
     #[serde(flatten)]
     pub target: Target,
     /// Why it does not start, and what would have to change.
     pub why: Option<String>,
-    /// What makes its facts count: `measured` lately, or `followed` by feeds that told of no
-    /// change since; null where they do not.
+    /// Why its facts are fresh: `measured` lately, or `followed` by feeds that have named no change
+    /// since; null where they are not.
     #[schemars(with = "Option<words::Fresh>")]
     pub fresh: Option<Word>,
     /// What would be sent, where it starts.
     pub start: Option<StartLine>,
-    /// What an operator ordered, while it waits.
+    /// The order of an operator that waits for it.
     pub ordered: Option<OrderLine>,
-    /// Of a view's part the id of the view: nothing compacts the part alone, and what is decided is
-    /// decided about the view.
+    /// For a part of a view, the id of that view: no request compacts a part alone, so the decision
+    /// is about the view.
     pub part_of: Option<String>,
 }
 
@@ -218,7 +219,7 @@ pub struct RefusalLine {
     pub value: Option<f64>,
     /// What it was compared with.
     pub limit: Option<f64>,
-    /// Since when that keeps it, where something says so; else since when it waits.
+    /// Since when this holds it back, where that is known; else since when it waits.
     pub since: Option<String>,
 }
 
@@ -244,13 +245,13 @@ pub struct NodeLine {
     /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
     #[schemars(with = "words::Smoosh")]
     pub smoosh: Word,
-    /// What lies in its directories beside targets, where they are read.
+    /// What its directories hold beside targets, where they are read.
     pub disk: Option<DiskLine>,
     /// Targets of which CouchDB and files' headers say different things, where both were read.
     pub source_disagreements: Option<u64>,
 }
 
-/// What lies in a node's directories beside targets, in bytes.
+/// What a node's directories hold beside targets, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskLine {
     /// Files that were met.
@@ -260,17 +261,17 @@ pub struct DiskLine {
     /// Whether design documents were known: without them, only index files that lost their
     /// shard count as stale.
     pub designs_known: bool,
-    /// What compactions left behind.
+    /// Leftovers of compactions.
     pub leftover_bytes: u64,
     /// Deleted by CouchDB and still there.
     pub trash_bytes: u64,
-    /// Nouveau's indexes, where they lie inside.
+    /// Nouveau's indexes, where these directories hold them.
     pub nouveau_bytes: u64,
-    /// Clouseau's indexes, where they lie inside.
+    /// Clouseau's indexes, where these directories hold them.
     pub clouseau_bytes: u64,
-    /// Whatever is no file of CouchDB's.
+    /// Everything that is no file of CouchDB's.
     pub other_bytes: u64,
-    /// The file systems that they lie on, and what can be freed of each.
+    /// The file systems of these directories, and what can be freed on each.
     pub volumes: Vec<VolumeLine>,
     /// How long the last walk took.
     pub duration_seconds: f64,
@@ -320,7 +321,7 @@ impl Target {
             ddocs: view
                 .map(|view| view.designs.iter().map(ToString::to_string).collect())
                 .unwrap_or_default(),
-            // No request told one of what cannot be addressed.
+            // Nothing could ask for the signature of what no URL can name.
             signature: view
                 .filter(|view| target.state() != State::Unaddressable && view.search.is_none())
                 .map(|view| view.signature.to_string()),

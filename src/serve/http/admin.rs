@@ -29,7 +29,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc::error::TrySendError, oneshot},
     time,
@@ -164,7 +164,7 @@ pub(super) async fn release(
     ordered(&state, turns, Permit::Admin, request, make, tell).await
 }
 
-/// Takes an order, hands it on and answers for whoever carried it out.
+/// Takes an order, hands it on, and answers with what came of it.
 async fn ordered<B, T, A>(
     state: &State,
     turns: Turns,
@@ -202,8 +202,13 @@ where
     let made = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        let body = serde_json::from_slice(body)
-            .map_err(|why| Refused::bad(format!("the body is not as it should be: {why}")))?;
+        let wrong =
+            |why: &dyn Display| Refused::bad(format!("the body is not as it should be: {why}"));
+        // A list would be read as the fields in their order.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(wrong(&"it is not a JSON object"));
+        }
+        let body = serde_json::from_slice(body).map_err(|why| wrong(&why))?;
         make(body, &plan, who, reply)
     });
     let order = match made.await {

@@ -30,7 +30,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Lines of one answer unless told, and at most.
+/// How many lines one answer has where no limit is given, and at most.
 const LIMIT: usize = 2_000;
 const LARGEST: usize = 10_000;
 
@@ -39,6 +39,7 @@ const LARGEST: usize = 10_000;
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FactsQuery {
     /// The `next` of the page before.
+    #[schemars(extend("pattern" = "^(db|view):"))]
     after: Option<String>,
     /// How many lines to list at most; 2000 where it is not given.
     #[schemars(range(min = 1, max = LARGEST))]
@@ -50,7 +51,7 @@ impl Listing for FactsPage {
     type Item = FactsLine;
 }
 
-/// Where a file stands in the list.
+/// The place of a file in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<'a> {
     node: &'a str,
@@ -121,7 +122,7 @@ pub(super) async fn facts(
     Extension(turns): Extension<Turns>,
     Asked(query): Asked<FactsQuery>,
 ) -> Response {
-    // Who has read nothing yet must not say that there is nothing.
+    // Before anything was read, an empty list would mean that there are no files.
     if let Some((_, why)) = unready(&state) {
         return Refused::unavailable(why.trim_end()).into_response();
     }

@@ -129,22 +129,26 @@ impl Schemas {
 
 /// The schema of a parameter that is given: what is left out is not null.
 fn given(mut schema: Value) -> Value {
-    if let Some(types) = schema["type"].as_array() {
-        let one = types.iter().find(|name| *name != "null").cloned();
-        schema["type"] = one.unwrap_or_default();
-    } else if schema["type"].is_null()
-        && let Some(fields) = schema.as_object_mut()
-    {
-        // Reading a field that is not there put a null in its place.
-        fields.remove("type");
-    }
-    if let Some(either) = schema["anyOf"].as_array() {
-        let one = either.iter().find(|it| it["type"] != "null").cloned().unwrap_or_default();
-        let description = schema["description"].take();
-        schema = one;
-        schema["description"] = description;
-    } else if let Some(fields) = schema.as_object_mut() {
-        fields.remove("anyOf");
+    let some = |list: &mut Vec<Value>| list.retain(|it| !it.is_null() && it != "null");
+    if let Some(fields) = schema.as_object_mut() {
+        fields.remove("default");
+        if let Some(Value::Array(words)) = fields.get_mut("enum") {
+            some(words);
+        }
+        if let Some(Value::Array(types)) = fields.get_mut("type") {
+            some(types);
+            if let [one] = &types[..] {
+                let one = one.clone();
+                fields.insert("type".into(), one);
+            }
+        }
+        // Words of a vocabulary, or null.
+        if let Some(Value::Array(mut either)) = fields.remove("anyOf") {
+            either.retain(|it| it["type"] != "null");
+            if let Some(Value::Object(one)) = either.pop() {
+                fields.extend(one);
+            }
+        }
     }
     schema
 }

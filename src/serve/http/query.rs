@@ -17,7 +17,7 @@ use serde::Deserialize;
 use std::{borrow::Cow, time::Duration};
 use wall_clock::Moment;
 
-/// How many targets one answer has unless told, and at most.
+/// How many targets one answer has where no limit is given, and at most.
 const LIMIT: usize = 100;
 const LARGEST: usize = 10_000;
 
@@ -197,8 +197,8 @@ impl Page {
 }
 
 impl HistoryParameters {
-    /// What the journal is asked at `now`, save for the targets: who reads the plan knows what
-    /// the text means.
+    /// What the journal is asked at `now`. The caller adds the targets, because it needs the plan
+    /// to know what the text means.
     ///
     /// # Errors
     /// Names a parameter whose value nothing can have.
@@ -355,7 +355,7 @@ fn time(text: &str, now: Moment) -> Result<Moment, String> {
     })
 }
 
-/// A parameter's value as it stands in the address, undecoded.
+/// A parameter's value as the URL has it, still encoded.
 pub(super) fn written<'a>(raw: &'a str, name: &str) -> Option<&'a str> {
     raw.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

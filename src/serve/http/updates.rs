@@ -13,13 +13,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// Why an answer does not begin behind the sequence that was sent.
+/// Why an answer does not begin after the sequence that was sent.
 const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");
 
 /// What browsers send when they open an event source again.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long who was sent away had better wait, in seconds.
+/// After how many seconds a client that was turned away should try again.
 const AGAIN: HeaderValue = HeaderValue::from_static("5");
 
 type Parameters = Vec<(String, String)>;
@@ -51,7 +51,7 @@ pub(super) async fn updates(
     };
     let kind = ask.kind;
     if method == Method::HEAD && kind != Kind::Normal {
-        return told(kind, None, Body::empty());
+        return streamed(kind, None, Body::empty());
     }
     match feed.open(ask).await {
         Ok(Begun { tag, anew, body }) if kind == Kind::Normal => {
@@ -59,13 +59,13 @@ pub(super) async fn updates(
             if has(&headers, &tag) {
                 return (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response();
             }
-            let mut answer = told(kind, anew, Body::from_stream(body.pieces()));
+            let mut answer = streamed(kind, anew, Body::from_stream(body.pieces()));
             if let Ok(tag) = HeaderValue::from_str(&tag) {
                 answer.headers_mut().insert(header::ETAG, tag);
             }
             answer
         }
-        Ok(Begun { anew, body, .. }) => told(kind, anew, Body::from_stream(body.pieces())),
+        Ok(Begun { anew, body, .. }) => streamed(kind, anew, Body::from_stream(body.pieces())),
         Err(refused @ (Refused::Full(_) | Refused::Trouble(_))) => {
             let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", refused);
             answer.headers_mut().insert(header::RETRY_AFTER, AGAIN);
@@ -74,8 +74,8 @@ pub(super) async fn updates(
     }
 }
 
-/// An answer that is told piece by piece.
-fn told(kind: Kind, anew: Option<Anew>, body: Body) -> Response {
+/// An answer that is sent piece by piece.
+fn streamed(kind: Kind, anew: Option<Anew>, body: Body) -> Response {
     let (content, cache) = match kind {
         Kind::Normal | Kind::Longpoll | Kind::Continuous => ("application/json", "must-revalidate"),
         Kind::EventSource => ("text/event-stream", "no-cache"),

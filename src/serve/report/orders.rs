@@ -43,6 +43,16 @@ pub struct CompactOrder {
 /// Take targets out of quarantine: the ones that `target` means, or `all` of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {
+        "required": ["target"],
+        "properties": { "target": { "type": "string" }, "all": { "const": false } },
+    },
+    {
+        "required": ["all"],
+        "properties": { "target": { "type": "null" }, "all": { "const": true } },
+    },
+]))]
 pub struct ReleaseOrder {
     /// An id, a shard file's name, a database, or `<db>/_design/<name>`.
     pub target: Option<String>,

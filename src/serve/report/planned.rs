@@ -42,7 +42,7 @@ pub struct Planned {
     pub orders: Vec<OrderLine>,
     /// How the candidates of each queue are decided.
     pub candidates: Vec<CandidatesLine>,
-    /// Gates that are shut.
+    /// Gates that are closed.
     pub gates: Vec<GateLine>,
     /// What an operator suspended, of all nodes and channels.
     pub suspensions: Vec<SuspensionLine>,
@@ -97,7 +97,7 @@ pub struct StartLine {
     pub file_bytes: Option<u64>,
     /// Bytes it frees, as predicted.
     pub gain_bytes: Option<u64>,
-    /// Bytes it writes anew, as predicted.
+    /// Bytes that it writes, as predicted.
     pub rewrite_bytes: Option<u64>,
     /// Bytes it takes beside each old file, at its worst moment.
     pub peak_bytes: u64,
@@ -124,7 +124,7 @@ pub struct CandidatesLine {
     pub refused: BTreeMap<Word, u64>,
 }
 
-/// A gate that is shut.
+/// A gate that is closed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateLine {
     /// The node, or `_cluster`.
@@ -136,7 +136,7 @@ pub struct GateLine {
     pub value: Option<f64>,
     /// What it was compared with.
     pub limit: Option<f64>,
-    /// Since when it is shut.
+    /// Since when it is closed.
     pub since: Option<String>,
 }
 
@@ -151,7 +151,7 @@ pub struct RefusedLine {
     pub channel: String,
     /// Its priority there, per file.
     pub priority: Option<f64>,
-    /// Bytes a compaction would free, as its last one tells or as predicted.
+    /// Bytes that a compaction would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
     /// Why it does not.
     pub refusal: RefusalLine,
@@ -209,7 +209,7 @@ impl Planned {
             .filter(|(at, node)| *at == 0 || node.member)
             .filter(|(_, node)| wanted.node.is_none_or(|name| name == &*node.name))
             .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &node.name)))
-            .flat_map(|(at, name)| shut(plan, at, name))
+            .flat_map(|(at, name)| closed_gates(plan, at, name))
             .collect();
         let outline = Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
@@ -233,8 +233,8 @@ impl Planned {
     }
 }
 
-/// The gates of a node that are shut.
-fn shut(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
+/// The gates of a node that are closed.
+fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
     Gate::ALL.into_iter().filter_map(move |gate| {
         let refusal = plan.gate(gate, at)?;
         Some(GateLine {

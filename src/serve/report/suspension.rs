@@ -14,12 +14,12 @@ pub struct SuspensionLine {
     pub scope: String,
     /// Since when.
     pub since: String,
-    /// Who ordered it: a user and an address, an address alone, or the user's number of
-    /// whoever came over the Unix socket.
+    /// Who ordered it: a user and an address, an address alone, or `unix socket` and the number of
+    /// a user of this machine.
     pub by: Option<String>,
     /// The reason that was given.
     pub why: Option<String>,
-    /// All of it in a sentence.
+    /// The same in a sentence.
     pub says: String,
 }
 

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 /// An example of a parameter of a route; none where any value will do.
 pub(super) fn parameter(path: &str, name: &Value) -> Option<Value> {
     Some(match (path, name.as_str()?) {
+        // Its numbers are texts, because CouchDB takes more than JSON's.
+        ("/_db_updates", "limit") => json!("100"),
         (_, "limit") => json!(100),
         (_, "offset") => json!(0),
         (_, "node") => json!("couchdb@couch-a"),
