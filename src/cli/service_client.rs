@@ -324,8 +324,7 @@ fn refused(status: StatusCode, failed: Failed) -> Failure {
     for candidate in failed.data.iter().flat_map(|conflict| conflict.candidates()) {
         why.push_str(&format!("\n  {}", printable(candidate)));
     }
-    let conflict = failed.data.map(Box::new);
-    Failure { exit, why, conflict, passes: status.is_server_error() }
+    Failure { exit, why, conflict: failed.data, passes: status.is_server_error() }
 }
 
 fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, Failure> {

@@ -36,7 +36,7 @@ pub(super) struct Refused {
     pub(super) kind: &'static str,
     pub(super) why: String,
     /// What an order runs into.
-    pub(super) data: Option<Conflict>,
+    pub(super) data: Option<Box<Conflict>>,
 }
 
 impl Refused {
@@ -53,7 +53,7 @@ impl Refused {
     }
 
     pub(super) fn conflict(why: impl ToString, data: Conflict) -> Self {
-        Self { data: Some(data), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
+        Self { data: Some(Box::new(data)), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
     }
 
     pub(super) fn unavailable(why: impl ToString) -> Self {

@@ -48,7 +48,7 @@ pub struct Failed {
     pub error: String,
     /// What an order runs into, where it is refused with status 409.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Conflict>,
+    pub data: Option<Box<Conflict>>,
 }
 
 /// Why `/_db_updates` answers nothing, in CouchDB's form.
