@@ -26,11 +26,10 @@ mod table;
 #[cfg(feature = "simulator")]
 pub use demo::CONFIG as DEMO_CONFIG;
 
-use crate::config;
+use crate::{config, serve::report::Conflict};
 use args::{Args, Command};
 use clap::Parser;
 use output::{complain, note, print, print_json, printable};
-use serde_json::Value;
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -84,19 +83,19 @@ impl From<Exit> for ExitCode {
 struct Failure {
     exit: Exit,
     why: String,
-    /// The data of a service's error answer; null without one.
-    data: Value,
+    /// The conflict that an order met, if the service reported one.
+    conflict: Option<Box<Conflict>>,
     /// Whether the same request may succeed later.
     passes: bool,
 }
 
 impl Failure {
     fn usage(why: impl ToString) -> Self {
-        Self { exit: Exit::Usage, why: why.to_string(), data: Value::Null, passes: false }
+        Self { exit: Exit::Usage, why: why.to_string(), conflict: None, passes: false }
     }
 
     fn failed(why: impl ToString) -> Self {
-        Self { exit: Exit::Failed, why: why.to_string(), data: Value::Null, passes: false }
+        Self { exit: Exit::Failed, why: why.to_string(), conflict: None, passes: false }
     }
 }
 

@@ -22,6 +22,7 @@
 //! | outcome | how a job ended, with bytes before and after | [`memory::Outcome`](model::memory::Outcome) |
 //! | journal | the durable, ordered record of what happened and how jobs ended | [`journal`](store::journal) |
 //! | refusal | why a queued target does not start | [`plan::RefusalReason`] |
+//! | answer | the response to an API route or an order; one type for server, commands and tests | [`report`](serve::report) |
 //! | predicted | the size after a compaction; [`estimate`](model::estimate) has the rule and its error | [`estimate`](model::estimate) |
 //!
 //! # Data flow
@@ -66,7 +67,7 @@
 //!  cli
 //!  service      starts, reloads and ends the tasks
 //!  simulated    a simulated cluster's disks and directories
-//!  serve        HTTP, metrics, the JSON shape of targets and plans
+//!  serve        HTTP, metrics, the types of the JSON API
 //!  config       the configuration file                import   CouchDB's own settings
 //!  feeds        CouchDB's feeds in, recliner's out
 //!  act          enforcer, follower, warmer, takeover: everything that changes CouchDB

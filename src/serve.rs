@@ -1,4 +1,4 @@
-//! What others read: HTTP, metrics, and the one JSON shape of targets and plans.
+//! What others read: HTTP, metrics, and the types of the JSON API.
 //!
 //! Owns no state: it answers with what was published last and never waits for CouchDB.
 

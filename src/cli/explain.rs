@@ -8,8 +8,16 @@ use super::{
     service_client::ServiceClient,
     table,
 };
-use crate::serve::report::{self, Explained, WholeViews};
-use serde_json::{Value, json};
+use crate::serve::report::{self, Explained, Explanations, WholeViews};
+use serde::Serialize;
+
+/// What is explained, as JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    targets: &'a [Explained],
+    /// Whether a running recliner answered, which remembers.
+    memory: bool,
+}
 
 pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
     let (targets, unseen) = match args.source.whom(args.recliner.as_deref(), &args.login)? {
@@ -20,7 +28,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
     let memory = unseen.is_none();
     match args.format {
         Format::Json => {
-            print_json(&json!({ "targets": targets, "memory": memory }))?;
+            print_json(&Answer { targets: &targets, memory })?;
         }
         Format::Table => {
             let mut text = table::explained(&args.target, &targets, args.all, table::width());
@@ -36,7 +44,7 @@ pub(super) async fn run(args: ExplainArgs) -> Result<Exit, Failure> {
 }
 
 /// Reads the cluster; also returns whether part of it could not be read.
-async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
+async fn read(args: &ExplainArgs) -> Result<(Vec<Explained>, Exit), Failure> {
     let loaded = once::load(&args.source.flags(), args.source.config_file.as_deref())?;
     once::start_log_if_asked(&args.source.log, &loaded.settings)?;
     let look = once::look(&loaded.settings).await?;
@@ -48,20 +56,16 @@ async fn read(args: &ExplainArgs) -> Result<(Vec<Value>, Exit), Failure> {
     }
     let views = WholeViews::of(plan, &found);
     let explained = |target| Explained::of(plan, target, &views);
-    let targets = found
-        .into_iter()
-        .filter_map(|ix| plan.snapshot.target(ix))
-        .map(|target| serde_json::to_value(explained(target)).map_err(Failure::failed))
-        .collect::<Result<_, _>>()?;
+    let targets =
+        found.into_iter().filter_map(|ix| plan.snapshot.target(ix)).map(explained).collect();
     once::warn_of(&look.status);
     let unseen = !look.status.errors.is_empty();
     Ok((targets, if unseen { Exit::Unseen } else { Exit::Done }))
 }
 
 /// Asks a running recliner.
-async fn asked(client: &ServiceClient, target: &str) -> Result<Vec<Value>, Failure> {
+async fn asked(client: &ServiceClient, target: &str) -> Result<Vec<Explained>, Failure> {
     let query = [("target", target), ("limit", "10000")];
-    let mut data = client.get("/api/v1/explain", &query).await?;
-    serde_json::from_value(data["targets"].take())
-        .map_err(|why| Failure::failed(format!("{} answered no targets: {why}", client.base())))
+    let explanations: Explanations = client.get("/api/v1/explain", &query).await?;
+    Ok(explanations.targets)
 }

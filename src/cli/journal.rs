@@ -9,8 +9,10 @@ use super::{
     output::{print_json_lines, print_part},
     print, print_json, table,
 };
-use crate::store::journal::Type;
-use serde_json::Value;
+use crate::{
+    serve::report::{EventLine, Events, Outcomes},
+    store::journal::Type,
+};
 
 pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {
     let limit = args.limit.to_string();
@@ -21,10 +23,10 @@ pub(super) async fn history(args: HistoryArgs) -> Result<Exit, Failure> {
         ("result", args.result.as_deref()),
         ("limit", Some(&limit)),
     ];
-    let answer = args.service.client()?.get("/api/v1/history", &given(query)).await?;
+    let answer: Outcomes = args.service.client()?.get("/api/v1/history", &given(query)).await?;
     match args.format {
         Format::Json => print_json(&answer)?,
-        Format::Table => print(&table::outcomes(&rows(&answer, "outcomes")?, table::width()))?,
+        Format::Table => print(&table::outcomes(&answer.outcomes, table::width()))?,
     }
     Ok(Exit::Done)
 }
@@ -51,17 +53,17 @@ pub(super) async fn events(args: EventsArgs) -> Result<Exit, Failure> {
         ("since", args.since.as_deref()),
         ("limit", Some(&limit)),
     ];
-    let answer = client.get("/api/v1/events", &given(query)).await?;
-    let rows = rows(&answer, "events")?;
+    let answer: Events = client.get("/api/v1/events", &given(query)).await?;
+    let rows = &answer.events;
     match args.format {
         Format::Json => print_json(&answer)?,
         Format::Table if rows.is_empty() => print("No matching events.\n")?,
-        Format::Table => print(&table::Events::new(table::width()).rows(&rows))?,
+        Format::Table => print(&table::Events::new(table::width()).rows(rows))?,
     }
-    if let (true, Some(last)) = (answer["more"] == true, rows.last()) {
+    if let (true, Some(last)) = (answer.more, rows.last()) {
         note(&format!(
             "There are more events: continue with --since {}, or raise --limit.",
-            last["seq"]
+            last.seq
         ));
     }
     Ok(Exit::Done)
@@ -83,7 +85,7 @@ impl Shown {
     }
 
     /// Prints more events; returns whether the reader is still there.
-    fn print(&mut self, rows: &[Value]) -> Result<bool, Failure> {
+    fn print(&mut self, rows: &[EventLine]) -> Result<bool, Failure> {
         match self {
             _ if rows.is_empty() => Ok(true),
             Self::Table(table) => print_part(&table.rows(rows)),
@@ -96,9 +98,4 @@ fn given<'a, const N: usize>(
     all: [(&'static str, Option<&'a str>); N],
 ) -> Vec<(&'static str, &'a str)> {
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
-fn rows(answer: &Value, name: &str) -> Result<Vec<Value>, Failure> {
-    let rows = answer[name].as_array().cloned();
-    rows.ok_or_else(|| Failure::failed(format!("recliner answered without {name}")))
 }

@@ -7,24 +7,30 @@ use super::{
     args::{CompactArgs, FlushArgs, Format, OrderArgs, ReleaseArgs, ResumeArgs, SuspendArgs},
     print, print_json, printable,
 };
-use serde_json::{Value, json};
+use crate::serve::report::{
+    Conflict,
+    orders::{
+        CompactOrder, Compacting, FlushOrder, Flushed, ReleaseOrder, Released, RescanOrder,
+        Rescanning, ResumeOrder, Resumed, SuspendOrder, Suspended,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
 
 /// `recliner suspend`.
 pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
-    let body = json!({ "scope": args.scope, "why": args.why });
     let scope = covered(&args.scope);
-    order(&args.order, "suspend", &body, |done| {
-        let said = |name: &str| done[name].as_str().map(printable);
-        let since = said("since").unwrap_or_else(|| "?".to_owned());
-        let text = match done["already"].as_bool() {
-            Some(true) => {
-                let by = said("by").map_or_else(String::new, |by| format!(" by {by}"));
-                let why = said("why").map_or_else(String::new, |why| format!(" ({why})"));
-                format!("{scope} was already suspended, since {since}{by}{why}.")
-            }
-            _ => format!("{scope} is suspended since {since}: recliner starts nothing new."),
+    let body = SuspendOrder { scope: Some(args.scope), why: args.why };
+    order(&args.order, "suspend", &body, |done: &Suspended| {
+        let since = printable(&done.since);
+        let text = if done.already {
+            let by = done.by.as_deref().map(|by| format!(" by {}", printable(by)));
+            let why = done.why.as_deref().map(|why| format!(" ({})", printable(why)));
+            let (by, why) = (by.unwrap_or_default(), why.unwrap_or_default());
+            format!("{scope} was already suspended, since {since}{by}{why}.")
+        } else {
+            format!("{scope} is suspended since {since}: recliner starts nothing new.")
         };
-        let running = match done["running"].as_u64() {
+        let running = match done.running {
             Some(0) => String::new(),
             Some(1) => {
                 "\nOne compaction is still running: CouchDB offers no way to stop a running compaction.".into()
@@ -43,15 +49,15 @@ pub(super) async fn suspend(args: SuspendArgs) -> Result<Exit, Failure> {
 
 /// `recliner resume`.
 pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
-    let body = json!({ "scope": args.scope });
-    order(&args.order, "resume", &body, |done| {
-        let lifted = words(&done["lifted"]);
+    let body = ResumeOrder { scope: Some(args.scope.clone()) };
+    order(&args.order, "resume", &body, |done: &Resumed| {
+        let lifted = words(&done.lifted);
         let mut text = match lifted.is_empty() {
             true if args.scope == "all" => "Nothing is suspended.".to_owned(),
             true => format!("{} is not suspended.", covered(&args.scope)),
             false => format!("Resumed: {}.", lifted.join(", ")),
         };
-        let remaining = words(&done["remaining"]);
+        let remaining = words(&done.remaining);
         if !remaining.is_empty() {
             text.push_str(&format!("\nStill suspended: {}.", remaining.join(", ")));
         }
@@ -62,30 +68,29 @@ pub(super) async fn resume(args: ResumeArgs) -> Result<Exit, Failure> {
 
 /// `recliner compact`. In advise mode, prints the request that would be sent.
 pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
-    let body = json!({ "target": args.target, "force": args.force });
-    let ordered = order(&args.order, "compact", &body, |done| {
+    let body = CompactOrder { target: args.target.clone(), force: args.force };
+    let ordered = order(&args.order, "compact", &body, |done: &Compacting| {
         let target = printable(&args.target);
-        let mut text = match done["waits"]["why"].as_str() {
+        let mut text = match &done.waits {
             None => format!("Ordered: {target} starts now."),
-            Some(why) => {
-                let until = printable(done["until"].as_str().unwrap_or("?"));
-                let why = printable(why);
+            Some(waits) => {
+                let (until, why) = (printable(&done.until), printable(&waits.why));
                 format!(
                     "Ordered: {target} waits ahead of all others, until {until} at most: {why}."
                 )
             }
         };
-        for request in words(&done["requests"]) {
+        for request in words(&done.requests) {
             text.push_str(&format!("\n  {request}"));
         }
         text
     })
     .await;
-    if let Err(refused) = &ordered
-        && let Some(request) = refused.data["request"].as_str()
+    if let Err(Failure { conflict: Some(conflict), .. }) = &ordered
+        && let Some(request) = Conflict::request(conflict)
     {
         match args.order.format {
-            Format::Json => print_json(&refused.data)?,
+            Format::Json => print_json(conflict)?,
             Format::Table => print(&(printable(request) + "\n"))?,
         }
     }
@@ -94,9 +99,9 @@ pub(super) async fn compact(args: CompactArgs) -> Result<Exit, Failure> {
 
 /// `recliner release`.
 pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
-    let body = json!({ "target": args.target, "all": args.all });
-    order(&args.order, "release", &body, |done| {
-        let released = words(&done["targets"]);
+    let body = ReleaseOrder { target: args.target, all: args.all };
+    order(&args.order, "release", &body, |done: &Released| {
+        let released = words(&done.targets);
         match released.is_empty() {
             true => "Nothing was quarantined.".to_owned(),
             false => format!("Released:\n  {}", released.join("\n  ")),
@@ -107,10 +112,10 @@ pub(super) async fn release(args: ReleaseArgs) -> Result<Exit, Failure> {
 
 /// `recliner rescan`.
 pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, Failure> {
-    order(&args, "rescan", &json!({}), |done| {
-        let says = match done["begins"].as_bool() {
-            Some(true) => "A sweep starts now.",
-            _ => "A sweep is running; another one follows.",
+    order(&args, "rescan", &RescanOrder {}, |done: &Rescanning| {
+        let says = match done.begins {
+            true => "A sweep starts now.",
+            false => "A sweep is running; another one follows.",
         };
         says.to_owned()
     })
@@ -119,23 +124,22 @@ pub(super) async fn rescan(args: OrderArgs) -> Result<Exit, Failure> {
 
 /// `recliner flush`.
 pub(super) async fn flush(args: FlushArgs) -> Result<Exit, Failure> {
-    let body = json!({ "node": args.node, "channel": args.channel });
-    order(&args.order, "flush", &body, |done| match done["targets"].as_u64() {
-        Some(1) => "Removed 1 target from its queue.".to_owned(),
-        Some(many) => format!("Removed {many} targets from their queues."),
-        None => "The queues were emptied.".to_owned(),
+    let body = FlushOrder { node: args.node, channel: args.channel };
+    order(&args.order, "flush", &body, |done: &Flushed| match done.targets {
+        1 => "Removed 1 target from its queue.".to_owned(),
+        many => format!("Removed {many} targets from their queues."),
     })
     .await
 }
 
 /// Sends an order and prints its answer, as text from `tell`.
-async fn order(
+async fn order<A: DeserializeOwned + Serialize>(
     args: &OrderArgs,
     name: &str,
-    body: &Value,
-    tell: impl FnOnce(&Value) -> String,
+    body: &(impl Serialize + Sync),
+    tell: impl FnOnce(&A) -> String,
 ) -> Result<Exit, Failure> {
-    let done = args.client().await?.post(&format!("/api/v1/{name}"), body).await?;
+    let done: A = args.client().await?.post(&format!("/api/v1/{name}"), body).await?;
     match args.format {
         Format::Json => print_json(&done)?,
         Format::Table => print(&(tell(&done) + "\n"))?,
@@ -153,6 +157,6 @@ fn covered(scope: &str) -> String {
     }
 }
 
-fn words(list: &Value) -> Vec<String> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(printable).collect()
+fn words(list: &[String]) -> Vec<String> {
+    list.iter().map(|word| printable(word)).collect()
 }

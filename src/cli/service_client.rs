@@ -1,11 +1,13 @@
 //! How commands reach a running recliner.
 //!
 //! Owns the flags that say where it is and who asks, and one request with its answer taken
-//! out of Prometheus's envelope. Knows no route: each command names its own.
+//! out of Prometheus's envelope. Knows no route: each command names its own, and the type of its
+//! answer.
 
 #![expect(clippy::doc_markdown, reason = "the flags' comments are printed, not rendered")]
 
 use super::{Exit, Failure, complain, printable};
+use crate::serve::report::{Failed, Success};
 use clap::Args as Flags;
 use couchdb_client::Address;
 use reqwest::{
@@ -13,8 +15,7 @@ use reqwest::{
     tls::Version,
 };
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -212,6 +213,7 @@ impl ServiceClient {
     }
 
     /// The base URL that is asked.
+    #[cfg(test)]
     pub(super) const fn base(&self) -> &Address {
         &self.base
     }
@@ -221,7 +223,11 @@ impl ServiceClient {
     /// # Errors
     /// When there is no answer, or one that says why not. A question that the service calls
     /// bad is bad usage.
-    pub(super) async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Failure> {
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<T, Failure> {
         let mut at = self.url(path)?;
         if !query.is_empty() {
             at.query_pairs_mut().extend_pairs(query);
@@ -234,11 +240,11 @@ impl ServiceClient {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub(super) async fn post(
+    pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &(impl Serialize + Sync),
-    ) -> Result<Value, Failure> {
+    ) -> Result<T, Failure> {
         let body = serde_json::to_vec(body).map_err(Failure::failed)?;
         let request = self.client.post(self.url(path)?);
         let request = request.header("content-type", "application/json").body(body);
@@ -257,7 +263,7 @@ impl ServiceClient {
         request.send().await.map_err(|why| self.unanswered(&causes(&why)))
     }
 
-    async fn data(&self, mut answer: Response) -> Result<Value, Failure> {
+    async fn data<T: DeserializeOwned>(&self, mut answer: Response) -> Result<T, Failure> {
         let status = answer.status();
         let mut body = Vec::new();
         while let Some(piece) =
@@ -280,16 +286,19 @@ impl ServiceClient {
             };
             return Err(Failure { passes: false, ..self.unanswered(says) });
         }
-        let mut body: Value = serde_json::from_slice(&body).map_err(|_| {
-            self.unanswered(&format!("it answered {status} and no JSON of recliner's"))
-        })?;
-        if body["status"] == "success" && status.is_success() {
-            return Ok(body["data"].take());
+        let strange = |why: serde_json::Error| {
+            self.unanswered(&if why.is_data() {
+                format!("it answered {status} and not as recliner does: {why}")
+            } else {
+                format!("it answered {status} and no JSON of recliner's")
+            })
+        };
+        if status.is_success() {
+            let answer: Success<T> = serde_json::from_slice(&body).map_err(strange)?;
+            return Ok(answer.data);
         }
-        match body["error"].as_str() {
-            Some(why) => Err(refused(status, why, body["data"].clone())),
-            None => Err(self.unanswered(&format!("it answered {status} and not as recliner does"))),
-        }
+        let failed: Failed = serde_json::from_slice(&body).map_err(strange)?;
+        Err(refused(status, failed))
     }
 
     fn too_large(&self) -> Failure {
@@ -309,14 +318,13 @@ fn values(body: &[u8]) -> usize {
 }
 
 /// What the service refused, with the targets that a text may have meant.
-fn refused(status: StatusCode, why: &str, data: Value) -> Failure {
+fn refused(status: StatusCode, failed: Failed) -> Failure {
     let exit = if status == StatusCode::BAD_REQUEST { Exit::Usage } else { Exit::Failed };
-    let mut why = printable(why);
-    let candidates = data["candidates"].as_array().into_iter().flatten();
-    for candidate in candidates.filter_map(Value::as_str) {
+    let mut why = printable(&failed.error);
+    for candidate in failed.data.iter().flat_map(|conflict| conflict.candidates()) {
         why.push_str(&format!("\n  {}", printable(candidate)));
     }
-    Failure { exit, why, data, passes: status.is_server_error() }
+    Failure { exit, why, conflict: failed.data, passes: status.is_server_error() }
 }
 
 fn read(flag: &str, path: &PathBuf) -> Result<Vec<u8>, Failure> {
@@ -347,7 +355,7 @@ fn causes(why: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn no_json_has_more_values_than_are_counted() {

@@ -7,12 +7,10 @@
 mod admin;
 mod answer;
 mod api;
-mod builds;
 mod facts;
-mod feeds;
 mod guard;
-mod jobs;
 mod metrics;
+mod openapi;
 pub mod orders;
 mod page;
 mod peer;
@@ -20,12 +18,12 @@ mod probes;
 mod query;
 mod sd;
 mod serve;
-mod smoosh;
 mod socket;
 mod updates;
 mod web;
 
 pub use metrics::families;
+pub use openapi::document as openapi;
 pub use orders::Order;
 pub use serve::{Room, listen, serve, serve_socket};
 pub use socket::{AdminSocket, SocketError};
@@ -58,7 +56,7 @@ use tokio_util::sync::CancellationToken;
 use wall_clock::Clock;
 
 /// Scrapes that may be under way at a time, as in Prometheus's own exporters; one more takes
-/// the place of a client that takes nothing, or is told to come again.
+/// the place of a client that reads nothing, or is answered 503.
 const SCRAPES: usize = 40;
 
 /// Answers of the API that may be worked out at a time: each may sort a million targets.
@@ -113,7 +111,7 @@ pub struct Allow {
     /// All others; suspending and resuming are taken over the Unix socket without.
     pub admin: bool,
     /// Host names that are this machine's own, beside localhost, addresses and those of its
-    /// certificate: an order that calls it by any other was led here by somebody else.
+    /// certificate: an order with any other name in `Host` may come through DNS rebinding.
     pub names: Arc<[String]>,
 }
 
@@ -136,7 +134,7 @@ pub struct State {
     pub config: watch::Receiver<Arc<ConfigStatus>>,
     /// What is heard of databases.
     pub changes: watch::Receiver<Arc<changes::Status>>,
-    /// How smoosh stands.
+    /// What is taken over from smoosh.
     pub takeovers: watch::Receiver<Arc<Takeovers>>,
     /// When the certificates end with which CouchDB is reached.
     pub certificates: watch::Receiver<CertificateEnds>,
@@ -167,11 +165,12 @@ pub fn router(state: State) -> Router {
         .route("/facts", get(facts::facts))
         .route("/queue", get(api::queue))
         .route("/plan", get(api::plan))
-        .route("/jobs", get(jobs::jobs))
+        .route("/jobs", get(api::jobs))
         .route("/explain", get(api::explain))
         .route("/history", get(api::history))
         .route("/events", get(api::events))
         .route("/config", get(api::config))
+        .route("/openapi.json", get(openapi::openapi))
         .route("/suspend", post(admin::suspend))
         .route("/resume", post(admin::resume))
         .route("/compact", post(admin::compact))
@@ -193,7 +192,7 @@ pub fn router(state: State) -> Router {
         .fallback(probes::not_found)
         .method_not_allowed_fallback(probes::wrong_method)
         .nest("/api/v1", api)
-        // A nested router is not asked for its own path with a slash behind.
+        // A nested router does not match its own path with a slash at the end.
         .route("/api/v1/", any(api::not_found))
         .layer(middleware::map_response(guard::harden))
         .layer(middleware::from_fn_with_state(web, web::admit))
@@ -201,7 +200,7 @@ pub fn router(state: State) -> Router {
 }
 
 /// The answer for work that was lost: its panic goes on here, and where the runtime ends
-/// there is nobody left to answer.
+/// no client is left to answer.
 fn lost(failed: JoinError) -> Response {
     let answered = joined::<Response>(Err(failed));
     answered.unwrap_or_else(|| {

@@ -1,21 +1,42 @@
-//! What other programs read of targets and plans: one JSON shape for commands and API.
+//! The answers of the JSON API, and its orders: one set of types for the server, the commands
+//! and the tests.
 //!
 //! Owns the names of the fields, which other programs depend on, and the sentences that say
-//! why a target does not start. Pure: it takes a plan and answers with plain values; the API
-//! pages over it, `scan` and `explain` print it.
+//! why a target does not start. Pure: it makes plain values from a plan and from what tasks
+//! publish. The server writes them and describes them in its OpenAPI document, commands read
+//! them or make them from a scan of their own. A type that ends in `Line` is an element of a list.
 
+mod builds;
+mod discovery;
+mod envelope;
 mod find;
+mod jobs;
+mod journal;
+mod lists;
 mod miss;
 mod ordered;
+pub mod orders;
 mod planned;
+mod status;
 mod suspension;
 mod volume;
 mod why;
+pub mod words;
 
+pub use builds::{BuildLine, Builds};
+pub use discovery::{DbUpdate, DbUpdates, TargetGroup, TargetLabels};
+pub use envelope::{Conflict, CouchDbError, ERROR_TYPES, Failed, Success};
 pub use find::{Found, find, no_match, selector};
+pub use jobs::{JobLine, Jobs, PolledNode};
+pub use journal::{EventLine, Events, OutcomeLine, Outcomes};
+pub use lists::{Explanations, Listing, Queue, Queues, Targets};
 pub use miss::{MissLine, not_taken};
 pub use ordered::OrderLine;
 pub use planned::{CandidatesLine, GateLine, Planned, RefusedLine, StartLine, Wanted};
+pub use status::{
+    ConfigLine, Configuration, EntryLine, FeedLine, Feeds, ReadErrors, Status, Sweep, SweptShards,
+    TakeoverLine,
+};
 pub use suspension::SuspensionLine;
 pub use volume::VolumeLine;
 pub use why::why;
@@ -25,24 +46,27 @@ use crate::{
         facts::{Fact, Facts},
         target::{Kind, State, TargetId},
     },
-    plan::{Decision, Freshness, Plan, Refusal},
+    plan::{Decision, Plan, Refusal},
     table::{DbIx, Ix, Node, NodeIx, OnDisk, SmooshSeen, TargetRef, Totals},
 };
 use couchdb_client::OwnAddress;
 use couchdb_names::Signature;
 use hashbrown::{HashMap, HashSet};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
+use words::Word;
 
 /// One target. Bytes are those on disk: a view of the whole cluster counts all its copies.
 /// Unknown is null.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The identity commands take.
     pub id: String,
     /// `db`, `view`, `cleanup` or `search`.
-    pub kind: &'static str,
+    #[schemars(with = "words::Kind")]
+    pub kind: Word,
     /// The node, or `_cluster`.
     pub node: String,
     /// The clustered database's name.
@@ -50,7 +74,8 @@ pub struct Target {
     /// The shard's range.
     pub range: Option<String>,
     /// What builds a search index: `nouveau` or `clouseau`.
-    pub engine: Option<&'static str>,
+    #[schemars(with = "Option<words::Engine>")]
+    pub engine: Option<Word>,
     /// The shard file's name; of a search index its own in its design document.
     pub name: Option<String>,
     /// The first of an index's design documents.
@@ -59,9 +84,10 @@ pub struct Target {
     pub ddocs: Vec<String>,
     /// The view's signature.
     pub signature: Option<String>,
-    /// How it stands to the shard map.
-    pub state: &'static str,
-    /// Files one compaction of it rewrites.
+    /// How it compares with the shard map.
+    #[schemars(with = "words::State")]
+    pub state: Word,
+    /// How many files one compaction rewrites.
     pub copies: u32,
     /// Whether sizes are one copy's times their number.
     pub estimated: bool,
@@ -75,53 +101,57 @@ pub struct Target {
     pub predicted_bytes: Option<u64>,
     /// What a compaction would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
-    /// Whether active may be trusted, or its last compaction tells instead.
-    pub confidence: &'static str,
+    /// How far the prediction can be trusted: `learned` from its last compaction, or by CouchDB's
+    /// count of active bytes, which is `low` on servers that count wrongly.
+    #[schemars(with = "words::Confidence")]
+    pub confidence: Word,
     /// File over active.
     pub ratio: Option<f64>,
     /// The last sequence written or indexed.
     pub update_seq: Option<u64>,
     /// The sequence at the last compaction.
     pub compacted_seq: Option<u64>,
-    /// Sequences a view has not seen.
+    /// Changes that the view has not seen.
     pub updates_pending: Option<u64>,
     /// The collator versions one copy of a view names.
     pub collator_versions: Option<Vec<String>>,
     /// Whether CouchDB says a compaction runs.
     pub compact_running: Option<bool>,
     /// Who measured each fact that is known.
-    pub sources: BTreeMap<&'static str, &'static str>,
-    /// When it was measured.
+    #[schemars(with = "BTreeMap<String, words::Source>")]
+    pub sources: BTreeMap<Word, Word>,
+    /// When its facts were measured.
     pub measured_at: Option<String>,
-    /// Why its file's header says nothing, where it was read and does not.
+    /// Why the header of its file could not be used, where it could not.
     pub problem: Option<ProblemLine>,
-    /// The channel that takes it.
+    /// The channel that takes it; null where none does.
     pub channel: Option<String>,
     /// Its priority there, per file.
     pub priority: Option<f64>,
-    /// Why the channels that do not take it do not.
+    /// Why each other channel does not take it.
     pub misses: Vec<MissLine>,
     /// Why it does not start, if a channel takes it.
     pub refusal: Option<RefusalLine>,
 }
 
 /// One target with what is decided about it, in words.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explained {
-    /// What is known of it.
+    /// The target and its facts.
     #[serde(flatten)]
     pub target: Target,
     /// Why it does not start, and what would have to change.
     pub why: Option<String>,
-    /// What makes its facts count: `measured` lately, or `followed` by feeds that told of no
-    /// change since; null where they do not.
-    pub fresh: Option<&'static str>,
+    /// Why its facts are fresh: `measured` lately, or `followed` by feeds that have named no change
+    /// since; null where they are not.
+    #[schemars(with = "Option<words::Fresh>")]
+    pub fresh: Option<Word>,
     /// What would be sent, where it starts.
     pub start: Option<StartLine>,
-    /// What an operator ordered, while it waits.
+    /// The order of an operator that waits for it.
     pub ordered: Option<OrderLine>,
-    /// Of a view's part the id of the view: nothing compacts the part alone, and what is decided is
-    /// decided about the view.
+    /// For a part of a view, the id of that view: no request compacts a part alone, so the decision
+    /// is about the view.
     pub part_of: Option<String>,
 }
 
@@ -162,7 +192,7 @@ impl Explained {
         };
         let start = plan.start(target.ix()).and_then(|start| StartLine::of(plan, start));
         let ordered = OrderLine::of(plan, target);
-        let fresh = plan.freshness(target).map(Freshness::label);
+        let fresh = plan.freshness(target).map(|fresh| fresh.label().into());
         let part_of = key(target).filter(|_| target.is_part());
         let part_of = part_of.and_then(|key| Some(views.0.get(&key)?.to_string()));
         Self { target: Target::of(plan, target), why, fresh, start, ordered, part_of }
@@ -170,29 +200,31 @@ impl Explained {
 }
 
 /// Why a file's header says nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemLine {
     /// One of a closed set.
-    pub reason: &'static str,
+    #[schemars(with = "words::ProblemReason")]
+    pub reason: Word,
     /// What is wrong, and what to do next.
-    pub says: &'static str,
+    pub says: Word,
 }
 
 /// Why a target does not start.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusalLine {
     /// One of a closed set.
-    pub reason: &'static str,
+    #[schemars(with = "words::RefusalReason")]
+    pub reason: Word,
     /// What was measured.
     pub value: Option<f64>,
     /// What it was compared with.
     pub limit: Option<f64>,
-    /// Since when that keeps it, where something says so; else since when it waits.
+    /// Since when this holds it back, where that is known; else since when it waits.
     pub since: Option<String>,
 }
 
 /// One node.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeLine {
     /// Its name.
     pub node: String,
@@ -207,19 +239,20 @@ pub struct NodeLine {
     /// Whether it is asked at its own address.
     pub own_address: bool,
     /// What an operator could do about it, in sentences.
-    pub findings: Vec<&'static str>,
+    pub findings: Vec<Word>,
     /// When a pass over its targets last ended with none unread.
     pub last_success: Option<String>,
     /// What is known of its own daemon: `unasked`, `not_offered`, `failed` or `up`.
-    pub smoosh: &'static str,
-    /// What lies in its directories beside targets, where they are read.
+    #[schemars(with = "words::Smoosh")]
+    pub smoosh: Word,
+    /// What its directories hold beside targets, where they are read.
     pub disk: Option<DiskLine>,
     /// Targets of which CouchDB and files' headers say different things, where both were read.
     pub source_disagreements: Option<u64>,
 }
 
-/// What lies in a node's directories beside targets, in bytes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What a node's directories hold beside targets, in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskLine {
     /// Files that were met.
     pub files: u64,
@@ -228,17 +261,17 @@ pub struct DiskLine {
     /// Whether design documents were known: without them, only index files that lost their
     /// shard count as stale.
     pub designs_known: bool,
-    /// What compactions left behind.
+    /// Leftovers of compactions.
     pub leftover_bytes: u64,
     /// Deleted by CouchDB and still there.
     pub trash_bytes: u64,
-    /// Nouveau's indexes, where they lie inside.
+    /// Nouveau's indexes, where these directories hold them.
     pub nouveau_bytes: u64,
-    /// Clouseau's indexes, where they lie inside.
+    /// Clouseau's indexes, where these directories hold them.
     pub clouseau_bytes: u64,
-    /// Whatever is no file of CouchDB's.
+    /// Everything that is no file of CouchDB's.
     pub other_bytes: u64,
-    /// The file systems that they lie on, and what can be freed of each.
+    /// The file systems of these directories, and what can be freed on each.
     pub volumes: Vec<VolumeLine>,
     /// How long the last walk took.
     pub duration_seconds: f64,
@@ -275,11 +308,11 @@ impl Target {
         let finite = |number: f64| number.is_finite().then_some(number);
         Self {
             id: target.id().to_string(),
-            kind: target.kind().label(),
+            kind: target.kind().label().into(),
             node: target.node().to_owned(),
             db: target.db_name().db.to_owned(),
             range: target.range().map(|range| range.to_string()),
-            engine: target.search().map(|search| search.engine.label()),
+            engine: target.search().map(|search| search.engine.label().into()),
             name: target
                 .search()
                 .map(|search| search.index.to_string())
@@ -288,11 +321,11 @@ impl Target {
             ddocs: view
                 .map(|view| view.designs.iter().map(ToString::to_string).collect())
                 .unwrap_or_default(),
-            // No request told one of what cannot be addressed.
+            // Nothing could ask for the signature of what no URL can name.
             signature: view
                 .filter(|view| target.state() != State::Unaddressable && view.search.is_none())
                 .map(|view| view.signature.to_string()),
-            state: target.state().label(),
+            state: target.state().label().into(),
             copies: target.copies(),
             estimated: target.estimated(),
             file_bytes: target.on_disk(Fact::File),
@@ -300,7 +333,7 @@ impl Target {
             external_bytes: target.on_disk(Fact::External),
             predicted_bytes: forecast.predicted,
             reclaimable_bytes: forecast.reclaimable,
-            confidence: forecast.confidence,
+            confidence: forecast.confidence.into(),
             ratio: facts.ratio().and_then(finite),
             update_seq: facts.update_seq.get(),
             compacted_seq: facts.compacted_seq.get(),
@@ -313,9 +346,10 @@ impl Target {
                 .then_some(facts.flags.compact_running),
             sources: sources(&facts),
             measured_at: facts.measured_at.map(|measured| measured.at.rfc3339()),
-            problem: target
-                .problem()
-                .map(|problem| ProblemLine { reason: problem.label(), says: problem.says() }),
+            problem: target.problem().map(|problem| ProblemLine {
+                reason: problem.label().into(),
+                says: problem.says().into(),
+            }),
             channel: placement.map(|(channel, _)| channel.name.to_string()),
             priority: placement.and_then(|(_, placement)| finite(placement.priority)),
             misses: plan
@@ -330,7 +364,7 @@ impl Target {
     }
 }
 
-fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
+fn sources(facts: &Facts) -> BTreeMap<Word, Word> {
     [
         ("file_bytes", Fact::File),
         ("active_bytes", Fact::Active),
@@ -340,14 +374,14 @@ fn sources(facts: &Facts) -> BTreeMap<&'static str, &'static str> {
         ("updates_pending", Fact::UpdatesPending),
     ]
     .into_iter()
-    .filter_map(|(name, fact)| Some((name, facts.source_of(fact)?.label())))
+    .filter_map(|(name, fact)| Some((name.into(), facts.source_of(fact)?.label().into())))
     .collect()
 }
 
 impl From<Refusal> for RefusalLine {
     fn from(refusal: Refusal) -> Self {
         Self {
-            reason: refusal.reason.label(),
+            reason: refusal.reason.label().into(),
             value: refusal.value,
             limit: refusal.limit,
             since: refusal.since.map(Moment::rfc3339),
@@ -358,8 +392,8 @@ impl From<Refusal> for RefusalLine {
 impl NodeLine {
     /// What is known of its own daemon, in words.
     #[must_use]
-    pub fn smoosh_says(&self) -> &'static str {
-        match self.smoosh {
+    pub fn smoosh_says(&self) -> &str {
+        match &*self.smoosh {
             "unasked" => "no direct address",
             "not_offered" => "needs CouchDB 3.4",
             other => other,
@@ -378,12 +412,12 @@ impl NodeLine {
             own_address: node.own_address.found().is_some(),
             findings: findings(node),
             last_success: node.last_success.map(Moment::rfc3339),
-            smoosh: match node.smoosh {
+            smoosh: Word::Borrowed(match node.smoosh {
                 SmooshSeen::Unasked => "unasked",
                 SmooshSeen::NotOffered => "not_offered",
                 SmooshSeen::Failed => "failed",
                 SmooshSeen::Channels(_) => "up",
-            },
+            }),
             disk: node.disk.map(|disk| DiskLine::of(disk, volumes())),
             source_disagreements: node.disagreements,
         }
@@ -391,9 +425,10 @@ impl NodeLine {
 }
 
 /// What an operator could do about a node.
-fn findings(node: &Node) -> Vec<&'static str> {
+fn findings(node: &Node) -> Vec<Word> {
     let ungiven = node.served && matches!(node.own_address, OwnAddress::Ungiven);
-    ungiven.then_some("no direct address: list it under couchdb.nodes").into_iter().collect()
+    let finding = Word::Borrowed("no direct address: list it under couchdb.nodes");
+    ungiven.then_some(finding).into_iter().collect()
 }
 
 /// The nodes of a plan, without the pseudo node.

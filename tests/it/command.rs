@@ -1,6 +1,7 @@
 //! The binary itself, against a simulated cluster behind sockets of its own.
 
 mod bad_input;
+mod document;
 mod endless;
 mod feeds;
 mod files;

@@ -1,7 +1,11 @@
 //! The README says what the program does: every flag, metric, route, reason and key, and
 //! nothing that is not there.
 
-use recliner::{model::score::MissReason, plan::RefusalReason, serve::http::families};
+use recliner::{
+    model::score::MissReason,
+    plan::RefusalReason,
+    serve::http::{families, openapi},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
@@ -15,7 +19,6 @@ const README: &str = include_str!("../../README.md");
 const HELD_OUT: &str = include_str!("../../src/model/estimate/held_out.md");
 const CI: &str = include_str!("../../.ci/run");
 const HTTP: &str = include_str!("../../src/serve/http.rs");
-const QUERY: &str = include_str!("../../src/serve/http/query.rs");
 const REPORT: &str = include_str!("../../src/serve/report.rs");
 const FULL: &str = include_str!("../data/config/full.yml");
 
@@ -202,8 +205,8 @@ fn no_metric_is_named_that_does_not_exist() {
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 
-#[test]
-fn every_route_and_its_parameters_are_in_the_readme() {
+/// The paths of the router, as its source names them.
+fn served() -> BTreeSet<String> {
     let served: BTreeSet<String> = HTTP
         .lines()
         .filter_map(|line| line.trim().strip_prefix(".route(\"")?.split('"').next())
@@ -215,30 +218,38 @@ fn every_route_and_its_parameters_are_in_the_readme() {
         .filter(|path| path != "/api/v1/")
         .collect();
     assert!(served.len() > 5, "routes are found in the source: {served:?}");
+    served
+}
+
+#[test]
+fn every_route_is_in_the_readme_and_in_the_document_and_no_other() {
+    let document = openapi(&[]);
+    let described: BTreeSet<String> =
+        document["paths"].as_object().expect("it has paths").keys().cloned().collect();
+    assert_eq!(described, served());
     let written: BTreeSet<String> =
         first_cells("HTTP interface").into_iter().filter(|cell| cell.starts_with('/')).collect();
-    assert_eq!(written, served);
+    assert_eq!(written, described);
+}
 
-    for (route, query) in [
-        ("/api/v1/targets", "TargetQuery"),
-        ("/api/v1/queue", "QueueQuery"),
-        ("/api/v1/plan", "QueueQuery"),
-        ("/api/v1/explain", "ExplainQuery"),
-        ("/api/v1/history", "HistoryParameters"),
-        ("/api/v1/events", "EventsParameters"),
-    ] {
-        let fields: BTreeSet<String> = QUERY
-            .lines()
-            .skip_while(|line| !line.contains(&format!("struct {query} {{")))
-            .skip(1)
-            .take_while(|line| *line != "}")
-            .filter_map(|line| line.trim().split(':').next()?.split(' ').next_back())
-            .map(str::to_owned)
-            .collect();
-        let rows = rows(section("HTTP interface"));
+#[test]
+fn every_parameter_and_every_field_of_an_order_is_in_the_readme() {
+    let document = openapi(&[]);
+    let rows = rows(section("HTTP interface"));
+    for (route, methods) in document["paths"].as_object().expect("it has paths") {
         let row = rows.iter().find(|row| code(row[0]).contains(route));
-        let parameters = code(row.unwrap_or_else(|| panic!("no row of {route}"))[2]);
-        assert_eq!(parameters, fields, "{route}");
+        let written = row.unwrap_or_else(|| panic!("no row of {route}"))[2];
+        let parameters = methods["get"]["parameters"].as_array().into_iter().flatten();
+        let mut described: BTreeSet<String> =
+            parameters.filter_map(|it| it["name"].as_str().map(str::to_owned)).collect();
+        let body = &methods["post"]["requestBody"]["content"]["application/json"]["schema"];
+        if let Some(name) = body["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
+            let fields = document["components"]["schemas"][name]["properties"].as_object();
+            described.extend(fields.into_iter().flatten().map(|(name, _)| name.clone()));
+        }
+        let written: BTreeSet<String> =
+            code(written).iter().filter_map(|it| it.split(':').next().map(str::to_owned)).collect();
+        assert_eq!(written, described, "{route}");
     }
 }
 

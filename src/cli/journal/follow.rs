@@ -2,9 +2,11 @@
 //!
 //! Owns the position in the journal, and how long to wait for a service that does not answer.
 
-use super::{Shown, rows};
-use crate::cli::{Exit, Failure, complain, service_client::ServiceClient};
-use serde_json::Value;
+use super::Shown;
+use crate::{
+    cli::{Exit, Failure, complain, service_client::ServiceClient},
+    serve::report::Events,
+};
 use std::time::Duration;
 use tokio::time::{self, Instant};
 
@@ -34,15 +36,13 @@ enum Next {
 }
 
 /// The position after an answer to a request for events after `since`.
-fn next(answer: &Value, since: Option<u64>) -> Result<Next, Failure> {
-    let newest = answer["last_seq"].as_u64();
-    let newest = newest.ok_or_else(|| Failure::failed("recliner answered without last_seq"))?;
+fn next(answer: &Events, since: Option<u64>) -> Next {
+    let newest = answer.last_seq;
     if since.is_some_and(|since| since > newest) {
-        return Ok(Next::Anew);
+        return Next::Anew;
     }
-    let events = answer["events"].as_array();
-    let last = events.and_then(|events| events.last()?["seq"].as_u64());
-    Ok(Next::Behind(last.filter(|_| answer["more"] == true).unwrap_or(newest)))
+    let last = answer.events.last().map(|event| event.seq);
+    Next::Behind(last.filter(|_| answer.more).unwrap_or(newest))
 }
 
 /// The events to follow.
@@ -78,7 +78,7 @@ pub(super) async fn follow(
             ("wait", waits.then_some(WAIT)),
         ];
         let asked = Instant::now();
-        let answer = match client.get("/api/v1/events", &super::given(query)).await {
+        let answer: Events = match client.get("/api/v1/events", &super::given(query)).await {
             Ok(answer) => answer,
             Err(why) if first || !why.passes => return Err(why),
             Err(why) => {
@@ -98,18 +98,17 @@ pub(super) async fn follow(
             complain("recliner answers again; no event was missed");
         }
         first = false;
-        let rows = rows(&answer, "events")?;
-        match next(&answer, since)? {
+        match next(&answer, since) {
             Next::Behind(seq) => since = Some(seq),
             Next::Anew => {
                 complain("its journal was replaced; continuing from the beginning of the new one");
                 since = Some(0);
             }
         }
-        if !shown.print(&rows)? {
+        if !shown.print(&answer.events)? {
             return Ok(Exit::Done);
         }
-        if rows.is_empty() {
+        if answer.events.is_empty() {
             time::sleep_until(asked + AT_LEAST).await;
         }
     }
@@ -118,13 +117,13 @@ pub(super) async fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::serve::report::EventLine;
 
     #[test]
     fn the_next_request_continues_where_the_answer_ends() {
         let answer = |seqs: &[u64], more: bool, last_seq: u64| {
-            let events: Vec<Value> = seqs.iter().map(|seq| json!({ "seq": seq })).collect();
-            json!({ "events": events, "more": more, "last_seq": last_seq })
+            let event = |seq: &u64| EventLine { seq: *seq, ..EventLine::default() };
+            Events { limit: 100, events: seqs.iter().map(event).collect(), more, last_seq }
         };
         for (answer, since, expected) in [
             (answer(&[3, 5], false, 9), None, Next::Behind(9)),
@@ -133,8 +132,7 @@ mod tests {
             (answer(&[], false, 0), Some(0), Next::Behind(0)),
             (answer(&[], false, 3), Some(9), Next::Anew),
         ] {
-            assert_eq!(next(&answer, since).unwrap(), expected, "{answer}");
+            assert_eq!(next(&answer, since), expected, "{answer:?}");
         }
-        assert!(next(&json!({ "events": [] }), None).is_err());
     }
 }

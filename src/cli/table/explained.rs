@@ -1,4 +1,4 @@
-//! Why targets are or are not candidates, from their JSON, whoever made that: of one everything, of
+//! Why targets are or are not candidates, as a service answered or a scan came to: of one everything, of
 //! several a sentence, a table, and everything about the one with most to reclaim.
 
 use super::{
@@ -7,10 +7,8 @@ use super::{
 };
 use crate::{
     plan::RefusalReason,
-    serve::report::{self, MissLine},
+    serve::report::{self, Explained, MissLine, OrderLine, Target},
 };
-use serde::Deserialize as _;
-use serde_json::Value;
 use std::{cmp::Reverse, collections::BTreeSet};
 
 /// Columns before what is said.
@@ -20,7 +18,12 @@ const INDENT: usize = 14;
 const ROWS: usize = 25;
 
 /// What was asked for, as it is told.
-pub(in crate::cli) fn explained(asked: &str, targets: &[Value], all: bool, width: u16) -> String {
+pub(in crate::cli) fn explained(
+    asked: &str,
+    targets: &[Explained],
+    all: bool,
+    width: u16,
+) -> String {
     match targets {
         [_, _, ..] if !all => summary(asked, targets, width),
         _ => {
@@ -31,9 +34,9 @@ pub(in crate::cli) fn explained(asked: &str, targets: &[Value], all: bool, width
 }
 
 /// A sentence, a table, and the one with most to reclaim.
-fn summary(asked: &str, targets: &[Value], width: u16) -> String {
-    let mut rows: Vec<&Value> = targets.iter().filter(|it| !in_another_row(it)).collect();
-    rows.sort_by_key(|target| Reverse(target["reclaimable_bytes"].as_u64()));
+fn summary(asked: &str, targets: &[Explained], width: u16) -> String {
+    let mut rows: Vec<&Explained> = targets.iter().filter(|it| !in_another_row(it)).collect();
+    rows.sort_by_key(|target| Reverse(target.target.reclaimable_bytes));
     let mut text = paragraph(&sentence(asked, &rows), width);
     text.push('\n');
     text.push_str(&if width < WIDE { narrow(&rows, width) } else { wide(&rows, width) });
@@ -48,14 +51,14 @@ fn summary(asked: &str, targets: &[Value], width: u16) -> String {
 }
 
 /// Whether it is a part of a view whose row says more.
-fn in_another_row(target: &Value) -> bool {
-    target["part_of"].is_string()
+const fn in_another_row(target: &Explained) -> bool {
+    target.part_of.is_some()
 }
 
 /// What all of it is, and how it is decided.
-fn sentence(asked: &str, rows: &[&Value]) -> String {
-    let count = |wanted: &dyn Fn(&Value) -> bool| rows.iter().filter(|it| wanted(it)).count();
-    let of_kind = |kind: &'static str| count(&|it: &Value| it["kind"] == kind);
+fn sentence(asked: &str, rows: &[&Explained]) -> String {
+    let count = |wanted: &dyn Fn(&Explained) -> bool| rows.iter().filter(|it| wanted(it)).count();
+    let of_kind = |kind: &'static str| count(&|it: &Explained| it.target.kind == kind);
     let kinds = [
         (of_kind("db"), "shard copy", "shard copies"),
         (of_kind("view"), "view", "views"),
@@ -64,12 +67,12 @@ fn sentence(asked: &str, rows: &[&Value]) -> String {
     ];
     let kinds = kinds.into_iter().filter(|(count, ..)| *count > 0);
     let kinds: Vec<String> = kinds.map(|(count, one, many)| counted(count, one, many)).collect();
-    let sum = |name: &str| {
-        let known = rows.iter().filter(|it| it["kind"] != "cleanup");
-        bytes(Some(known.filter_map(|it| it[name].as_u64()).sum()))
+    let sum = |size: fn(&Target) -> Option<u64>| {
+        let known = rows.iter().filter(|it| it.target.kind != "cleanup");
+        bytes(Some(known.filter_map(|it| size(&it.target)).sum()))
     };
-    let starts = count(&|it| it["start"].is_object());
-    let waits = count(&|it| !it["start"].is_object() && it["channel"].is_string());
+    let starts = count(&|it| it.start.is_some());
+    let waits = count(&|it| it.start.is_none() && it.target.channel.is_some());
     let others = rows.len() - starts - waits;
     let decided = [
         (starts, "would start now", "would start now"),
@@ -83,8 +86,8 @@ fn sentence(asked: &str, rows: &[&Value]) -> String {
         "{}: {}; {} on disk, {} reclaimable. {}.",
         printable(asked),
         joined(&kinds),
-        sum("file_bytes"),
-        sum("reclaimable_bytes"),
+        sum(|it| it.file_bytes),
+        sum(|it| it.reclaimable_bytes),
         joined(&decided)
     )
 }
@@ -101,7 +104,7 @@ fn joined(parts: &[String]) -> String {
     }
 }
 
-fn narrow(rows: &[&Value], width: u16) -> String {
+fn narrow(rows: &[&Explained], width: u16) -> String {
     let mut table =
         Grid::new(["target", "on disk", "ratio", "reclaimable", "decision"], &[1, 2, 3]);
     let nodes = nodes(rows);
@@ -110,16 +113,16 @@ fn narrow(rows: &[&Value], width: u16) -> String {
         let what = format!("{what} {place}").trim().to_owned();
         table.push([
             what,
-            size(target, "file_bytes"),
+            size(target, target.target.file_bytes),
             ratio(target),
-            size(target, "reclaimable_bytes"),
+            compacted_size(target, target.target.reclaimable_bytes),
             decision(target),
         ]);
     }
     table.wrapped(width)
 }
 
-fn wide(rows: &[&Value], width: u16) -> String {
+fn wide(rows: &[&Explained], width: u16) -> String {
     let head =
         ["target", "where", "on disk", "active", "ratio", "reclaimable", "channel", "decision"];
     let mut table = Grid::new(head, &[2, 3, 4, 5]);
@@ -129,89 +132,95 @@ fn wide(rows: &[&Value], width: u16) -> String {
         table.push([
             what,
             place,
-            size(target, "file_bytes"),
-            size(target, "active_bytes"),
+            size(target, target.target.file_bytes),
+            compacted_size(target, target.target.active_bytes),
             ratio(target),
-            size(target, "reclaimable_bytes"),
-            word(target, "channel").unwrap_or_else(|| "none".to_owned()),
+            compacted_size(target, target.target.reclaimable_bytes),
+            word(&target.target.channel).unwrap_or_else(|| "none".to_owned()),
             decision(target),
         ]);
     }
     table.wrapped(width)
 }
 
-fn nodes(rows: &[&Value]) -> BTreeSet<String> {
-    let nodes = rows.iter().filter(|it| it["kind"] == "db" || it["range"].is_string());
-    nodes.filter_map(|it| it["node"].as_str()).map(ToOwned::to_owned).collect()
+fn nodes(rows: &[&Explained]) -> BTreeSet<String> {
+    let nodes = rows.iter().map(|it| &it.target);
+    let nodes = nodes.filter(|it| it.kind == "db" || it.range.is_some());
+    nodes.map(|it| it.node.clone()).collect()
 }
 
 /// What a target is called beside the others of its database, and where it is.
-fn what_and_where(target: &Value, nodes: &BTreeSet<String>) -> [String; 2] {
-    let node = word(target, "node").unwrap_or_default();
+fn what_and_where(target: &Explained, nodes: &BTreeSet<String>) -> [String; 2] {
+    let target = &target.target;
+    let node = printable(&target.node);
     let node = short_among(&node, || nodes.iter().map(String::as_str));
-    let range = target["range"].as_str().map(short_range);
-    let copies = match target["copies"].as_u64() {
-        Some(1) | None => "1 copy".to_owned(),
-        Some(copies) => format!("{copies} copies"),
+    let range = target.range.as_deref().map(short_range);
+    let copies = match target.copies {
+        1 => "1 copy".to_owned(),
+        copies => format!("{copies} copies"),
     };
-    let design = word(target, "ddoc").or_else(|| word(target, "signature")).unwrap_or_default();
-    match target["kind"].as_str() {
-        Some("cleanup") => ["stale index files".to_owned(), String::new()],
-        Some("search") => {
-            [format!("{design}/{}", word(target, "name").unwrap_or_default()), copies]
-        }
-        Some("view") if range.is_none() => [design, copies],
-        Some("view") => [design, format!("{} {node}", range.unwrap_or_default())],
+    let design = word(&target.ddoc).or_else(|| word(&target.signature)).unwrap_or_default();
+    match &*target.kind {
+        "cleanup" => ["stale index files".to_owned(), String::new()],
+        "search" => [format!("{design}/{}", word(&target.name).unwrap_or_default()), copies],
+        "view" if range.is_none() => [design, copies],
+        "view" => [design, format!("{} {node}", range.unwrap_or_default())],
         // The files of node-local databases have no range.
-        _ => [range.unwrap_or_else(|| word(target, "db").unwrap_or_default()), node.to_owned()],
+        _ => [range.unwrap_or_else(|| printable(&target.db)), node.to_owned()],
     }
 }
 
-fn size(target: &Value, name: &str) -> String {
-    match target["kind"].as_str() {
-        Some("cleanup") if !target[name].is_u64() => String::new(),
-        Some("search") if name != "file_bytes" => String::new(),
-        _ => bytes(target[name].as_u64()),
+fn size(target: &Explained, size: Option<u64>) -> String {
+    match &*target.target.kind {
+        "cleanup" if size.is_none() => String::new(),
+        _ => bytes(size),
     }
 }
 
-fn ratio(target: &Value) -> String {
-    target["ratio"].as_f64().map_or_else(String::new, |ratio| format!("{ratio:.2}"))
+/// A size that only what is compacted has.
+fn compacted_size(target: &Explained, size: Option<u64>) -> String {
+    match &*target.target.kind {
+        "search" => String::new(),
+        _ => self::size(target, size),
+    }
+}
+
+fn ratio(target: &Explained) -> String {
+    target.target.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"))
 }
 
 /// What is decided, in a few words.
-fn decision(target: &Value) -> String {
-    let state = target["state"].as_str().filter(|state| !matches!(*state, "ok" | "resharding"));
-    if target["start"].is_object() {
+fn decision(target: &Explained) -> String {
+    let Explained { target, start, .. } = target;
+    let state = Some(&*target.state).filter(|state| !matches!(*state, "ok" | "resharding"));
+    if start.is_some() {
         "would start".to_owned()
-    } else if let Some(reason) = word(&target["refusal"], "reason") {
-        reason.replace('_', " ")
+    } else if let Some(refusal) = &target.refusal {
+        printable(&refusal.reason).replace('_', " ")
     } else if let Some(state) = state {
         printable(state)
-    } else if target["kind"] == "search" {
+    } else if target.kind == "search" {
         "never compacted".to_owned()
     } else {
-        match report::not_taken(&misses(target)) {
-            Some(why) => format!("no channel: {why}"),
+        match report::not_taken(&target.misses) {
+            Some(why) => format!("no channel: {}", printable(why)),
             None => "no channel".to_owned(),
         }
     }
 }
 
 /// The misses of the channels that are for its kind.
-fn misses(target: &Value) -> Vec<MissLine> {
-    let misses = target["misses"].as_array().into_iter().flatten();
-    let misses = misses.filter_map(|miss| MissLine::deserialize(miss).ok());
-    misses.filter(|miss| miss.reason != "not_this_kind").collect()
+fn misses(target: &Target) -> impl Iterator<Item = &MissLine> {
+    target.misses.iter().filter(|miss| miss.reason != "not_this_kind")
 }
 
-fn word(of: &Value, name: &str) -> Option<String> {
-    of[name].as_str().map(printable)
+fn word(word: &Option<impl AsRef<str>>) -> Option<String> {
+    word.as_ref().map(|word| printable(word.as_ref()))
 }
 
 /// Everything about one target.
-fn whole(target: &Value, width: u16) -> String {
-    let id = word(target, "id").unwrap_or_default();
+fn whole(target: &Explained, width: u16) -> String {
+    let id = printable(&target.target.id);
     let mut lines = Lines::new(format!("{id}\n"), INDENT, width);
     measured(target, &mut lines);
     decided(target, &mut lines);
@@ -224,59 +233,58 @@ fn known(size: Option<u64>) -> String {
 }
 
 /// What it is, and what was measured of it.
-fn measured(target: &Value, lines: &mut Lines) {
-    if let Some(name) = word(target, "name") {
-        match word(target, "engine") {
+fn measured(explained: &Explained, lines: &mut Lines) {
+    let target = &explained.target;
+    if let Some(name) = word(&target.name) {
+        match word(&target.engine) {
             Some(engine) => lines.say("index", &format!("{name}, of {engine}")),
             None => lines.say_whole("shard", &name),
         }
     }
-    let designs = target["ddocs"].as_array().into_iter().flatten();
-    let designs: Vec<String> = designs.filter_map(Value::as_str).map(printable).collect();
+    let designs: Vec<String> = target.ddocs.iter().map(|design| printable(design)).collect();
     if !designs.is_empty() {
         lines.say("documents", &designs.join(", "));
     }
-    lines.say("state", &word(target, "state").unwrap_or_default());
-    let number = |name: &str| target[name].as_u64();
-    if target["kind"] != "cleanup" {
-        let copies = match number("copies").unwrap_or(1) {
+    lines.say("state", &printable(&target.state));
+    if target.kind != "cleanup" {
+        let copies = match target.copies {
             1 => String::new(),
-            copies if target["estimated"] == true => format!(" in {copies} copies, estimated"),
+            copies if target.estimated => format!(" in {copies} copies, estimated"),
             copies => format!(" in {copies} copies"),
         };
-        lines.say("on disk", &format!("{}{copies}", known(number("file_bytes"))));
+        lines.say("on disk", &format!("{}{copies}", known(target.file_bytes)));
     }
     // Of a search index there is nothing to compact.
-    if !matches!(target["kind"].as_str(), Some("cleanup" | "search")) {
-        let ratio = target["ratio"].as_f64();
-        let ratio = ratio.map(|ratio| format!(", the file is {ratio:.2} times that"));
-        let active = known(number("active_bytes"));
+    if !matches!(&*target.kind, "cleanup" | "search") {
+        let ratio = target.ratio.map(|ratio| format!(", the file is {ratio:.2} times that"));
+        let active = known(target.active_bytes);
         lines.say("active", &format!("{active}{}", ratio.unwrap_or_default()));
-        let confidence = word(target, "confidence").unwrap_or_default();
-        let leaves = number("predicted_bytes").map(|predicted| {
+        let confidence = printable(&target.confidence);
+        let leaves = target.predicted_bytes.map(|predicted| {
             let leaves = bytes(Some(predicted));
             format!(": a compaction would leave {leaves} (confidence {confidence})")
         });
-        let frees = known(number("reclaimable_bytes"));
+        let frees = known(target.reclaimable_bytes);
         lines.say("reclaimable", &format!("{frees}{}", leaves.unwrap_or_default()));
     }
-    if let Some(problem) = word(&target["problem"], "says") {
-        lines.say("problem", &problem);
+    if let Some(problem) = &target.problem {
+        lines.say("problem", &printable(&problem.says));
     }
-    let at = word(target, "measured_at").unwrap_or_else(|| "never".to_owned());
-    let followed = target["fresh"] == "followed";
+    let at = word(&target.measured_at).unwrap_or_else(|| "never".to_owned());
+    let followed = explained.fresh.as_deref() == Some("followed");
     lines.say("measured", &if followed { format!("{at}; no feed has named it since") } else { at });
 }
 
 /// What is decided about it, and why.
-fn decided(target: &Value, lines: &mut Lines) {
-    if let Some(view) = word(target, "part_of") {
+fn decided(explained: &Explained, lines: &mut Lines) {
+    let Explained { target, start, ordered, .. } = explained;
+    if let Some(view) = word(&explained.part_of) {
         lines.say_whole("part of", &view);
         lines.say("decision", "made for that view: CouchDB compacts all its copies at once");
         return;
     }
-    let reason = word(&target["refusal"], "reason");
-    let why = match (reason, word(target, "why")) {
+    let reason = target.refusal.as_ref().map(|refusal| printable(&refusal.reason));
+    let why = match (reason, word(&explained.why)) {
         (Some(reason), Some(why)) => Some(format!("{}: {why}", reason.replace('_', " "))),
         (Some(reason), None) => {
             let meaning = RefusalReason::from_label(&reason).map(RefusalReason::meaning);
@@ -285,42 +293,40 @@ fn decided(target: &Value, lines: &mut Lines) {
         }
         (None, _) => None,
     };
-    match (word(target, "channel"), why) {
+    match (word(&target.channel), why) {
         (Some(channel), why) => {
-            lines.say("channel", &format!("{channel}, priority {}", number(&target["priority"])));
+            lines.say("channel", &format!("{channel}, priority {}", number(target.priority)));
             lines.say("decision", &why.unwrap_or_else(|| "would start now".to_owned()));
         }
         (None, Some(why)) => lines.say("decision", &why),
-        (None, None) if target["start"].is_object() => lines.say("decision", "would start now"),
-        (None, None) if target["kind"] == "search" => {
+        (None, None) if start.is_some() => lines.say("decision", "would start now"),
+        (None, None) if target.kind == "search" => {
             lines.say("decision", "none: Lucene merges a search index's files by itself");
         }
         (None, None) => lines.say("decision", "not a candidate: no channel takes it"),
     }
-    if let Some(since) = word(&target["refusal"], "since") {
+    let since = target.refusal.as_ref().and_then(|refusal| word(&refusal.since));
+    if let Some(since) = since {
         lines.say("since", &since);
     }
-    let ordered = &target["ordered"];
-    if ordered.is_object() {
-        let of = |name: &str| word(ordered, name).unwrap_or_default();
-        let force = if ordered["force"] == true { ", by force" } else { "" };
-        let (by, since, until) = (of("by"), of("since"), of("until"));
+    if let Some(OrderLine { by, since, until, force, .. }) = ordered {
+        let force = if *force { ", by force" } else { "" };
+        let [by, since, until] = [by, since, until].map(|text| printable(text));
         lines.say("ordered", &format!("by {by} at {since}{force}; it waits until {until} at most"));
     }
-    let request = word(&target["start"], "request").or_else(|| word(ordered, "request"));
+    let request = start.as_ref().map(|start| &start.request);
+    let request = request.or_else(|| ordered.as_ref()?.request.as_ref());
     if let Some(request) = request {
-        lines.say_whole("request", &request);
+        lines.say_whole("request", &printable(request));
     }
-    let misses = misses(target);
-    let heads =
-        std::iter::once(if target["channel"].is_string() { "not taken" } else { "channels" });
-    for (miss, head) in misses.iter().zip(heads.chain(std::iter::repeat(""))) {
+    let heads = std::iter::once(if target.channel.is_some() { "not taken" } else { "channels" });
+    for (miss, head) in misses(target).zip(heads.chain(std::iter::repeat(""))) {
         lines.say(head, &format!("{}: {}", printable(&miss.channel), printable(&miss.says())));
     }
 }
 
-fn number(value: &Value) -> String {
-    match value.as_f64() {
+fn number(value: Option<f64>) -> String {
+    match value {
         None => "?".to_owned(),
         Some(value) if value.fract() == 0.0 => format!("{value}"),
         Some(value) => format!("{value:.2}"),
@@ -330,75 +336,101 @@ fn number(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::serve::report::RefusalLine;
 
     const VIEW: &str = "view:_cluster/telemetry.1795237693/0f045e3b41d71d93aaa32f23021ba536";
 
-    fn misses() -> Value {
-        json!([
-            {"channel": "ratio_dbs", "reason": "below_min_priority", "value": 1.154, "limit": 2.0,
-             "unit": "ratio"},
-            {"channel": "slack_dbs", "reason": "below_min_priority", "value": 1_618_187.0,
-             "limit": 536_870_912.0, "unit": "bytes"},
-            {"channel": "ratio_views", "reason": "not_this_kind", "value": null, "limit": null,
-             "unit": null},
-        ])
+    fn lines() -> Vec<MissLine> {
+        let line = |channel: &'static str, reason: &'static str, value, limit, unit| MissLine {
+            channel: channel.into(),
+            reason: reason.into(),
+            value,
+            limit,
+            unit: Option::map(unit, |unit: &'static str| unit.into()),
+        };
+        let lean = "below_min_priority";
+        let slack = Some(536_870_912.0);
+        vec![
+            line("ratio_dbs", lean, Some(1.154), Some(2.0), Some("ratio")),
+            line("slack_dbs", lean, Some(1_618_187.0), slack, Some("bytes")),
+            line("ratio_views", "not_this_kind", None, None, None),
+        ]
     }
 
-    fn shard(node: u8, range: &str, reclaimable: u64) -> Value {
+    fn shard(node: u8, range: &str, reclaimable: u64) -> Explained {
         let name = format!("shards/{range}/telemetry.1795237693");
         let node = format!("couchdb@sim-{node}.local");
-        let mut target = json!({
-            "id": format!("db:{node}/{}", name.replace('/', "%2F")), "kind": "db", "node": node,
-            "db": "telemetry", "range": range, "name": name, "ddocs": [], "state": "ok",
-            "copies": 1, "file_bytes": 60_u64 << 30, "active_bytes": 30_u64 << 30, "ratio": 2.0,
-            "predicted_bytes": 30_u64 << 30, "reclaimable_bytes": reclaimable,
-            "confidence": "high", "measured_at": "2026-11-22T18:54:09Z", "channel": null,
-            "misses": misses(),
-        });
+        let mut target = Target {
+            id: format!("db:{node}/{}", name.replace('/', "%2F")),
+            kind: "db".into(),
+            node,
+            db: "telemetry".into(),
+            range: Some(range.into()),
+            name: Some(name),
+            state: "ok".into(),
+            copies: 1,
+            file_bytes: Some(60 << 30),
+            active_bytes: Some(30 << 30),
+            ratio: Some(2.0),
+            predicted_bytes: Some(30 << 30),
+            reclaimable_bytes: Some(reclaimable),
+            confidence: "high".into(),
+            measured_at: Some("2026-11-22T18:54:09Z".into()),
+            misses: lines(),
+            ..Target::default()
+        };
+        let mut why = None;
         if reclaimable > 10 << 30 {
-            target["channel"] = "ratio_dbs".into();
-            target["refusal"] = json!({
-                "reason": "would_not_fit_window", "value": 3.0, "limit": 2.0,
-                "since": "2026-11-22T18:00:00Z",
+            target.channel = Some("ratio_dbs".into());
+            target.refusal = Some(RefusalLine {
+                reason: "would_not_fit_window".into(),
+                value: Some(3.0),
+                limit: Some(2.0),
+                since: Some("2026-11-22T18:00:00Z".into()),
             });
-            target["why"] = "it would take 3h 20m at the rate that was measured, and the window of ratio_dbs closes in 2h; a longer window or strict_window: false would let it start".into();
+            why = Some("it would take 3h 20m at the rate that was measured, and the window of ratio_dbs closes in 2h; a longer window or strict_window: false would let it start".into());
         }
-        target
+        Explained { target, why, ..Explained::default() }
     }
 
-    fn database() -> Vec<Value> {
+    fn database() -> Vec<Explained> {
         let ranges = ["00000000-3fffffff", "40000000-7fffffff", "80000000-bfffffff"];
         let copies = ranges.iter().flat_map(|range| (1..=3).map(move |node| (*range, node)));
         let shards =
             copies.enumerate().map(|(at, (range, node))| shard(node, range, (at as u64 + 6) << 30));
-        let mut targets: Vec<Value> = shards.collect();
+        let mut targets: Vec<Explained> = shards.collect();
         let mut view = shard(1, "00000000-3fffffff", 40 << 30);
-        for (name, value) in [
-            ("id", json!(VIEW)),
-            ("kind", json!("view")),
-            ("node", json!("_cluster")),
-            ("range", Value::Null),
-            ("name", Value::Null),
-            ("ddoc", json!("_design/daily")),
-            ("copies", json!(9)),
-            ("channel", json!("ratio_views")),
-        ] {
-            view[name] = value;
-        }
+        view.target = Target {
+            id: VIEW.into(),
+            kind: "view".into(),
+            node: "_cluster".into(),
+            range: None,
+            name: None,
+            ddoc: Some("_design/daily".into()),
+            copies: 9,
+            channel: Some("ratio_views".into()),
+            ..view.target
+        };
         targets.push(view);
         for node in 1..=3 {
             let mut part = shard(node, "00000000-3fffffff", 1 << 30);
-            part["kind"] = "view".into();
-            part["part_of"] = VIEW.into();
+            part.target.kind = "view".into();
+            part.part_of = Some(VIEW.into());
             targets.push(part);
         }
-        targets.push(json!({
-            "id": "cleanup:telemetry", "kind": "cleanup", "node": "_cluster", "db": "telemetry",
-            "state": "ok", "ddocs": [], "misses": [], "channel": null,
-            "refusal": {"reason": "no_evidence", "value": null, "limit": null, "since": null},
-            "why": "nothing says that it has stale index files",
-        }));
+        let refusal =
+            RefusalLine { reason: "no_evidence".into(), value: None, limit: None, since: None };
+        let target = Target {
+            id: "cleanup:telemetry".into(),
+            kind: "cleanup".into(),
+            node: "_cluster".into(),
+            db: "telemetry".into(),
+            state: "ok".into(),
+            refusal: Some(refusal),
+            ..Target::default()
+        };
+        let why = Some("nothing says that it has stale index files".into());
+        targets.push(Explained { target, why, ..Explained::default() });
         targets
     }
 

@@ -1,4 +1,4 @@
-//! Tables of what a running recliner remembers, from its JSON.
+//! Tables of what a running recliner remembers.
 
 use super::{
     super::printable,
@@ -6,40 +6,40 @@ use super::{
 };
 use crate::{
     model::target::{TargetId, database},
+    serve::report::{EventLine, OutcomeLine},
     text::duration,
 };
 use couchdb_names::ShardName;
-use serde_json::Value;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 /// How jobs ended.
-pub(in crate::cli) fn outcomes(rows: &[Value], width: u16) -> String {
+pub(in crate::cli) fn outcomes(rows: &[OutcomeLine], width: u16) -> String {
     if rows.is_empty() {
         return "No job that ended is remembered.\n".to_owned();
     }
     let mut nodes = Nodes::default();
-    nodes.add(rows);
+    nodes.add(rows.iter().map(|row| (Some(&*row.target), Some(&*row.node))));
     let head = ["ended", "took", "before", "after", "freed", "result", "target"];
     let mut table = Grid::new(head, &[2, 3, 4]);
     for row in rows {
-        let took = row["duration_seconds"].as_u64().map(std::time::Duration::from_secs);
-        let freed = row["freed_bytes"].as_i64().map_or_else(|| "?".to_owned(), signed);
-        let by = match row["ordered_by"].as_str() {
+        let by = match &row.ordered_by {
             Some(who) => format!("ordered by {}", printable(who)),
-            None if row["owner"] == "other" => "by others".to_owned(),
+            None if row.owner == "other" => "by others".to_owned(),
             None => String::new(),
         };
-        let result = [text(&row["result"]).replace('_', " "), by, text(&row["why"])];
+        let why = row.why.as_deref().map(printable).unwrap_or_default();
+        let result = [printable(&row.result).replace('_', " "), by, why];
+        let name = nodes.named(&row.target);
         table.push([
-            short(&text(&row["ended_at"])),
-            took.map_or_else(String::new, duration::shown),
-            bytes(row["before_bytes"].as_u64()),
-            bytes(row["after_bytes"].as_u64()),
-            freed,
+            short(&printable(&row.ended_at)),
+            duration::shown(Duration::from_secs(row.duration_seconds)),
+            bytes(row.before_bytes),
+            bytes(row.after_bytes),
+            row.freed_bytes.map_or_else(|| "?".to_owned(), signed),
             result.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" "),
-            match (nodes.named(&text(&row["target"])), text(&row["channel"])) {
-                (name, channel) if channel.is_empty() => name,
-                (name, channel) => format!("{name} ({channel})"),
+            match &row.channel {
+                None => name,
+                Some(channel) => format!("{name} ({})", printable(channel)),
             },
         ]);
     }
@@ -64,27 +64,21 @@ impl Events {
     }
 
     /// Some more of it; the first has the head.
-    pub(in crate::cli) fn rows(&mut self, rows: &[Value]) -> String {
-        self.nodes.add(rows);
+    pub(in crate::cli) fn rows(&mut self, rows: &[EventLine]) -> String {
+        self.nodes.add(rows.iter().map(|row| (row.target.as_deref(), row.node.as_deref())));
         let mut table = Grid::new(Self::COLUMNS.map(|(name, _)| name), &[0])
             .with_room(Self::COLUMNS.map(|(_, room)| room));
         for row in rows {
-            let of = match (row["target"].as_str().or_else(|| row["db"].as_str()), &row["scope"]) {
+            let of = match (row.target.as_ref().or(row.db.as_ref()), &row.scope) {
                 (Some(target), _) => self.nodes.named(target) + &others(row),
-                (None, scope) if scope.is_string() => text(scope),
-                (None, _) => text(&row["node"]),
+                (None, Some(scope)) => printable(scope),
+                (None, None) => row.node.as_deref().map(printable).unwrap_or_default(),
             };
-            let more: Vec<String> = row
-                .as_object()
-                .into_iter()
-                .flatten()
-                .filter_map(|field| more(field, row))
-                .collect();
-            let more = more.join(", ");
+            let more = details(row).join(", ");
             table.push([
-                row["seq"].to_string(),
-                short(&text(&row["at"])),
-                text(&row["type"]).replace("index_build", "build").replace('_', " "),
+                row.seq.to_string(),
+                short(&printable(&row.at)),
+                printable(&row.event_type).replace("index_build", "build").replace('_', " "),
                 match (of.is_empty(), more.is_empty()) {
                     (true, _) => more,
                     (false, true) => of,
@@ -100,44 +94,55 @@ impl Events {
     }
 }
 
-/// What a field of an event says beside its other columns; a name tells its node.
-fn more((name, value): (&String, &Value), row: &Value) -> Option<String> {
-    let said = text(value);
-    match name.as_str() {
-        "seq" | "at" | "type" | "target" | "db" | "scope" | "node" | "key" => None,
-        _ if value.is_null() || *value == false => None,
-        "channel" if row["reason"].is_null() => Some(said + &again(row)),
-        "reason" => Some(said.replace('_', " ") + &again(row)),
-        "channel" | "class" => Some(said),
-        // Said beside the target, or the channel, or the number of targets.
-        "also" | "count" | "first" | "last" | "of" => None,
-        "targets" if row["of"].is_null() => None,
-        "targets" => Some(format!("{said} targets more were {}", text(&row["of"]))),
-        "section" => Some(format!("{} of {said}", text(&row["key"]))),
-        "owner" => (value == "other").then(|| "by others".to_owned()),
-        "ordered_by" => Some(format!("ordered by {said}")),
-        "force" => Some("by force".to_owned()),
-        "freed_bytes" => Some(format!("{} freed", signed(value.as_i64()?))),
-        "failures" => Some(format!("{said} failures")),
-        "result" if value == "freed" && !row["freed_bytes"].is_null() => None,
-        "result" => Some(said.replace('_', " ")),
-        "why" => Some(said),
-        _ => Some(format!("{} {said}", printable(name))),
-    }
+/// What an event says beside its other columns.
+fn details(row: &EventLine) -> Vec<String> {
+    let word = |word: Option<&str>| word.map(printable);
+    let spaced = |word: Option<&str>| word.map(|word| printable(word).replace('_', " "));
+    // A job that freed something says how much.
+    let freed = row.freed_bytes.flatten();
+    let result = row.result.as_deref().filter(|result| *result != "freed" || freed.is_none());
+    let channel = word(row.channel.as_deref());
+    let channel = if row.reason.is_none() { channel.map(|it| it + &again(row)) } else { channel };
+    let section = row.section.as_deref().map(|section| {
+        let key = row.key.as_deref().map(printable).unwrap_or_default();
+        format!("{key} of {}", printable(section))
+    });
+    let more = row.of.as_deref().zip(row.targets);
+    let was = row.was.as_ref().and_then(Option::as_deref);
+    [
+        row.by.as_deref().map(|by| format!("by {}", printable(by))),
+        channel,
+        word(row.class.as_deref()),
+        row.failures.map(|failures| format!("{failures} failures")),
+        row.force.filter(|force| *force).map(|_| "by force".to_owned()),
+        freed.map(|freed| format!("{} freed", signed(freed))),
+        row.ordered_by.as_deref().map(|by| format!("ordered by {}", printable(by))),
+        row.owner.as_deref().filter(|owner| *owner == "other").map(|_| "by others".to_owned()),
+        spaced(row.reason.as_deref()).map(|reason| reason + &again(row)),
+        spaced(result),
+        section,
+        more.map(|(of, targets)| format!("{targets} targets more were {}", printable(of))),
+        was.map(|was| format!("was {}", printable(was))),
+        word(row.why.as_deref()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// How many targets an entry is about beside the one that it names.
-fn others(row: &Value) -> String {
-    match row["targets"].as_u64().filter(|_| row["of"].is_null()) {
+fn others(row: &EventLine) -> String {
+    match row.targets.filter(|_| row.of.is_none()) {
         Some(targets @ 2..) => format!(" and {} more", targets - 1),
         _ => String::new(),
     }
 }
 
 /// How often something happened again.
-fn again(row: &Value) -> String {
-    let Some(count) = row["count"].as_u64() else { return String::new() };
-    let [first, last] = ["first", "last"].map(|name| short(&text(&row[name])));
+fn again(row: &EventLine) -> String {
+    let Some(count) = row.count else { return String::new() };
+    let moment = |moment: &Option<String>| moment.as_deref().map(printable).unwrap_or_default();
+    let [first, last] = [&row.first, &row.last].map(|at| short(&moment(at)));
     match count {
         1 => format!(", again at {first}"),
         _ => format!(", {count} times again from {first} to {last}"),
@@ -159,15 +164,14 @@ pub(super) fn short(moment: &str) -> String {
 struct Nodes(BTreeSet<String>);
 
 impl Nodes {
-    /// Those of some more rows.
-    fn add(&mut self, rows: &[Value]) {
-        for row in rows {
-            let of_target = row["target"].as_str().and_then(|id| match id.parse() {
+    /// Those of some more rows, each with its target and its node.
+    fn add<'a>(&mut self, rows: impl Iterator<Item = (Option<&'a str>, Option<&'a str>)>) {
+        for (target, node) in rows {
+            let of_target = target.and_then(|id| match id.parse() {
                 Ok(TargetId::Db { node, .. }) => Some(node),
                 _ => None,
             });
-            let own = row["node"].as_str().map(ToOwned::to_owned);
-            self.0.extend([of_target, own].into_iter().flatten());
+            self.0.extend([of_target, node.map(ToOwned::to_owned)].into_iter().flatten());
         }
     }
 
@@ -198,34 +202,44 @@ impl Nodes {
     }
 }
 
-/// A value in a cell; nothing where it is unknown.
-fn text(value: &Value) -> String {
-    if value.is_null() {
-        return String::new();
-    }
-    value.as_str().map_or_else(|| printable(&value.to_string()), printable)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn what_is_remembered_reads_as_a_table() {
-        let rows = [
-            json!({
-                "seq": 7, "target": "db:n/a", "kind": "db", "node": "n", "ddoc": null,
-                "channel": "ratio_dbs", "owner": "recliner", "started_at": "2026-11-21T00:54:00Z",
-                "ended_at": "2026-11-21T00:55:30Z", "duration_seconds": 90,
-                "before_bytes": 10 << 20, "after_bytes": 1 << 20, "freed_bytes": 9 << 20,
-                "result": "freed", "why": null,
-            }),
-            json!({
-                "ended_at": "2026-11-21T00:55:30Z", "target": "db:n/b\u{1b}[2J", "owner": "other",
-                "freed_bytes": -1024, "result": "failed", "why": "no space",
-            }),
-        ];
+        let outcome = OutcomeLine {
+            seq: 7,
+            target: "db:n/a".into(),
+            kind: "db".into(),
+            node: "n".into(),
+            ddoc: None,
+            channel: Some("ratio_dbs".into()),
+            owner: "recliner".into(),
+            ordered_by: None,
+            started_at: "2026-11-21T00:54:00Z".into(),
+            ended_at: "2026-11-21T00:55:30Z".into(),
+            duration_seconds: 90,
+            before_bytes: Some(10 << 20),
+            after_bytes: Some(1 << 20),
+            predicted_bytes: None,
+            freed_bytes: Some(9 << 20),
+            estimate_ratio: None,
+            result: "freed".into(),
+            why: None,
+        };
+        let failed = OutcomeLine {
+            target: "db:n/b\u{1b}[2J".into(),
+            owner: "other".into(),
+            channel: None,
+            before_bytes: None,
+            after_bytes: None,
+            freed_bytes: Some(-1024),
+            result: "failed".into(),
+            why: Some("no space".into()),
+            ..outcome.clone()
+        };
+        let rows = [outcome, failed];
         let shown = outcomes(&rows, 200);
         let found: Vec<Vec<&str>> = shown
             .lines()
@@ -247,6 +261,7 @@ mod tests {
             found[2],
             [
                 "11-21 00:55:30",
+                "1m 30s",
                 "?",
                 "?",
                 "-1.0 KiB",
@@ -254,73 +269,77 @@ mod tests {
                 "b\\u{1b}[2J on n"
             ]
         );
-        let rows = [json!({
-            "seq": 3, "at": "2026-11-21T00:54:00Z", "type": "not_started", "target": "db:n/a",
-            "node": "n", "why": null,
-        })];
-        let events = |rows: &[Value]| Events::new(200).rows(rows);
-        let shown = events(&rows);
+        let events = |event: EventLine| Events::new(200).rows(&[event]);
+        let shown =
+            events(EventLine { node: Some("n".into()), ..event(3, "not_started", Some("db:n/a")) });
         assert!(
             shown.lines().nth(1).unwrap().trim_end().ends_with("not started  a on n"),
             "{shown}"
         );
-        let rows = [json!({
-            "seq": 4, "at": "2026-11-21T00:54:00Z", "type": "finished", "node": "n",
-            "target": "db:n/shards%2F00000000-ffffffff%2Forders.1795222434", "owner": "other",
-            "result": "nothing_freed", "freed_bytes": -1024,
-        })];
+        let of = "db:n/shards%2F00000000-ffffffff%2Forders.1795222434";
+        let shown = events(EventLine {
+            node: Some("n".into()),
+            owner: Some("other".into()),
+            result: Some("nothing_freed".into()),
+            freed_bytes: Some(Some(-1024)),
+            ..event(4, "finished", Some(of))
+        });
         let says = "orders 00-ff on n: -1.0 KiB freed, by others, nothing freed";
-        assert!(events(&rows).contains(says), "{}", events(&rows));
-        let rows = [json!({
-            "seq": 5, "at": "2026-11-21T00:54:00Z", "type": "updated", "db": "orders",
-        })];
-        assert!(events(&rows).contains("orders"), "{}", events(&rows));
+        assert!(shown.contains(says), "{shown}");
+        let shown = events(EventLine { db: Some("orders".into()), ..event(5, "updated", None) });
+        assert!(shown.contains("orders"), "{shown}");
+    }
+
+    fn event(seq: u64, event_type: &'static str, target: Option<&str>) -> EventLine {
+        EventLine {
+            seq,
+            at: "2026-11-21T00:54:00Z".into(),
+            event_type: event_type.into(),
+            target: target.map(ToOwned::to_owned),
+            ..EventLine::default()
+        }
     }
 
     #[test]
     fn an_entry_says_for_how_many_targets_it_stands_and_how_often_it_happened_again() {
-        let entry = json!({
-            "seq": 6, "at": "2026-11-21T00:54:00Z", "type": "refused", "target": "db:n/a",
-            "also": ["db:n/b"], "targets": 24, "channel": "ratio_dbs", "reason": "unknown_disk",
-            "count": 57, "first": "2026-11-21T00:02:00Z", "last": "2026-11-21T00:53:00Z",
-        });
-        let with = |changes: &[(&str, Value)]| {
-            let mut entry = entry.clone();
-            for (name, value) in changes {
-                entry[*name] = value.clone();
-            }
-            Events::new(200).rows(&[entry])
+        let entry = EventLine {
+            also: vec!["db:n/b".into()],
+            targets: Some(24),
+            channel: Some("ratio_dbs".into()),
+            reason: Some("unknown_disk".into()),
+            count: Some(57),
+            first: Some("2026-11-21T00:02:00Z".into()),
+            last: Some("2026-11-21T00:53:00Z".into()),
+            ..event(6, "refused", Some("db:n/a"))
         };
-        let no = || Value::Null;
-        let once = [("targets", no()), ("count", no()), ("first", no()), ("last", no())];
-        for (changes, says) in [
+        let once =
+            EventLine { targets: None, count: None, first: None, last: None, ..entry.clone() };
+        let queued = EventLine {
+            event_type: "queued".into(),
+            reason: None,
+            targets: None,
+            count: Some(1),
+            ..entry.clone()
+        };
+        let omitted = EventLine {
+            event_type: "omitted".into(),
+            of: Some("queued".into()),
+            target: None,
+            channel: None,
+            reason: None,
+            ..entry.clone()
+        };
+        for (entry, says) in [
             (
-                &[][..],
+                entry,
                 "a on n and 23 more: ratio_dbs, unknown disk, \
                  57 times again from 11-21 00:02:00 to 11-21 00:53:00",
             ),
-            (&once, "a on n: ratio_dbs, unknown disk"),
-            (
-                &[
-                    ("type", json!("queued")),
-                    ("reason", no()),
-                    ("targets", no()),
-                    ("count", json!(1)),
-                ],
-                "a on n: ratio_dbs, again at 11-21 00:02:00",
-            ),
-            (
-                &[
-                    ("type", json!("omitted")),
-                    ("of", json!("queued")),
-                    ("target", no()),
-                    ("channel", no()),
-                    ("reason", no()),
-                ],
-                "24 targets more were queued",
-            ),
+            (once, "a on n: ratio_dbs, unknown disk"),
+            (queued, "a on n: ratio_dbs, again at 11-21 00:02:00"),
+            (omitted, "24 targets more were queued"),
         ] {
-            let shown = with(changes);
+            let shown = Events::new(200).rows(&[entry]);
             let line = shown.lines().nth(1).unwrap().trim_end();
             assert!(line.ends_with(&format!("  {says}")), "{line}");
         }
@@ -328,12 +347,12 @@ mod tests {
 
     #[test]
     fn what_follows_stands_in_the_same_columns_and_a_line_fits_eighty() {
-        let row = |seq: u64, of: &str, freed: i64| {
-            json!({
-                "seq": seq, "at": "2026-11-21T00:54:00Z", "type": "finished", "target": of,
-                "node": "couchdb@sim-2.local", "owner": "recliner", "result": "freed",
-                "freed_bytes": freed,
-            })
+        let row = |seq: u64, of: &str, freed: i64| EventLine {
+            node: Some("couchdb@sim-2.local".into()),
+            owner: Some("recliner".into()),
+            result: Some("freed".into()),
+            freed_bytes: Some(Some(freed)),
+            ..event(seq, "finished", Some(of))
         };
         let of = "db:couchdb@sim-2.local/shards%2F80000000-9fffffff%2Forders.1795222434";
         let mut events = Events::new(80);

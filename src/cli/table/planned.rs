@@ -1,25 +1,29 @@
-//! The plan as tables, from its JSON, whoever made that.
+//! The plan as tables: what a service answered, or what a scan of its own came to.
 
 use super::{
     super::printable,
     journal::short,
     layout::{Grid, WIDE, bytes, paragraph, short_among, short_range, shortened, wrap},
 };
-use crate::{act::warmer, plan::RefusalReason, text::duration};
-use serde_json::Value;
+use crate::{
+    act::warmer,
+    plan::RefusalReason,
+    serve::report::{BuildLine, OrderLine, Planned, StartLine},
+    text::duration,
+};
 use std::{collections::BTreeSet, time::Duration};
 
 /// Rows of the list of indexes.
 const ROWS: usize = 25;
 
 /// What would start with its requests, the gates that are closed, and why the rest waits.
-pub(in crate::cli) fn planned(plan: &Value, width: u16) -> String {
-    let made_at = printable(plan["made_at"].as_str().unwrap_or_default());
+pub(in crate::cli) fn planned(plan: &Planned, width: u16) -> String {
+    let made_at = printable(&plan.made_at);
     let mode = if enforces(plan) { "enforce" } else { "advise" };
-    let where_to = if plan["simulated"] == true { " in the simulated cluster" } else { "" };
+    let where_to = if plan.simulated == Some(true) { " in the simulated cluster" } else { "" };
     let mut text = format!("planned at {made_at}, mode {mode}{where_to}\n\n");
-    for suspension in items(plan, "suspensions") {
-        text.push_str(&format!("{}\n\n", word(suspension, "says")));
+    for suspension in &plan.suspensions {
+        text.push_str(&format!("{}\n\n", printable(&suspension.says)));
     }
     text.push_str(&starts(plan, width));
     for part in [orders(plan, width), gates(plan, width), rest(plan, width), builds(plan, width)] {
@@ -30,42 +34,41 @@ pub(in crate::cli) fn planned(plan: &Value, width: u16) -> String {
     text
 }
 
-fn enforces(plan: &Value) -> bool {
-    plan["mode"] == "enforce"
+fn enforces(plan: &Planned) -> bool {
+    plan.mode == "enforce"
 }
 
 /// Indexes that lag, and what is or would be done about each.
-fn builds(plan: &Value, width: u16) -> String {
-    let builds = &plan["builds"];
+fn builds(plan: &Planned, width: u16) -> String {
+    let Some(builds) = &plan.builds else { return String::new() };
     let mut table = Grid::new(["index that lags", "behind", "since", "state", "why"], &[1]);
     let (mut requests, mut reasons) = (String::new(), BTreeSet::new());
-    for index in items(builds, "indexes").take(ROWS) {
-        let starts = index["decision"] == "starts";
-        let decision = match (index["decision"].as_str(), builds["acting"] == true) {
-            (Some("builds"), _) => "building",
-            (Some("starts"), true) => "builds now",
-            (Some("starts"), false) => "would build",
+    for index in builds.indexes.iter().take(ROWS) {
+        let starts = index.decision == "starts";
+        let decision = match (&*index.decision, builds.acting) {
+            ("builds", _) => "building",
+            ("starts", true) => "builds now",
+            ("starts", false) => "would build",
             _ => "waits",
         };
-        let stalled = if index["stalled_since"].is_string() { "stalled, " } else { "" };
-        let design = word(index, "ddoc");
+        let stalled = if index.stalled_since.is_some() { "stalled, " } else { "" };
+        let design = printable(&index.ddoc);
         let name = design.strip_prefix("_design/").unwrap_or(&design);
         // Of a search index, its own name.
-        let own = index["name"].as_str().map(|own| format!("/{}", printable(own)));
-        let name = format!("{}/{name}{}", word(index, "db"), own.unwrap_or_default());
-        let behind = index["updates_pending"].as_u64();
-        reasons.extend(index["reason"].as_str().map(ToOwned::to_owned));
+        let own = index.name.as_deref().map(|own| format!("/{}", printable(own)));
+        let name = format!("{}/{name}{}", printable(&index.db), own.unwrap_or_default());
+        let behind = index.updates_pending;
+        let reason = word(index.reason.as_deref());
+        reasons.extend(index.reason.as_deref().map(ToOwned::to_owned));
         table.push([
             shortened(&name),
             behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string()),
-            short(&word(index, "since")),
+            short(&word(index.since.as_deref())),
             decision.to_owned(),
-            format!("{stalled}{}", word(index, "reason").replace('_', " ")),
+            format!("{stalled}{}", reason.replace('_', " ")),
         ]);
         if starts {
-            let url = plan["address"].as_str().zip(index["request"].as_str());
-            let url = url.and_then(|(at, request)| Some([at, request.split_once(' ')?.1].concat()));
-            requests.push_str(&request(plan, index, url.as_deref()));
+            requests.push_str(&build_request(plan, index));
         }
     }
     if table.is_empty() {
@@ -77,27 +80,31 @@ fn builds(plan: &Value, width: u16) -> String {
     format!("{}{requests}{legend}", table.wrapped(width))
 }
 
-fn items<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-    of[name].as_array().into_iter().flatten()
+fn word(word: Option<&str>) -> String {
+    word.map(printable).unwrap_or_default()
 }
 
-fn word(of: &Value, name: &str) -> String {
-    of[name].as_str().map(printable).unwrap_or_default()
+/// The request that has an index built.
+fn build_request(plan: &Planned, index: &BuildLine) -> String {
+    let sent = index.request.as_deref().unwrap_or_default();
+    let path = sent.split_once(' ').map(|(_, path)| path);
+    let url = plan.address.as_deref().zip(path).map(|(at, path)| [at, path].concat());
+    request(plan, sent, url.as_deref())
 }
 
 /// What was ordered and waits, a line each.
-fn orders(plan: &Value, width: u16) -> String {
-    let waits = items(plan, "orders").filter(|order| order["why"].is_string());
-    let line = |order: &Value| {
-        let (id, by, until) = (word(order, "id"), word(order, "by"), word(order, "until"));
-        let why = word(order, "why");
-        paragraph(&format!("ordered by {by}: {id} waits until {until} at most: {why}"), width)
+fn orders(plan: &Planned, width: u16) -> String {
+    let line = |order: &OrderLine| {
+        let why = printable(order.why.as_deref()?);
+        let [id, by, until] = [&order.id, &order.by, &order.until].map(|text| printable(text));
+        let says = format!("ordered by {by}: {id} waits until {until} at most: {why}");
+        Some(paragraph(&says, width))
     };
-    waits.map(line).collect()
+    plan.orders.iter().filter_map(line).collect()
 }
 
-fn starts(plan: &Value, width: u16) -> String {
-    let starts: Vec<&Value> = items(plan, "starts").collect();
+fn starts(plan: &Planned, width: u16) -> String {
+    let starts = &plan.starts;
     let would = if enforces(plan) { "" } else { "would " };
     if starts.is_empty() {
         let nothing =
@@ -106,9 +113,8 @@ fn starts(plan: &Value, width: u16) -> String {
     }
     let wide = width >= WIDE;
     let head = if enforces(plan) { "starts now" } else { "would start" };
-    let table =
-        if wide { started_wide(&starts, head, width) } else { started(&starts, head, width) };
-    let gain: u64 = starts.iter().filter_map(|start| start["gain_bytes"].as_u64()).sum();
+    let table = if wide { started_wide(starts, head, width) } else { started(starts, head, width) };
+    let gain: u64 = starts.iter().filter_map(|start| start.gain_bytes).sum();
     let verb = match (enforces(plan), starts.len()) {
         (true, 1) => "starts",
         (true, _) | (false, _) => "start",
@@ -117,8 +123,8 @@ fn starts(plan: &Value, width: u16) -> String {
     let mut text =
         format!("{count} {would}{verb} now; {} reclaimable.\n\n{table}\n", bytes(Some(gain)));
     for start in starts {
-        text.push_str(&request(plan, start, start["url"].as_str()));
-        for said in items(start, "caveats").filter_map(Value::as_str).filter_map(said) {
+        text.push_str(&request(plan, &start.request, start.url.as_deref()));
+        for said in start.caveats.iter().filter_map(|caveat| said(caveat)) {
             text.push_str(&format!("  {said}\n"));
         }
     }
@@ -126,7 +132,7 @@ fn starts(plan: &Value, width: u16) -> String {
 }
 
 /// What starts, in a terminal of eighty columns.
-fn started(starts: &[&Value], head: &str, width: u16) -> String {
+fn started(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[3, 4, 5, 6]);
     for row in starts.iter().map(|start| row(start, starts)) {
@@ -136,11 +142,11 @@ fn started(starts: &[&Value], head: &str, width: u16) -> String {
 }
 
 /// The same with the channel.
-fn started_wide(starts: &[&Value], head: &str, width: u16) -> String {
+fn started_wide(starts: &[StartLine], head: &str, width: u16) -> String {
     let head = [head, "node", "range", "channel", "on disk", "reclaimable", "writes", "takes"];
     let mut table = Grid::new(head, &[4, 5, 6, 7]);
     for (start, row) in starts.iter().map(|start| (start, row(start, starts))) {
-        let channel = word(start, "channel");
+        let channel = printable(&start.channel);
         table.push([
             row.what, row.node, row.range, channel, row.file, row.gain, row.writes, row.takes,
         ]);
@@ -159,12 +165,12 @@ struct Row {
     takes: String,
 }
 
-fn row(start: &Value, all: &[&Value]) -> Row {
-    let (db, ddoc) = (word(start, "db"), word(start, "ddoc"));
-    let cleans = start["kind"] == "cleanup";
-    let sized = |name: &str| if cleans { "-".to_owned() } else { bytes(start[name].as_u64()) };
-    let node = word(start, "node");
-    let nodes = || all.iter().filter_map(|start| start["node"].as_str());
+fn row(start: &StartLine, all: &[StartLine]) -> Row {
+    let (db, ddoc) = (printable(&start.db), word(start.ddoc.as_deref()));
+    let cleans = start.kind == "cleanup";
+    let sized = |size: Option<u64>| if cleans { "-".to_owned() } else { bytes(size) };
+    let node = printable(&start.node);
+    let nodes = || all.iter().map(|start| &*start.node);
     Row {
         what: shortened(&if ddoc.is_empty() { db } else { format!("{db}/{ddoc}") }),
         node: if node == "_cluster" {
@@ -172,17 +178,17 @@ fn row(start: &Value, all: &[&Value]) -> Row {
         } else {
             short_among(&node, nodes).to_owned()
         },
-        range: start["range"].as_str().map_or_else(|| "-".to_owned(), short_range),
-        file: sized("file_bytes"),
-        gain: sized("gain_bytes"),
-        writes: sized("rewrite_bytes"),
-        takes: start["duration_seconds"].as_f64().map_or_else(|| "?".to_owned(), span),
+        range: start.range.as_deref().map_or_else(|| "-".to_owned(), short_range),
+        file: sized(start.file_bytes),
+        gain: sized(start.gain_bytes),
+        writes: sized(start.rewrite_bytes),
+        takes: start.duration_seconds.map_or_else(|| "?".to_owned(), span),
     }
 }
 
 /// A request in a line: what is sent where recliner sends it, else what can be pasted to send it.
-fn request(plan: &Value, of: &Value, url: Option<&str>) -> String {
-    let request = word(of, "request");
+fn request(plan: &Planned, request: &str, url: Option<&str>) -> String {
+    let request = printable(request);
     let Some((method, path)) = request.split_once(' ').filter(|_| !enforces(plan)) else {
         return format!("{request}\n");
     };
@@ -214,15 +220,18 @@ fn span(seconds: f64) -> String {
 }
 
 /// The gates that are closed, a line each with its nodes. Mode and suspensions are said above.
-fn gates(plan: &Value, width: u16) -> String {
-    let names: BTreeSet<&str> = items(plan, "gates")
-        .filter_map(|gate| gate["gate"].as_str())
+fn gates(plan: &Planned, width: u16) -> String {
+    let names: BTreeSet<&str> = plan
+        .gates
+        .iter()
+        .map(|gate| &*gate.gate)
         .filter(|gate| !["mode", "suspended"].contains(gate))
         .collect();
     let nodes = |name: &str| -> Vec<String> {
-        items(plan, "gates")
-            .filter(|gate| gate["gate"] == name)
-            .map(|gate| word(gate, "node"))
+        plan.gates
+            .iter()
+            .filter(|gate| gate.gate == name)
+            .map(|gate| printable(&gate.node))
             .collect()
     };
     let line = |name: &&str| {
@@ -234,15 +243,15 @@ fn gates(plan: &Value, width: u16) -> String {
     names.iter().map(line).collect()
 }
 
-fn rest(plan: &Value, width: u16) -> String {
+fn rest(plan: &Planned, width: u16) -> String {
     let mut table = Grid::new(["channel", "node", "wait", "why"], &[2]);
     let mut reasons = BTreeSet::new();
-    for queue in items(plan, "candidates") {
-        for (reason, count) in queue["refused"].as_object().into_iter().flatten() {
-            reasons.insert(reason.clone());
+    for queue in &plan.candidates {
+        for (reason, count) in &queue.refused {
+            reasons.insert(reason.clone().into_owned());
             table.push([
-                word(queue, "channel"),
-                word(queue, "node"),
+                printable(&queue.channel),
+                printable(&queue.node),
                 count.to_string(),
                 printable(&reason.replace('_', " ")),
             ]);
@@ -273,40 +282,110 @@ fn legend(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::serve::report::{Builds, CandidatesLine, GateLine};
 
-    fn plan(mode: &str) -> Value {
-        let request = "POST /_node/couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569/_compact";
-        let url = ["http://couch-b:5984", request.split_once(' ').unwrap().1].concat();
-        json!({
-            "made_at": "2026-11-21T21:34:35Z", "mode": mode, "address": "http://couch-a:5984",
-            "starts": [
-                {"kind": "db", "node": "couchdb@sim-2.local", "db": "orders/2024+x",
-                 "range": "a0000000-bfffffff", "ddoc": null, "channel": "ratio_dbs",
-                 "request": request,
-                 "url": url,
-                 "file_bytes": 93_533_000, "gain_bytes": 80_111_000, "rewrite_bytes": 13_422_000,
-                 "duration_seconds": 4_000.0, "caveats": ["unknown_disk"]},
-                {"kind": "view", "node": "_cluster", "db": "orders/2024+x", "range": null,
-                 "ddoc": "_design/reports", "channel": "ratio_views",
-                 "request": "POST /orders%2F2024%2Bx/_compact/reports", "url": null,
-                 "file_bytes": 93_533_000, "gain_bytes": 80_111_000, "rewrite_bytes": 13_422_000,
-                 "duration_seconds": null, "caveats": ["every_copy"]},
-            ],
-            "candidates": [{"node": "couchdb@sim-2.local", "channel": "ratio_dbs", "starts": 1,
-                            "refused": {"ramp": 3, "futile": 1}}],
-            "gates": [{"node": "couchdb@sim-2.local", "gate": "ramp"}],
-            "builds": {"acting": mode == "enforce", "indexes": [
-                {"db": "orders", "ddoc": "_design/reports", "updates_pending": 7,
-                 "decision": "starts", "since": "2026-11-21T21:30:00Z", "reason": null,
-                 "request": "GET /orders/_design/reports/_view/x?limit=0&update=lazy"},
-                {"db": "carts", "ddoc": "_design/open", "updates_pending": 7,
-                 "decision": "builds", "since": "2026-11-21T21:30:00Z", "reason": "grace"},
-            ]},
-        })
+    fn start(node: &str, request: &str) -> StartLine {
+        StartLine {
+            id: String::new(),
+            kind: "db".into(),
+            node: node.to_owned(),
+            db: "orders/2024+x".to_owned(),
+            range: None,
+            name: None,
+            ddoc: None,
+            channel: String::new(),
+            ordered_by: None,
+            priority: None,
+            since: None,
+            request: request.to_owned(),
+            url: None,
+            file_bytes: Some(93_533_000),
+            gain_bytes: Some(80_111_000),
+            rewrite_bytes: Some(13_422_000),
+            peak_bytes: 0,
+            duration_seconds: None,
+            confidence: "high".into(),
+            caveats: Vec::new(),
+        }
     }
 
-    fn printed(mode: &str, width: u16) -> String {
+    fn index(db: &str, ddoc: &str, decision: &'static str) -> BuildLine {
+        BuildLine {
+            id: String::new(),
+            kind: "view".into(),
+            engine: None,
+            db: db.to_owned(),
+            ddoc: ddoc.to_owned(),
+            name: None,
+            class: "batch".into(),
+            updates_pending: Some(7),
+            decision: decision.into(),
+            reason: None,
+            since: Some("2026-11-21T21:30:00Z".to_owned()),
+            stalled_since: None,
+            request: None,
+        }
+    }
+
+    fn plan(mode: &'static str) -> Planned {
+        let request = "POST /_node/couchdb@sim-2.local/shards%2Fa0000000-bfffffff%2Forders%2F2024%2Bx.1795317569/_compact";
+        let url = ["http://couch-b:5984", request.split_once(' ').unwrap().1].concat();
+        let shard = StartLine {
+            range: Some("a0000000-bfffffff".to_owned()),
+            channel: "ratio_dbs".to_owned(),
+            url: Some(url),
+            duration_seconds: Some(4_000.0),
+            caveats: vec!["unknown_disk".into()],
+            ..start("couchdb@sim-2.local", request)
+        };
+        let view = StartLine {
+            kind: "view".into(),
+            ddoc: Some("_design/reports".to_owned()),
+            channel: "ratio_views".to_owned(),
+            caveats: vec!["every_copy".into()],
+            ..start("_cluster", "POST /orders%2F2024%2Bx/_compact/reports")
+        };
+        let starts = BuildLine {
+            request: Some("GET /orders/_design/reports/_view/x?limit=0&update=lazy".to_owned()),
+            ..index("orders", "_design/reports", "starts")
+        };
+        let builds =
+            BuildLine { reason: Some("grace".into()), ..index("carts", "_design/open", "builds") };
+        Planned {
+            generated_at: "2026-11-21T21:34:30Z".to_owned(),
+            made_at: "2026-11-21T21:34:35Z".to_owned(),
+            mode: mode.into(),
+            address: Some("http://couch-a:5984".to_owned()),
+            starts: vec![shard, view],
+            orders: Vec::new(),
+            candidates: vec![CandidatesLine {
+                node: "couchdb@sim-2.local".to_owned(),
+                channel: "ratio_dbs".to_owned(),
+                starts: 1,
+                refused: [("ramp".into(), 3), ("futile".into(), 1)].into(),
+            }],
+            gates: vec![GateLine {
+                node: "couchdb@sim-2.local".to_owned(),
+                gate: "ramp".into(),
+                value: None,
+                limit: None,
+                since: None,
+            }],
+            suspensions: Vec::new(),
+            builds: Some(Builds {
+                acting: mode == "enforce",
+                indexes: vec![starts, builds],
+                ..Builds::default()
+            }),
+            simulated: Some(false),
+            total: 4,
+            offset: 0,
+            limit: 0,
+            refused: Vec::new(),
+        }
+    }
+
+    fn printed(mode: &'static str, width: u16) -> String {
         let text = planned(&plan(mode), width);
         let sent = |line: &str| ["curl ", "POST ", "GET "].iter().any(|it| line.starts_with(it));
         let long = |line: &&str| line.chars().count() > width.into() && !sent(line);

@@ -1,8 +1,7 @@
 //! Orders of an operator under `/api/v1/`: taken, checked, handed on, answered.
 //!
-//! Owns the JSON of orders and answers. Whether an order may be taken at all, the guard
-//! says; what it names is looked up in the plan here, so that whoever carries it out gets
-//! identities and not texts.
+//! The guard decides whether an order may be taken at all. What it names is looked up in the
+//! plan here, so that the task that carries it out gets identities and not texts.
 
 use super::{
     Order, State,
@@ -19,7 +18,7 @@ use crate::{
         target::{Kind, Selector, TargetId},
     },
     plan::Plan,
-    serve::report::{self, Found, RefusalLine},
+    serve::report::{self, Conflict, Found, orders as answers},
     table::Ix,
 };
 use axum::{
@@ -29,9 +28,8 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
-use std::{sync::Arc, time::Duration};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc::error::TrySendError, oneshot},
     time,
@@ -52,53 +50,13 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// How many targets an ambiguous name is answered with.
 const CANDIDATES: usize = 100;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SuspendBody {
-    scope: Option<String>,
-    why: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ResumeBody {
-    scope: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CompactBody {
-    target: String,
-    #[serde(default)]
-    force: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoBody {}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FlushBody {
-    node: Option<String>,
-    channel: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReleaseBody {
-    target: Option<String>,
-    #[serde(default)]
-    all: bool,
-}
-
 /// Starts nothing in a scope until it is taken back.
 pub(super) async fn suspend(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: SuspendBody, plan: &Plan, by, reply| {
+    let make = |body: answers::SuspendOrder, plan: &Plan, by, reply| {
         let scope = scope(body.scope.as_deref())?;
         match &scope {
             Scope::All => {}
@@ -111,14 +69,12 @@ pub(super) async fn suspend(
         }
         Ok(Order::Suspend(Suspend { scope, why, by }, reply))
     };
-    let tell = |done: Suspended| {
-        json!({
-            "since": done.suspension.since.rfc3339(),
-            "by": done.suspension.by,
-            "why": done.suspension.why,
-            "already": done.already,
-            "running": done.running,
-        })
+    let tell = |done: Suspended| answers::Suspended {
+        since: done.suspension.since.rfc3339(),
+        by: done.suspension.by,
+        why: done.suspension.why,
+        already: done.already,
+        running: done.running,
     };
     ordered(&state, turns, Permit::Suspend, request, make, tell).await
 }
@@ -129,11 +85,14 @@ pub(super) async fn resume(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: ResumeBody, _: &Plan, by, reply| {
+    let make = |body: answers::ResumeOrder, _: &Plan, by, reply| {
         Ok(Order::Resume(Resume { scope: scope(body.scope.as_deref())?, by }, reply))
     };
-    let words = |scopes: &[Scope]| scopes.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let tell = move |done: Resumed| json!({ "lifted": words(&done.lifted), "remaining": words(&done.remaining) });
+    let words = |scopes: &[Scope]| scopes.iter().map(ToString::to_string).collect();
+    let tell = move |done: Resumed| answers::Resumed {
+        lifted: words(&done.lifted),
+        remaining: words(&done.remaining),
+    };
     ordered(&state, turns, Permit::Suspend, request, make, tell).await
 }
 
@@ -143,15 +102,14 @@ pub(super) async fn compact(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: CompactBody, plan: &Plan, by, reply| {
+    let make = |body: answers::CompactOrder, plan: &Plan, by, reply| {
         let (ix, target) = one_target(plan, &body.target)?;
         Ok(Order::Compact(Compact { target, ix, force: body.force, by }, reply))
     };
-    let tell = |done: Compacting| {
-        let waits = done
-            .waits
-            .map(|(refusal, why)| json!({ "refusal": RefusalLine::from(refusal), "why": why }));
-        json!({ "requests": done.requests, "waits": waits, "until": done.until.rfc3339() })
+    let tell = |done: Compacting| answers::Compacting {
+        requests: done.requests,
+        waits: done.waits.map(|(refusal, why)| answers::Waits { refusal: refusal.into(), why }),
+        until: done.until.rfc3339(),
     };
     ordered(&state, turns, Permit::Admin, request, make, tell).await
 }
@@ -162,8 +120,8 @@ pub(super) async fn rescan(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |_: NoBody, _: &Plan, _: String, reply| Ok(Order::Rescan(reply));
-    let tell = |done: Rescanning| json!({ "begins": done.begins });
+    let make = |_: answers::RescanOrder, _: &Plan, _: String, reply| Ok(Order::Rescan(reply));
+    let tell = |done: Rescanning| answers::Rescanning { begins: done.begins };
     ordered(&state, turns, Permit::Admin, request, make, tell).await
 }
 
@@ -173,7 +131,7 @@ pub(super) async fn flush(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: FlushBody, plan: &Plan, _: String, reply| {
+    let make = |body: answers::FlushOrder, plan: &Plan, _: String, reply| {
         if let Some(name) = &body.node {
             known_node(plan, name)?;
         }
@@ -182,7 +140,7 @@ pub(super) async fn flush(
         }
         Ok(Order::Flush(Flush { node: body.node, channel: body.channel }, reply))
     };
-    let tell = |done: Flushed| json!({ "targets": done.targets });
+    let tell = |done: Flushed| answers::Flushed { targets: done.targets };
     ordered(&state, turns, Permit::Admin, request, make, tell).await
 }
 
@@ -192,7 +150,7 @@ pub(super) async fn release(
     Extension(turns): Extension<Turns>,
     request: Request,
 ) -> Response {
-    let make = |body: ReleaseBody, plan: &Plan, _: String, reply| {
+    let make = |body: answers::ReleaseOrder, plan: &Plan, _: String, reply| {
         let wanted = match (body.target, body.all) {
             (None, true) => Release::All,
             (Some(text), false) => Release::Named { selector: several(plan, &text)?, text },
@@ -200,25 +158,25 @@ pub(super) async fn release(
         };
         Ok(Order::Release(wanted, reply))
     };
-    let tell = |done: Released| {
-        let targets: Vec<String> = done.targets.iter().map(ToString::to_string).collect();
-        json!({ "targets": targets })
+    let tell = |done: Released| answers::Released {
+        targets: done.targets.iter().map(ToString::to_string).collect(),
     };
     ordered(&state, turns, Permit::Admin, request, make, tell).await
 }
 
-/// Takes an order, hands it on and answers for whoever carried it out.
-async fn ordered<B, T>(
+/// Takes an order, hands it on, and answers with what came of it.
+async fn ordered<B, T, A>(
     state: &State,
     turns: Turns,
     permit: Permit,
     request: Request,
     make: impl FnOnce(B, &Plan, String, Reply<T>) -> Result<Order, Refused> + Send + 'static,
-    tell: impl FnOnce(T) -> Value,
+    tell: impl FnOnce(T) -> A,
 ) -> Response
 where
     B: DeserializeOwned + Send + 'static,
     T: Send + 'static,
+    A: Serialize,
 {
     let by = match guard::may_order(&state.allow, permit, &request) {
         Ok(by) => by,
@@ -244,8 +202,13 @@ where
     let made = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        let body = serde_json::from_slice(body)
-            .map_err(|why| Refused::bad(format!("the body is not as it should be: {why}")))?;
+        let wrong =
+            |why: &dyn Display| Refused::bad(format!("the body is not as it should be: {why}"));
+        // A list would be read as the fields in their order.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(wrong(&"it is not a JSON object"));
+        }
+        let body = serde_json::from_slice(body).map_err(|why| wrong(&why))?;
         make(body, &plan, who, reply)
     });
     let order = match made.await {
@@ -278,12 +241,11 @@ impl From<Denied> for Refused {
         match denied {
             Denied::Unknown(_) => Self::absent(why),
             Denied::Refused { target, refusal, request, .. } => {
-                let refusal = RefusalLine::from(refusal);
-                let data = json!({ "target": target, "refusal": refusal, "request": request });
-                Self::conflict(why, data)
+                let (target, refusal) = (target.to_string(), refusal.into());
+                Self::conflict(why, Conflict::Refused { target, refusal, request })
             }
             Denied::NotTaken { target, misses } => {
-                Self::conflict(why, json!({ "target": target, "misses": misses }))
+                Self::conflict(why, Conflict::NotTaken { target: target.to_string(), misses })
             }
             Denied::Failed(_) => {
                 let code = StatusCode::INTERNAL_SERVER_ERROR;
@@ -333,7 +295,7 @@ fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
     let no_compaction = || {
         let why =
             format!("{text:?} is a search index: it has no compaction, Lucene merges its files");
-        Refused::conflict(why, json!({}))
+        Refused::conflict(why, Conflict::Plain {})
     };
     match report::find(plan, text) {
         Found::One(ix) => match named(ix).ok_or_else(nothing)? {
@@ -354,9 +316,10 @@ fn one_target(plan: &Plan, text: &str) -> Result<(Ix, TargetId), Refused> {
             if let (Some(only), None) = (files.next(), files.next()) {
                 return Ok(only.clone());
             }
-            let ids: Vec<&TargetId> = all.iter().take(CANDIDATES).map(|(_, id)| id).collect();
+            let ids = all.iter().take(CANDIDATES);
+            let candidates = ids.map(|(_, id)| id.to_string()).collect();
             let why = format!("{text:?} names {} targets; name one of them by its id", all.len());
-            Err(Refused::conflict(why, json!({ "candidates": ids })))
+            Err(Refused::conflict(why, Conflict::Ambiguous { candidates }))
         }
     }
 }

@@ -6,7 +6,7 @@
 //! reader holds is one piece and the plan that it is about.
 
 use super::guard::Turns;
-use crate::{tasks::joined, text::escape};
+use crate::{serve::report::Listing, tasks::joined, text::escape};
 use axum::{
     body::{Body, Bytes},
     http::{HeaderValue, header},
@@ -14,7 +14,6 @@ use axum::{
 };
 use futures::{Stream, StreamExt as _, stream};
 use serde::Serialize;
-use serde_json::Value;
 use std::{io, iter};
 
 /// How much is rendered at a time.
@@ -30,30 +29,29 @@ const CLOSES: &[u8] = b"}";
 pub(super) struct Answer(Box<dyn Iterator<Item = Vec<u8>> + Send>);
 
 impl Answer {
-    /// The object `head` with one more field, a list of these.
-    pub(super) fn with_list(
-        head: &Value,
-        name: &str,
-        items: impl Iterator<Item = Vec<u8>> + Send + 'static,
+    /// An answer whose list holds these; in `head` that list is empty.
+    pub(super) fn with_list<L: Listing>(
+        head: &L,
+        items: impl Iterator<Item = L::Item> + Send + 'static,
     ) -> Self {
-        Self(Box::new(listed(head, name, items)))
+        Self(Box::new(listed(head, items)))
     }
 
-    /// The same, of items that have a list each.
-    pub(super) fn with_lists<I>(
-        head: &Value,
-        name: &str,
-        items: impl Iterator<Item = I> + Send + 'static,
+    /// An answer whose list holds items that have a list each; in each head that list is empty.
+    pub(super) fn with_lists<L, I>(
+        head: &L,
+        items: impl Iterator<Item = (L::Item, I)> + Send + 'static,
     ) -> Self
     where
-        I: Iterator<Item = Vec<u8>> + Send + 'static,
+        L: Listing<Item: Listing>,
+        I: Iterator<Item = <L::Item as Listing>::Item> + Send + 'static,
     {
-        let opened = iter::once(opened(head, name));
-        let items = items.enumerate().flat_map(|(at, item)| {
+        let (before, after) = around_list(head);
+        let items = items.enumerate().flat_map(|(at, (head, items))| {
             let comma = (at > 0).then(|| b",".to_vec());
-            comma.into_iter().chain(item)
+            comma.into_iter().chain(listed(&head, items))
         });
-        Self(Box::new(opened.chain(items).chain(iter::once(b"]}".to_vec()))))
+        Self(Box::new(iter::once(before).chain(items).chain(iter::once(after))))
     }
 
     /// Renders so much of it, and says whether there is more.
@@ -126,49 +124,42 @@ pub(super) fn json(body: Body) -> Response {
     response
 }
 
-/// The start of an answer whose data begins like this.
-pub(super) fn enveloped(opened: &[u8]) -> Vec<u8> {
-    [OPENS, opened].concat()
+/// The start of a whole answer, the envelope included, whose data begins like this.
+pub(super) fn opened(data: &[u8]) -> Vec<u8> {
+    [OPENS, data].concat()
 }
 
-/// The end of the data's list, its last fields, and the end of the answer.
-pub(super) fn closed(fields: &Value) -> Vec<u8> {
-    let fields = text(fields);
-    // Without its opening brace; an object without fields has nothing to part from the list.
-    let rest = fields.get(1..).unwrap_or_default();
-    let comma: &[u8] = if rest == b"}" { b"" } else { b"," };
-    [b"]", comma, rest, CLOSES].concat()
+/// The end of a whole answer, the envelope included, whose data ends like this.
+pub(super) fn closed(data: &[u8]) -> Vec<u8> {
+    [data, CLOSES].concat()
 }
 
-/// An object with one more field, a list of these.
-pub(super) fn listed<I: Iterator<Item = Vec<u8>>>(
-    head: &Value,
-    name: &str,
-    items: I,
-) -> impl Iterator<Item = Vec<u8>> + use<I> {
-    iter::once(opened(head, name)).chain(separated(items)).chain(iter::once(b"]}".to_vec()))
+/// The text of an answer around its list: up to the list's first item, and from behind its last
+/// one.
+pub(super) fn around_list<L: Listing>(answer: &L) -> (Vec<u8>, Vec<u8>) {
+    let mut before = text(answer);
+    // Quotation marks inside of strings are escaped: only the field itself reads like this.
+    let list = format!("\"{}\":[", L::LIST);
+    let starts = before.windows(list.len()).rposition(|window| window == list.as_bytes());
+    let after = before.split_off(starts.map_or(before.len(), |at| at + list.len()));
+    (before, after)
 }
 
-/// The start of an object: its fields, and the start of a list.
-pub(super) fn opened(head: &Value, name: &str) -> Vec<u8> {
-    let mut opened = text(head);
-    opened.pop();
-    if opened.len() > 1 {
-        opened.push(b',');
-    }
-    opened.extend(text(&name));
-    opened.extend(b":[");
-    opened
-}
-
-/// Items of a list with commas between them.
-pub(super) fn separated(items: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
-    items.enumerate().map(|(at, mut item)| {
+/// The text of an answer with these items in its list.
+fn listed<L, I>(head: &L, items: I) -> impl Iterator<Item = Vec<u8>> + use<L, I>
+where
+    L: Listing,
+    I: Iterator<Item = L::Item>,
+{
+    let (before, after) = around_list(head);
+    let items = items.enumerate().map(|(at, item)| {
+        let mut item = text(&item);
         if at > 0 {
             item.insert(0, b',');
         }
         item
-    })
+    });
+    iter::once(before).chain(items).chain(iter::once(after))
 }
 
 /// A value as an answer of its own.
@@ -191,13 +182,41 @@ mod tests {
     use super::*;
     use axum::body::HttpBody as _;
     use http_body_util::BodyExt as _;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     };
 
-    async fn told(answer: Answer) -> (Option<u64>, Value) {
+    #[derive(Serialize)]
+    struct Numbers {
+        total: u64,
+        list: Vec<Value>,
+        more: bool,
+    }
+
+    impl Listing for Numbers {
+        const LIST: &'static str = "list";
+        type Item = Value;
+    }
+
+    #[derive(Serialize)]
+    struct Lists {
+        #[serde(rename = "\"lists\":[]")]
+        odd: &'static str,
+        lists: Vec<Numbers>,
+    }
+
+    impl Listing for Lists {
+        const LIST: &'static str = "lists";
+        type Item = Numbers;
+    }
+
+    const fn head(total: u64) -> Numbers {
+        Numbers { total, list: Vec::new(), more: true }
+    }
+
+    async fn sent(answer: Answer) -> (Option<u64>, Value) {
         let response = answer.begin().sent(Turns::new(1));
         let length = response.body().size_hint().exact();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -206,25 +225,21 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_come_to_the_text_of_the_whole() {
-        let numbers = |upto: u64| (0..upto).map(|number| text(&json!({ "n": number })));
+        let numbers = |upto: u64| (0..upto).map(|number| json!({ "n": number }));
         for (upto, whole) in [(0, true), (1, true), (2, true), (100_000, false)] {
-            let head = json!({ "total": upto });
-            let (length, body) = told(Answer::with_list(&head, "list", numbers(upto))).await;
+            let (length, body) = sent(Answer::with_list(&head(upto), numbers(upto))).await;
             assert_eq!(length.is_some(), whole, "{upto}");
-            let list: Vec<_> = (0..upto).map(|number| json!({ "n": number })).collect();
-            let data = json!({ "total": upto, "list": list });
+            let list: Vec<_> = numbers(upto).collect();
+            let data = json!(Numbers { list, ..head(upto) });
             assert_eq!(body, json!({ "status": "success", "data": data }));
-            let lists =
-                [2, 0, upto].map(|upto| listed(&json!({ "of": upto }), "list", numbers(upto)));
-            let answer = Answer::with_lists(&json!({}), "lists", lists.into_iter());
-            let (_, body) = told(answer).await;
+            let lists = [2, 0, upto].map(|upto| (head(upto), numbers(upto)));
+            let all = Lists { odd: "\"lists\":[]", lists: Vec::new() };
+            let (_, body) = sent(Answer::with_lists(&all, lists.into_iter())).await;
             let list = body["data"]["lists"].as_array().unwrap();
             assert_eq!(list.len(), 3);
             assert_eq!(list[2]["list"].as_array().unwrap().len() as u64, upto);
-            assert_eq!((&list[1]["of"], &list[1]["list"]), (&json!(0), &json!([])));
+            assert_eq!((&list[1]["total"], &list[1]["list"]), (&json!(0), &json!([])));
         }
-        assert_eq!(closed(&json!({})), b"]}}");
-        assert_eq!(closed(&json!({ "more": true })), b"],\"more\":true}}");
     }
 
     #[tokio::test]
@@ -233,9 +248,9 @@ mod tests {
         let counts = Arc::clone(&rendered);
         let items = (0..1_000).map(move |_| {
             counts.fetch_add(1, Ordering::Relaxed);
-            vec![b'1'; 10_000]
+            json!("1".repeat(10_000 - 2))
         });
-        let answer = Answer::with_list(&json!({}), "list", items);
+        let answer = Answer::with_list(&head(1_000), items);
         let mut body = answer.begin().sent(Turns::new(1)).into_body();
         assert_eq!(rendered.load(Ordering::Relaxed), WHOLE.div_ceil(10_000));
         for taken in 0..3 {

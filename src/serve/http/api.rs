@@ -6,38 +6,37 @@ pub(super) use journal::{events, history};
 
 use super::{
     State,
-    answer::{self, Answer, text},
+    answer::{self, Answer},
     guard::Turns,
     query::{ExplainQuery, NoQuery, Page, QueueQuery, TargetQuery, written},
 };
 use crate::{
     model::target::TargetId,
     plan::Plan,
-    scan::Status,
+    scan,
     serve::report::{
-        self, Explained, Found, Planned, RefusedLine, SuspensionLine, Target, Wanted, WholeViews,
+        self, ConfigLine, Conflict, EntryLine, Explained, Explanations, Failed, Feeds, Found, Jobs,
+        Planned, Queue, Queues, ReadErrors, RefusedLine, Status, Success, SuspensionLine, Sweep,
+        TakeoverLine, Target, Targets, Wanted, WholeViews,
     },
-    table::{Ix, TargetRef},
+    table::Ix,
 };
 use axum::{
     Extension,
-    extract::{self, Query, RawQuery, rejection::QueryRejection},
-    http::{Method, StatusCode, Uri},
+    extract::{self, FromRequestParts, Query, RawQuery},
+    http::{Method, StatusCode, Uri, request::Parts},
     response::{IntoResponse, Response},
 };
-use couchdb_client::Entry;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Serialize, de::DeserializeOwned};
 use std::{sync::Arc, time::Duration};
-use wall_clock::Moment;
 
 /// A refusal: a bad question, or something that is not there.
 pub(super) struct Refused {
     pub(super) code: StatusCode,
     pub(super) kind: &'static str,
     pub(super) why: String,
-    /// What goes with it, such as targets to choose from.
-    pub(super) data: Option<Value>,
+    /// What an order runs into.
+    pub(super) data: Option<Box<Conflict>>,
 }
 
 impl Refused {
@@ -53,8 +52,8 @@ impl Refused {
         Self::new(StatusCode::NOT_FOUND, "not_found", why)
     }
 
-    pub(super) fn conflict(why: impl ToString, data: Value) -> Self {
-        Self { data: Some(data), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
+    pub(super) fn conflict(why: impl ToString, data: Conflict) -> Self {
+        Self { data: Some(Box::new(data)), ..Self::new(StatusCode::CONFLICT, "conflict", why) }
     }
 
     pub(super) fn unavailable(why: impl ToString) -> Self {
@@ -73,16 +72,18 @@ impl Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let mut body = json!({ "status": "error", "errorType": self.kind, "error": self.why });
-        if let Some(data) = self.data {
-            body["data"] = data;
-        }
+        let body = Failed {
+            status: "error".into(),
+            error_type: self.kind.into(),
+            error: self.why,
+            data: self.data,
+        };
         (self.code, answer::whole(&body)).into_response()
     }
 }
 
-pub(super) fn success(data: &Value) -> Response {
-    answer::whole(&json!({ "status": "success", "data": data }))
+pub(super) fn success(data: &impl Serialize) -> Response {
+    answer::whole(&Success::of(data))
 }
 
 /// Works an answer out away from the runtime's threads: filtering a million targets takes
@@ -108,16 +109,22 @@ pub(super) async fn worked_out(
     }
 }
 
-pub(super) type Asked<Q> = Result<Query<Q>, QueryRejection>;
+/// What a request asks for in its query. A request whose query means nothing is refused before
+/// it comes to a handler.
+pub(super) struct Asked<Q>(pub(super) Q);
 
-/// What was asked, or the first thing in the question that means nothing.
-pub(super) fn asked<Q>(query: Asked<Q>) -> Result<Q, Refused> {
-    query.map(|Query(query)| query).map_err(|why| {
-        // The library's text names its own error first; the reader wants the rest.
-        let text = why.body_text();
-        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-        Refused::bad(text)
-    })
+impl<Q: DeserializeOwned> FromRequestParts<State> for Asked<Q> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Refused> {
+        let query = Query::<Q>::from_request_parts(parts, state).await;
+        query.map(|Query(query)| Self(query)).map_err(|why| {
+            // The library's text names its own error first; the reader wants the rest.
+            let text = why.body_text();
+            let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            Refused::bad(text)
+        })
+    }
 }
 
 /// No such path under the API.
@@ -144,131 +151,96 @@ pub(super) async fn wrong_method(method: Method) -> Response {
 /// What recliner is, sees, and cannot see.
 pub(super) async fn status(
     extract::State(state): extract::State<State>,
-    query: Asked<NoQuery>,
+    Asked(NoQuery {}): Asked<NoQuery>,
 ) -> Response {
-    if let Err(refused) = asked(query) {
-        return refused.into_response();
-    }
     let plan = Arc::clone(&state.plan.borrow());
     let status = Arc::clone(&state.status.borrow());
     let config = Arc::clone(&state.config.borrow());
-    let moment = |moment: Option<Moment>| moment.map(Moment::rfc3339);
-    let errors: Vec<Value> = status
-        .errors
-        .iter()
-        .map(|((node, reason), count)| json!({ "node": **node, "reason": reason, "count": count }))
-        .collect();
-    let entries = Arc::clone(&state.couchdb.borrow());
-    let url = |it: &Entry| json!({"url": it.url.as_str(), "up": it.up, "problem": it.why});
-    let couchdb: Vec<Value> = entries.iter().map(url).collect();
-    success(&json!({
-        "version": state.about.version,
-        "revision": state.about.revision,
-        "simulated": state.about.simulated,
-        "simulation": state.about.simulation(config.mode),
-        "mode": config.mode.label(),
-        "ready": status.is_ready(plan.snapshot.version()),
-        "generated_at": plan.snapshot.generated_at().rfc3339(),
-        "couchdb": couchdb,
-        "nodes": report::nodes(&plan).collect::<Vec<_>>(),
-        "suspensions": SuspensionLine::all(&plan),
-        "sweep": {
-            "ended": status.sweeps,
-            "running_since": moment(status.progress.map(|progress| progress.since)),
-            "done": status.progress.map(|progress| progress.done),
-            "total": status.progress.and_then(|progress| progress.total),
-            "shards": {
-                "asked": status.shards.asked,
-                "spared": status.shards.spared,
-                "followed": status.shards.followed,
-            },
-            "last_end": moment(status.last_end),
-            "last_success": moment(status.last_success),
-            "last_duration_seconds": status.last_duration.map(|took| took.as_secs_f64()),
+    success(&Status {
+        version: state.about.version.to_owned(),
+        revision: state.about.revision.to_owned(),
+        simulated: state.about.simulated,
+        simulation: state.about.simulation(config.mode).map(ToOwned::to_owned),
+        mode: config.mode.label().into(),
+        ready: status.is_ready(plan.snapshot.version()),
+        generated_at: plan.snapshot.generated_at().rfc3339(),
+        couchdb: state.couchdb.borrow().iter().map(EntryLine::from).collect(),
+        nodes: report::nodes(&plan).collect(),
+        suspensions: SuspensionLine::all(&plan),
+        sweep: Sweep::from(&*status),
+        errors: ReadErrors::all(&status),
+        last_error: status.last_error.clone(),
+        problem: status.problem.clone(),
+        missing_rights: status.missing_rights.iter().cloned().collect(),
+        feeds: Feeds::from(&**state.changes.borrow()),
+        smoosh: TakeoverLine::all(&state.takeovers.borrow()),
+        config: ConfigLine {
+            loaded_at: config.loaded_at.rfc3339(),
+            last_reload_successful: config.reload_successful,
+            needs_restart: config.needs_restart.clone(),
+            web_problem: state.web.problem().as_deref().map(ToOwned::to_owned),
         },
-        "errors": errors,
-        "last_error": status.last_error,
-        "problem": status.problem,
-        "missing_rights": status.missing_rights,
-        "feeds": super::feeds::shown(&state.changes.borrow()),
-        "smoosh": super::smoosh::shown(&state.takeovers.borrow()),
-        "config": {
-            "loaded_at": config.loaded_at.rfc3339(),
-            "last_reload_successful": config.reload_successful,
-            "needs_restart": config.needs_restart,
-            "web_problem": state.web.problem().as_deref(),
-        },
-    }))
+    })
+}
+
+/// Compactions and index builds that run, and when each node last said what it runs.
+pub(super) async fn jobs(
+    extract::State(state): extract::State<State>,
+    Asked(NoQuery {}): Asked<NoQuery>,
+) -> Response {
+    let plan = Arc::clone(&state.plan.borrow());
+    success(&Jobs::of(&plan))
 }
 
 /// Targets, filtered, ordered and paged.
 pub(super) async fn targets(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
-    query: Asked<TargetQuery>,
+    Asked(query): Asked<TargetQuery>,
 ) -> Response {
-    let query = match asked(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
     worked_out(&state, turns, move |plan| {
-        let page = query.page().map_err(Refused::bad)?;
+        let Page { offset, limit } = query.page().map_err(Refused::bad)?;
         let found = query.select(&plan).map_err(Refused::bad)?;
-        Ok(listed(plan, page, &found, Target::of))
+        let head = Targets {
+            generated_at: plan.snapshot.generated_at().rfc3339(),
+            total: found.len(),
+            offset,
+            limit,
+            targets: Vec::new(),
+        };
+        let shown = Page { offset, limit }.of(&found).to_vec().into_iter();
+        let lines = shown.filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
+        Ok(Answer::with_list(&head, lines))
     })
     .await
-}
-
-/// One page of the targets that were found.
-fn listed<T: Serialize>(
-    plan: Arc<Plan>,
-    page: Page,
-    found: &[Ix],
-    line: impl Fn(&Plan, TargetRef<'_>) -> T + Send + 'static,
-) -> Answer {
-    let head = json!({
-        "generated_at": plan.snapshot.generated_at().rfc3339(),
-        "total": found.len(),
-        "offset": page.offset,
-        "limit": page.limit,
-    });
-    let shown = page.of(found).to_vec().into_iter();
-    let lines = shown.filter_map(move |ix| Some(text(&line(&plan, plan.snapshot.target(ix)?))));
-    Answer::with_list(&head, "targets", lines)
 }
 
 /// Queues with what waits in them, best first.
 pub(super) async fn queue(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
-    query: Asked<QueueQuery>,
+    Asked(query): Asked<QueueQuery>,
 ) -> Response {
-    let query = match asked(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
     worked_out(&state, turns, move |plan| {
-        let page = query.page().map_err(Refused::bad)?;
+        let Page { offset, limit } = query.page().map_err(Refused::bad)?;
         query.check(&plan).map_err(Refused::bad)?;
-        let head = json!({
-            "generated_at": plan.snapshot.generated_at().rfc3339(),
-            "offset": page.offset,
-            "limit": page.limit,
-        });
+        let generated_at = plan.snapshot.generated_at().rfc3339();
+        let head = Queues { generated_at, offset, limit, queues: Vec::new() };
+        let page = Page { offset, limit };
         let queues = (0..plan.queues.len())
             .filter_map(move |at| one_queue(Arc::clone(&plan), at, &query, page));
-        Ok(Answer::with_lists(&head, "queues", queues))
+        Ok(Answer::with_lists(&head, queues))
     })
     .await
 }
 
-/// A queue with what waits in it; none where another is asked for.
+/// A queue and what waits in it; none where another queue is asked for.
 fn one_queue(
     plan: Arc<Plan>,
     at: usize,
     query: &QueueQuery,
     page: Page,
-) -> Option<impl Iterator<Item = Vec<u8>> + use<>> {
+) -> Option<(Queue, impl Iterator<Item = Target> + use<>)> {
     let queue = plan.queues.get(at)?;
     let node = plan.snapshot.node(queue.node)?;
     let channel = plan.channels.list.get(queue.channel)?;
@@ -277,51 +249,32 @@ fn one_queue(
     if !wanted {
         return None;
     }
-    let head = json!({
-        "node": &*node.name,
-        "channel": &*channel.name,
-        "size": queue.waiting().len(),
-        "capacity": queue.capacity,
-        "overflow": queue.overflow,
-        "active": queue.active,
-        "reclaimable_bytes": queue.reclaimable,
-        "priority_max": queue.priority.map(|(best, _)| best),
-        "priority_min": queue.priority.map(|(_, worst)| worst),
-        "oldest": queue.oldest.map(Moment::rfc3339),
-    });
+    let head = Queue::of(&node.name, &channel.name, queue);
     let waiting: Vec<Ix> = queue.waiting().skip(page.offset).take(page.limit).collect();
-    let lines = waiting
+    let waiting = waiting
         .into_iter()
-        .filter_map(move |ix| Some(text(&Target::of(&plan, plan.snapshot.target(ix)?))));
-    Some(answer::listed(&head, "targets", lines))
+        .filter_map(move |ix| Some(Target::of(&plan, plan.snapshot.target(ix)?)));
+    Some((head, waiting))
 }
 
 /// What starts, with the exact requests, and why the rest of what waits does not.
 pub(super) async fn plan(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
-    query: Asked<QueueQuery>,
+    Asked(query): Asked<QueueQuery>,
 ) -> Response {
-    let query = match asked(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
     let (builds, simulated) = (Arc::clone(&state.builds.borrow()), state.about.simulated);
     worked_out(&state, turns, move |plan| {
         let Page { offset, limit } = query.page().map_err(Refused::bad)?;
         query.check(&plan).map_err(Refused::bad)?;
         let (node, channel) = (query.node.as_deref(), query.channel.as_deref());
         let (outline, refused) = Planned::outline(&plan, Wanted { node, channel, offset, limit });
-        let mut head = json!(outline);
-        head["builds"] = super::builds::shown(&builds);
-        head["simulated"] = simulated.into();
-        if let Some(fields) = head.as_object_mut() {
-            fields.remove("refused");
-        }
+        let builds = Some(report::Builds::from(&*builds));
+        let head = Planned { builds, simulated: Some(simulated), ..outline };
         let lines = refused
             .into_iter()
-            .filter_map(move |ix| Some(text(&RefusedLine::of(&plan, plan.snapshot.target(ix)?)?)));
-        Ok(Answer::with_list(&head, "refused", lines))
+            .filter_map(move |ix| RefusedLine::of(&plan, plan.snapshot.target(ix)?));
+        Ok(Answer::with_list(&head, lines))
     })
     .await
 }
@@ -331,12 +284,8 @@ pub(super) async fn explain(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
     RawQuery(raw): RawQuery,
-    query: Asked<ExplainQuery>,
+    Asked(query): Asked<ExplainQuery>,
 ) -> Response {
-    let query = match asked(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
     let status = Arc::clone(&state.status.borrow());
     worked_out(&state, turns, move |plan| {
         let page = query.page().map_err(Refused::bad)?;
@@ -350,8 +299,18 @@ pub(super) async fn explain(
             return Err(no_match(&plan, &status, text));
         }
         let found = found.all();
+        let head = Explanations {
+            generated_at: plan.snapshot.generated_at().rfc3339(),
+            total: found.len(),
+            offset: page.offset,
+            limit: page.limit,
+            targets: Vec::new(),
+        };
         let views = WholeViews::of(&plan, page.of(&found));
-        Ok(listed(plan, page, &found, move |plan, target| Explained::of(plan, target, &views)))
+        let shown = page.of(&found).to_vec().into_iter();
+        let lines = shown
+            .filter_map(move |ix| Some(Explained::of(&plan, plan.snapshot.target(ix)?, &views)));
+        Ok(Answer::with_list(&head, lines))
     })
     .await
 }
@@ -373,7 +332,7 @@ fn meant<'a>(plan: &Plan, text: &'a str, raw: Option<&'a str>) -> (&'a str, Foun
 }
 
 /// Nothing has this name or id, as far as is known.
-pub(super) fn no_match(plan: &Plan, status: &Status, text: &str) -> Refused {
+pub(super) fn no_match(plan: &Plan, status: &scan::Status, text: &str) -> Refused {
     let known = status.is_ready(plan.snapshot.version());
     let yet = if known { "" } else { " (the first sweep has not ended: try again in a moment)" };
     Refused::absent(report::no_match(plan, text) + yet)
@@ -382,11 +341,8 @@ pub(super) fn no_match(plan: &Plan, status: &Status, text: &str) -> Refused {
 /// The configuration in force, secrets replaced.
 pub(super) async fn config(
     extract::State(state): extract::State<State>,
-    query: Asked<NoQuery>,
+    Asked(NoQuery {}): Asked<NoQuery>,
 ) -> Response {
-    if let Err(refused) = asked(query) {
-        return refused.into_response();
-    }
     let config = Arc::clone(&state.config.borrow());
     success(&config.shown)
 }

@@ -6,8 +6,8 @@
 
 use super::{
     State,
-    answer::{Answer, text},
-    api::{Asked, Refused, asked, worked_out},
+    answer::Answer,
+    api::{Asked, Refused, worked_out},
     guard::Turns,
     probes::unready,
 };
@@ -17,7 +17,8 @@ use crate::{
         target::{Kind, State as TargetState, TargetId},
     },
     plan::Plan,
-    sources::inventory::FactsLine,
+    serve::report::Listing,
+    sources::inventory::{FactsLine, FactsPage},
     table::{Ix, Snapshot, TargetRef},
 };
 use axum::{
@@ -25,23 +26,32 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use couchdb_names::{Range, ShardName, Signature};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 use std::sync::Arc;
 
-/// Lines of one answer unless told, and at most.
+/// How many lines one answer has where no limit is given, and at most.
 const LIMIT: usize = 2_000;
 const LARGEST: usize = 10_000;
 
 /// A page.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct FactsQuery {
+    /// The `next` of the page before.
+    #[schemars(extend("pattern" = "^(db|view):"))]
     after: Option<String>,
+    /// How many lines to list at most; 2000 where it is not given.
+    #[schemars(range(min = 1, max = LARGEST))]
     limit: Option<usize>,
 }
 
-/// Where a file stands in the list.
+impl Listing for FactsPage {
+    const LIST: &'static str = "facts";
+    type Item = FactsLine;
+}
+
+/// The place of a file in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<'a> {
     node: &'a str,
@@ -110,13 +120,9 @@ fn page<'a>(
 pub(super) async fn facts(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
-    query: Asked<FactsQuery>,
+    Asked(query): Asked<FactsQuery>,
 ) -> Response {
-    let query = match asked(query) {
-        Ok(query) => query,
-        Err(refused) => return refused.into_response(),
-    };
-    // Who has read nothing yet must not say that there is nothing.
+    // Before anything was read, an empty list would mean that there are no files.
     if let Some((_, why)) = unready(&state) {
         return Refused::unavailable(why.trim_end()).into_response();
     }
@@ -139,12 +145,13 @@ fn answer(plan: Arc<Plan>, query: &FactsQuery) -> Result<Answer, Refused> {
     let (targets, more) = page(&plan.snapshot, place.transpose()?, limit);
     let mut last = targets.iter().rev().filter_map(|target| FactsLine::of(*target));
     let next = last.next().filter(|_| more).map(|line| line.id);
+    let head = FactsPage { facts: Vec::new(), next };
     let listed: Vec<Ix> = targets.into_iter().map(TargetRef::ix).collect();
     let lines = listed.into_iter().filter_map(move |ix| {
         let target = plan.snapshot.target(ix)?;
-        Some(text(&FactsLine::of(target)?))
+        FactsLine::of(target)
     });
-    Ok(Answer::with_list(&json!({ "next": next }), "facts", lines))
+    Ok(Answer::with_list(&head, lines))
 }
 
 #[cfg(test)]

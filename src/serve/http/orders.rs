@@ -1,6 +1,6 @@
 //! What an operator may order over HTTP, and what is answered.
 //!
-//! Owns the types alone. Whoever holds the other end of the channel hands each order on to
+//! Owns the types alone. The service holds the other end of the channel and hands each order on to
 //! the task whose state it changes, with the [`Reply`] that comes along: the follower keeps
 //! suspensions and quarantine, the planner starts and forgets, the scanner sweeps. A reply
 //! that is dropped tells the client that recliner is stopping.
@@ -45,7 +45,7 @@ pub enum Order {
 impl Order {
     /// Answers an order that nobody here can carry out.
     pub fn deny(self, why: Denied) {
-        // Whoever asked may have gone.
+        // The client may have gone.
         let _gone = match self {
             Self::Quit => true,
             Self::Reload(reply) => reply.send(Err(why.to_string())).is_err(),

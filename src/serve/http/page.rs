@@ -1,4 +1,4 @@
-//! The landing page: what this is, how it stands, where to read more.
+//! The landing page: what this is, what it sees, where to read more.
 
 use super::State;
 use crate::{

@@ -38,7 +38,7 @@ impl Peer {
         }
     }
 
-    /// The peer that counts as one with it: whoever has an IPv6 address has 2^64 of them.
+    /// The peer that it counts as: one IPv6 customer has 2^64 addresses.
     pub(super) fn shared(self) -> Self {
         match self {
             Self::Tcp(IpAddr::V6(address)) => {

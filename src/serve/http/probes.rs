@@ -27,7 +27,7 @@ pub(super) async fn ready(extract::State(state): extract::State<State>) -> Answe
     unready(&state).unwrap_or_else(|| (StatusCode::OK, "recliner is ready\n".into()))
 }
 
-/// The answer of whoever needs such a pass, as long as none has ended.
+/// The answer of routes that need such a pass, as long as none has ended.
 pub(super) fn unready(state: &State) -> Option<Answer> {
     let status = Arc::clone(&state.status.borrow());
     if status.is_ready(state.plan.borrow().snapshot.version()) {

@@ -7,15 +7,17 @@ use crate::{
         target::{Kind, State},
     },
     plan::Plan,
+    serve::report::words,
     store::journal::{EventsQuery, HistoryQuery, Type},
     table::{Ix, TargetRef},
     text::duration,
 };
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 use wall_clock::Moment;
 
-/// How many targets one answer has unless told, and at most.
+/// How many targets one answer has where no limit is given, and at most.
 const LIMIT: usize = 100;
 const LARGEST: usize = 10_000;
 
@@ -23,64 +25,127 @@ const LARGEST: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Nothing may be asked: a parameter is a mistake, here as everywhere.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoQuery {}
 
 /// Filters, order and page of a list of targets.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TargetQuery {
+    /// Only targets of this node; `_cluster` has the views and index cleanups of the whole cluster.
     node: Option<String>,
+    /// Only targets of this kind.
+    #[schemars(with = "Option<words::Kind>")]
     kind: Option<String>,
+    /// Only targets in this state.
+    #[schemars(with = "Option<words::State>")]
     state: Option<String>,
+    /// Only targets of this database.
     db: Option<String>,
+    /// Only targets that this channel takes.
     channel: Option<String>,
+    /// What to sort by, the largest first. Without it the order is that of the tables.
+    #[schemars(with = "Option<SortName>")]
     sort: Option<String>,
+    /// How many targets to list at most; 100 where it is not given.
+    #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
+    /// How many targets to leave out first.
+    #[schemars(range(max = usize::MAX))]
     offset: Option<usize>,
 }
 
 /// Which queues, and how much of each.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct QueueQuery {
+    /// Only queues of this node; `_cluster` has those of views and index cleanups.
     pub(super) node: Option<String>,
+    /// Only queues of this channel.
     pub(super) channel: Option<String>,
+    /// How many targets to list at most, of each queue or of the plan; 100 where it is not given.
+    #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
+    /// How many of these targets to leave out first.
+    #[schemars(range(max = usize::MAX))]
     offset: Option<usize>,
 }
 
 /// Which target to explain.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("required" = ["target"]))]
 pub(super) struct ExplainQuery {
+    /// An id, a shard file's name, a database, or `<db>/_design/<name>`.
     pub(super) target: Option<String>,
+    /// How many targets to list at most; 100 where it is not given.
+    #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
+    /// How many targets to leave out first.
+    #[schemars(range(max = usize::MAX))]
     offset: Option<usize>,
 }
 
 /// Which outcomes.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HistoryParameters {
+    /// Only jobs on what this means: an id, a shard file's name, a database, or
+    /// `<db>/_design/<name>`; also one that is gone.
     pub(super) target: Option<String>,
+    /// Only jobs on this node.
     node: Option<String>,
+    /// Only jobs that ended like this.
+    #[schemars(with = "Option<words::Ended>")]
     result: Option<String>,
+    /// Only jobs that ended since then: a moment (`2026-11-21T00:54:00Z`), a day, or how long ago
+    /// (`2h`, `7d`).
     since: Option<String>,
+    /// Only jobs with a lower number: the `next_before` of the page before.
+    #[schemars(range(max = u64::MAX))]
     before: Option<u64>,
+    /// How many jobs to list at most; 100 where it is not given.
+    #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
 }
 
 /// Which events.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct EventsParameters {
+    /// Only events about what this means: an id, a shard file's name, a database, or
+    /// `<db>/_design/<name>`; also one that is gone.
     pub(super) target: Option<String>,
+    /// Only events of these types, with commas between them.
+    #[schemars(with = "Option<Vec<words::EventType>>")]
     types: Option<String>,
+    /// Only events since then: the number of an event to go on after, a moment
+    /// (`2026-11-21T00:54:00Z`), a day, or how long ago (`2h`, `7d`). Without it, the newest.
     since: Option<String>,
+    /// How many events to list at most; 100 where it is not given.
+    #[schemars(range(max = LARGEST))]
     limit: Option<usize>,
+    /// How long an answer without events may wait for the first one, such as `30s`, 60 seconds at
+    /// most. It needs a number as `since`.
     wait: Option<String>,
+}
+
+/// What a list of targets can be sorted by, for the document.
+struct SortName;
+
+impl JsonSchema for SortName {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Sort".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "enum": Sort::ALL.map(Sort::label) })
+    }
 }
 
 /// Part of a list.
@@ -97,6 +162,19 @@ enum Sort {
     File,
     Ratio,
     Priority,
+}
+
+impl Sort {
+    const ALL: [Self; 4] = [Self::Reclaimable, Self::File, Self::Ratio, Self::Priority];
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Reclaimable => "reclaimable_bytes",
+            Self::File => "file_bytes",
+            Self::Ratio => "ratio",
+            Self::Priority => "priority",
+        }
+    }
 }
 
 impl Page {
@@ -119,8 +197,8 @@ impl Page {
 }
 
 impl HistoryParameters {
-    /// What the journal is asked at `now`, save for the targets: who reads the plan knows what
-    /// the text means.
+    /// What the journal is asked at `now`. The caller adds the targets, because it needs the plan
+    /// to know what the text means.
     ///
     /// # Errors
     /// Names a parameter whose value nothing can have.
@@ -218,14 +296,12 @@ impl TargetQuery {
         });
         let (kind, state) = (kind.transpose()?, state.transpose()?);
         check_channel(plan, self.channel.as_deref())?;
-        let sort = self.sort.as_deref().map(|sort| match sort {
-            "reclaimable_bytes" => Ok(Sort::Reclaimable),
-            "file_bytes" => Ok(Sort::File),
-            "ratio" => Ok(Sort::Ratio),
-            "priority" => Ok(Sort::Priority),
-            other => Err(format!(
-                "cannot sort by {other:?}: use reclaimable_bytes, file_bytes, ratio or priority"
-            )),
+        let sort = self.sort.as_deref().map(|label| {
+            Sort::ALL.into_iter().find(|sort| sort.label() == label).ok_or_else(|| {
+                format!(
+                    "cannot sort by {label:?}: use reclaimable_bytes, file_bytes, ratio or priority"
+                )
+            })
         });
         let sort = sort.transpose()?;
         let wanted = |target: &TargetRef<'_>| {
@@ -279,7 +355,7 @@ fn time(text: &str, now: Moment) -> Result<Moment, String> {
     })
 }
 
-/// A parameter's value as it stands in the address, undecoded.
+/// A parameter's value as the URL has it, still encoded.
 pub(super) fn written<'a>(raw: &'a str, name: &str) -> Option<&'a str> {
     raw.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

@@ -5,13 +5,15 @@
 //! listed: of any other, Prometheus would take one node's numbers for another's.
 
 use super::{State, answer, probes};
-use crate::table::Node;
+use crate::{
+    serve::report::{TargetGroup, TargetLabels},
+    table::Node,
+};
 use axum::{
     extract,
     response::{IntoResponse, Response},
 };
 use couchdb_client::Address;
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// CouchDB's own metrics, below whatever path a proxy puts before it (CouchDB 3.2 and later).
@@ -24,7 +26,7 @@ pub(super) async fn discovery(extract::State(state): extract::State<State>) -> R
         return answer.into_response();
     }
     let snapshot = Arc::clone(&state.plan.borrow().snapshot);
-    let groups: Vec<Value> = snapshot
+    let groups: Vec<TargetGroup> = snapshot
         .nodes()
         .iter()
         .filter(|node| node.member)
@@ -33,14 +35,14 @@ pub(super) async fn discovery(extract::State(state): extract::State<State>) -> R
     answer::whole(&groups)
 }
 
-fn group(node: &Node, address: &Address) -> Value {
-    json!({
-        "targets": [address.authority()],
-        "labels": {
-            "__scheme__": if address.is_https() { "https" } else { "http" },
-            "__metrics_path__": format!("{}{METRICS}", address.prefix()),
-            "__meta_recliner_node": &*node.name,
-            "__meta_recliner_version": node.version.map_or_else(String::new, |it| it.to_string()),
+fn group(node: &Node, address: &Address) -> TargetGroup {
+    TargetGroup {
+        targets: vec![address.authority().to_owned()],
+        labels: TargetLabels {
+            scheme: if address.is_https() { "https" } else { "http" }.to_owned(),
+            metrics_path: format!("{}{METRICS}", address.prefix()),
+            node: node.name.to_string(),
+            version: node.version.map_or_else(String::new, |it| it.to_string()),
         },
-    })
+    }
 }

@@ -4,6 +4,7 @@ mod admin;
 mod answers;
 mod hostile;
 mod journal;
+mod openapi;
 mod orders;
 mod page;
 mod scrape;

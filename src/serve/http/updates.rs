@@ -3,6 +3,7 @@
 use super::{State, answer};
 use crate::{
     feeds::feed::{Ask, Bad, Begun, Kind, Refused},
+    serve::report::CouchDbError,
     store::journal::Anew,
 };
 use axum::{
@@ -11,15 +12,14 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde_json::json;
 
-/// Why an answer does not begin behind the sequence that was sent.
+/// Why an answer does not begin after the sequence that was sent.
 const BEGINS_ANEW: HeaderName = HeaderName::from_static("x-recliner-since");
 
 /// What browsers send when they open an event source again.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How long who was sent away had better wait, in seconds.
+/// After how many seconds a client that was turned away should try again.
 const AGAIN: HeaderValue = HeaderValue::from_static("5");
 
 type Parameters = Vec<(String, String)>;
@@ -51,7 +51,7 @@ pub(super) async fn updates(
     };
     let kind = ask.kind;
     if method == Method::HEAD && kind != Kind::Normal {
-        return told(kind, None, Body::empty());
+        return streamed(kind, None, Body::empty());
     }
     match feed.open(ask).await {
         Ok(Begun { tag, anew, body }) if kind == Kind::Normal => {
@@ -59,13 +59,13 @@ pub(super) async fn updates(
             if has(&headers, &tag) {
                 return (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response();
             }
-            let mut answer = told(kind, anew, Body::from_stream(body.pieces()));
+            let mut answer = streamed(kind, anew, Body::from_stream(body.pieces()));
             if let Ok(tag) = HeaderValue::from_str(&tag) {
                 answer.headers_mut().insert(header::ETAG, tag);
             }
             answer
         }
-        Ok(Begun { anew, body, .. }) => told(kind, anew, Body::from_stream(body.pieces())),
+        Ok(Begun { anew, body, .. }) => streamed(kind, anew, Body::from_stream(body.pieces())),
         Err(refused @ (Refused::Full(_) | Refused::Trouble(_))) => {
             let mut answer = error(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", refused);
             answer.headers_mut().insert(header::RETRY_AFTER, AGAIN);
@@ -74,8 +74,8 @@ pub(super) async fn updates(
     }
 }
 
-/// An answer that is told piece by piece.
-fn told(kind: Kind, anew: Option<Anew>, body: Body) -> Response {
+/// An answer that is sent piece by piece.
+fn streamed(kind: Kind, anew: Option<Anew>, body: Body) -> Response {
     let (content, cache) = match kind {
         Kind::Normal | Kind::Longpoll | Kind::Continuous => ("application/json", "must-revalidate"),
         Kind::EventSource => ("text/event-stream", "no-cache"),
@@ -101,7 +101,8 @@ fn has(headers: &HeaderMap, tag: &str) -> bool {
     })
 }
 
-fn error(code: StatusCode, error: &str, reason: impl ToString) -> Response {
-    let body = answer::whole(&json!({ "error": error, "reason": reason.to_string() }));
+fn error(code: StatusCode, error: &'static str, reason: impl ToString) -> Response {
+    let body = CouchDbError { error: error.into(), reason: reason.to_string() };
+    let body = answer::whole(&body);
     (code, [(header::CACHE_CONTROL, "must-revalidate")], body).into_response()
 }

@@ -130,8 +130,8 @@ impl Web {
 }
 
 impl Live {
-    /// Two that look at the same time do the same; the later one's word stays, and whoever
-    /// looks next finds out if that was older.
+    /// Two that look at the same time do the same; the later one's result stays, and the
+    /// next look finds out if that was older.
     fn look_again(&self) -> Arc<InForce> {
         let seen = self.seen.load_full();
         if seen.read.is_still_there(&self.path) {

@@ -1,5 +1,6 @@
 //! Why a channel does not take a target: as JSON, and in words.
 
+use super::words;
 use crate::{
     model::{
         channel::{Channel, Priority},
@@ -7,15 +8,17 @@ use crate::{
     },
     text::size,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Why one channel does not take a target. Numbers are per file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MissLine {
     /// The channel.
     pub channel: Cow<'static, str>,
     /// One of a closed set.
+    #[schemars(with = "words::MissReason")]
     pub reason: Cow<'static, str>,
     /// What was measured.
     pub value: Option<f64>,
@@ -23,6 +26,7 @@ pub struct MissLine {
     pub limit: Option<f64>,
     /// What both count: `ratio`, `bytes` or `changes`; null where nothing is compared.
     #[serde(default)]
+    #[schemars(with = "Option<words::MissUnit>")]
     pub unit: Option<Cow<'static, str>>,
 }
 

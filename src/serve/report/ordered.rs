@@ -6,10 +6,11 @@ use crate::{
     plan::{Decision, Plan},
     table::{Ix, TargetRef},
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// An order that waits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderLine {
     /// The target's id.
     pub id: String,

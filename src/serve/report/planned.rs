@@ -1,12 +1,13 @@
 //! The plan in JSON: what starts, with the exact requests, and why the rest does not.
 
-use super::{OrderLine, RefusalLine, SuspensionLine, why};
+use super::{Builds, OrderLine, RefusalLine, SuspensionLine, why, words, words::Word};
 use crate::{
-    plan::{Caveat, Decision, Gate, Plan, Start},
+    plan::{Decision, Gate, Plan, Start},
     table::{Ix, NodeIx, TargetRef},
 };
 use couchdb_client::Address;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wall_clock::Moment;
 
@@ -24,14 +25,15 @@ pub struct Wanted<'a> {
 }
 
 /// A plan.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Planned {
     /// When its facts were read.
     pub generated_at: String,
     /// When it was made.
     pub made_at: String,
     /// Whether the starts are sent, or would be.
-    pub mode: &'static str,
+    #[schemars(with = "words::Mode")]
+    pub mode: Word,
     /// Where CouchDB answers, if that is known.
     pub address: Option<String>,
     /// What starts, in order.
@@ -40,10 +42,17 @@ pub struct Planned {
     pub orders: Vec<OrderLine>,
     /// How the candidates of each queue are decided.
     pub candidates: Vec<CandidatesLine>,
-    /// Gates that are shut.
+    /// Gates that are closed.
     pub gates: Vec<GateLine>,
     /// What an operator suspended, of all nodes and channels.
     pub suspensions: Vec<SuspensionLine>,
+    /// Indexes that lag, and what is done about them; absent where a command read the cluster
+    /// itself, without a memory of builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub builds: Option<Builds>,
+    /// Whether the cluster is simulated; absent where a command read the cluster itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<bool>,
     /// Targets that wait and do not start.
     pub total: usize,
     /// Of which so many are left out.
@@ -55,12 +64,13 @@ pub struct Planned {
 }
 
 /// One start. Bytes are those of all files it compacts; unknown is null.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartLine {
     /// The target's id.
     pub id: String,
     /// `db`, `view` or `cleanup`.
-    pub kind: &'static str,
+    #[schemars(with = "words::Kind")]
+    pub kind: Word,
     /// The node whose file is compacted, or `_cluster` for what happens on all of them.
     pub node: String,
     /// The database.
@@ -87,20 +97,22 @@ pub struct StartLine {
     pub file_bytes: Option<u64>,
     /// Bytes it frees, as predicted.
     pub gain_bytes: Option<u64>,
-    /// Bytes it writes anew, as predicted.
+    /// Bytes that it writes, as predicted.
     pub rewrite_bytes: Option<u64>,
     /// Bytes it takes beside each old file, at its worst moment.
     pub peak_bytes: u64,
     /// How long it takes at the rate that was measured.
     pub duration_seconds: Option<f64>,
     /// Whether active may be trusted.
-    pub confidence: &'static str,
+    #[schemars(with = "words::Confidence")]
+    pub confidence: Word,
     /// What makes these numbers less than certain.
-    pub caveats: Vec<&'static str>,
+    #[schemars(with = "Vec<words::Caveat>")]
+    pub caveats: Vec<Word>,
 }
 
 /// How the candidates of one queue are decided.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CandidatesLine {
     /// The node, or `_cluster`.
     pub node: String,
@@ -109,26 +121,27 @@ pub struct CandidatesLine {
     /// How many start.
     pub starts: u64,
     /// How many do not, by reason.
-    pub refused: BTreeMap<&'static str, u64>,
+    pub refused: BTreeMap<Word, u64>,
 }
 
-/// A gate that is shut.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A gate that is closed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateLine {
     /// The node, or `_cluster`.
     pub node: String,
     /// The gate.
-    pub gate: &'static str,
+    #[schemars(with = "words::Gate")]
+    pub gate: Word,
     /// What was measured, where it compares.
     pub value: Option<f64>,
     /// What it was compared with.
     pub limit: Option<f64>,
-    /// Since when it is shut.
+    /// Since when it is closed.
     pub since: Option<String>,
 }
 
 /// A target that waits and does not start.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedLine {
     /// The target's id.
     pub id: String,
@@ -138,7 +151,7 @@ pub struct RefusedLine {
     pub channel: String,
     /// Its priority there, per file.
     pub priority: Option<f64>,
-    /// Bytes a compaction would free, as its last one tells or as predicted.
+    /// Bytes that a compaction would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
     /// Why it does not.
     pub refusal: RefusalLine,
@@ -184,7 +197,10 @@ impl Planned {
                     node: node.to_owned(),
                     channel: channel.name.to_string(),
                     starts: counts.starts,
-                    refused: counts.reasons().map(|(it, count)| (it.label(), count)).collect(),
+                    refused: counts
+                        .reasons()
+                        .map(|(it, count)| (it.label().into(), count))
+                        .collect(),
                 });
             }
         }
@@ -193,18 +209,20 @@ impl Planned {
             .filter(|(at, node)| *at == 0 || node.member)
             .filter(|(_, node)| wanted.node.is_none_or(|name| name == &*node.name))
             .filter_map(|(at, node)| Some((NodeIx::from_usize(at)?, &node.name)))
-            .flat_map(|(at, name)| shut(plan, at, name))
+            .flat_map(|(at, name)| closed_gates(plan, at, name))
             .collect();
         let outline = Self {
             generated_at: plan.snapshot.generated_at().rfc3339(),
             made_at: plan.made_at.rfc3339(),
-            mode: plan.rules.mode.label(),
+            mode: plan.rules.mode.label().into(),
             address: address(plan, NodeIx::CLUSTER).map(str::to_owned),
             starts,
             orders: OrderLine::all(plan),
             candidates,
             gates,
             suspensions: SuspensionLine::all(plan),
+            builds: None,
+            simulated: None,
             total: waiting.len(),
             offset: wanted.offset,
             limit: wanted.limit,
@@ -215,13 +233,13 @@ impl Planned {
     }
 }
 
-/// The gates of a node that are shut.
-fn shut(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
+/// The gates of a node that are closed.
+fn closed_gates(plan: &Plan, at: NodeIx, name: &str) -> impl Iterator<Item = GateLine> {
     Gate::ALL.into_iter().filter_map(move |gate| {
         let refusal = plan.gate(gate, at)?;
         Some(GateLine {
             node: name.to_owned(),
-            gate: gate.label(),
+            gate: gate.label().into(),
             value: refusal.value,
             limit: refusal.limit,
             since: refusal.since.map(Moment::rfc3339),
@@ -247,7 +265,7 @@ impl StartLine {
         let placed = plan.placement(start.ix).map(|(_, placement)| placement);
         Some(Self {
             id: target.id().to_string(),
-            kind: target.kind().label(),
+            kind: target.kind().label().into(),
             node: plan.snapshot.node(start.node)?.name.to_string(),
             db: target.db_name().db.to_owned(),
             range: target.range().map(|range| range.to_string()),
@@ -264,8 +282,8 @@ impl StartLine {
             rewrite_bytes: start.rewrite,
             peak_bytes: start.peak,
             duration_seconds: start.duration.map(|span| span.as_secs_f64()),
-            confidence: plan.forecast(target).confidence,
-            caveats: start.caveats.iter().copied().map(Caveat::label).collect(),
+            confidence: plan.forecast(target).confidence.into(),
+            caveats: start.caveats.iter().map(|caveat| caveat.label().into()).collect(),
         })
     }
 }

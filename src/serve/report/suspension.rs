@@ -4,21 +4,22 @@ use crate::{
     model::memory::{Scope, Suspension},
     plan::Plan,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A suspension that is in force. Unknown is null.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SuspensionLine {
     /// `all`, `node:<name>` or `channel:<name>`.
     pub scope: String,
     /// Since when.
     pub since: String,
-    /// Who ordered it: a user and an address, an address alone, or the user's number of
-    /// whoever came over the Unix socket.
+    /// Who ordered it: a user and an address, an address alone, or `unix socket` and the number of
+    /// a user of this machine.
     pub by: Option<String>,
     /// The reason that was given.
     pub why: Option<String>,
-    /// All of it in a sentence.
+    /// The same in a sentence.
     pub says: String,
 }
 

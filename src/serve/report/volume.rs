@@ -5,10 +5,11 @@ use crate::{
     model::target::Kind,
     table::{NodeIx, OnVolume, Totals},
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What each kind of cleanup would free of one file system, in bytes. Unknown is null.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeLine {
     /// The directory there; of two, that of databases.
     pub directory: String,
@@ -18,11 +19,11 @@ pub struct VolumeLine {
     pub available_bytes: Option<u64>,
     /// View index files that nothing uses.
     pub stale_index_bytes: u64,
-    /// What compactions left behind.
+    /// Leftovers of compactions.
     pub leftover_bytes: u64,
     /// Deleted by CouchDB and still there.
     pub trash_bytes: u64,
-    /// What compactions of all that lies there would free, as predicted.
+    /// What compacting everything on it would free, as predicted.
     pub reclaimable_bytes: Option<u64>,
 }
 

@@ -13,23 +13,26 @@ use crate::{
 };
 use couchdb_files::Reported;
 use couchdb_names::ShardName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 use wall_clock::Moment;
 
 /// A page of the list.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FactsPage {
     /// Its lines.
     pub facts: Vec<FactsLine>,
     /// The last id of this page, if another page follows.
+    #[schemars(with = "Option<String>")]
     pub next: Option<TargetId>,
 }
 
 /// What one file's header said. Unknown is null.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FactsLine {
     /// The shard, or the part of a view.
+    #[schemars(with = "String")]
     pub id: TargetId,
     file_bytes: Option<u64>,
     active_bytes: Option<u64>,

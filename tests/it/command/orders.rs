@@ -10,6 +10,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use recliner::serve::report::{
+    RefusalLine,
+    orders::{Compacting, Flushed, Released, Rescanning, Resumed, Suspended, Waits},
+};
 use serde_json::{Value, json};
 use std::path::Path;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet, time};
@@ -69,66 +73,79 @@ async fn remember(request: Request, sender: &mpsc::Sender<Asked>) -> Result<(), 
 async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
     const SHARD: &str = "db:node1@127.0.0.1/shards%2Fa.1";
     let since = "2026-11-21T00:54:00Z";
+    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
+    let requests = || vec!["POST /_node/a/b/_compact".to_owned()];
+    let refusal =
+        RefusalLine { reason: "node_limit".into(), value: None, limit: None, since: None };
     for (words, data, body, says) in [
         (
             &["suspend"][..],
-            json!({ "since": since, "already": false, "running": 2 }),
+            json!(Suspended {
+                since: since.to_owned(),
+                by: None,
+                why: None,
+                already: false,
+                running: Some(2),
+            }),
             json!({ "scope": "all", "why": null }),
             "Everything is suspended since 2026-11-21T00:54:00Z: recliner starts nothing new.\n2 compactions are still running: CouchDB offers no way to stop a running compaction.\n",
         ),
         (
             &["suspend", "node:node1@127.0.0.1", "--why", "disks are moved"],
-            json!({
-                "since": since, "by": "unix socket, uid 7", "why": "disks are moved",
-                "already": true, "running": null,
+            json!(Suspended {
+                since: since.to_owned(),
+                by: Some("unix socket, uid 7".to_owned()),
+                why: Some("disks are moved".to_owned()),
+                already: true,
+                running: None,
             }),
             json!({ "scope": "node:node1@127.0.0.1", "why": "disks are moved" }),
             "Node node1@127.0.0.1 was already suspended, since 2026-11-21T00:54:00Z by unix socket, uid 7 (disks are moved).\nRunning jobs continue: CouchDB offers no way to stop a running compaction.\n",
         ),
         (
             &["resume"],
-            json!({ "lifted": ["all", "channel:big"], "remaining": [] }),
+            json!(Resumed { lifted: words(&["all", "channel:big"]), remaining: Vec::new() }),
             json!({ "scope": "all" }),
             "Resumed: all, channel:big.\n",
         ),
         (
             &["resume", "channel:big"],
-            json!({ "lifted": [], "remaining": ["all"] }),
+            json!(Resumed { lifted: Vec::new(), remaining: words(&["all"]) }),
             json!({ "scope": "channel:big" }),
             "Channel big is not suspended.\nStill suspended: all.\n",
         ),
         (
             &["compact", SHARD, "--force"],
-            json!({ "requests": ["POST /_node/a/b/_compact"], "waits": null, "until": since }),
+            json!(Compacting { requests: requests(), waits: None, until: since.to_owned() }),
             json!({ "target": SHARD, "force": true }),
             "Ordered: db:node1@127.0.0.1/shards%2Fa.1 starts now.\n  POST /_node/a/b/_compact\n",
         ),
         (
             &["compact", SHARD],
-            json!({
-                "requests": ["POST /_node/a/b/_compact"],
-                "waits": {"refusal": {"reason": "node_limit"}, "why": "it is full"},
-                "until": since,
+            json!(Compacting {
+                requests: requests(),
+                waits: Some(Waits { refusal, why: "it is full".to_owned() }),
+                until: since.to_owned(),
             }),
             json!({ "target": SHARD, "force": false }),
             "Ordered: db:node1@127.0.0.1/shards%2Fa.1 waits ahead of all others, until 2026-11-21T00:54:00Z at most: it is full.\n  POST /_node/a/b/_compact\n",
         ),
         (
             &["release", "--all"],
-            json!({ "targets": [] }),
+            json!(Released { targets: Vec::new() }),
             json!({ "target": null, "all": true }),
             "Nothing was quarantined.\n",
         ),
         (
             &["release", SHARD],
-            json!({ "targets": [SHARD] }),
+            json!(Released { targets: words(&[SHARD]) }),
             json!({ "target": SHARD, "all": false }),
             "Released:\n  db:node1@127.0.0.1/shards%2Fa.1\n",
         ),
-        (&["rescan"], json!({ "begins": true }), json!({}), "A sweep starts now.\n"),
+        (&["rescan"], json!(Rescanning { begins: true }), json!({}), "A sweep starts now.\n"),
         (
             &["flush", "--channel", "big"],
-            json!({ "targets": 7 }),
+            json!(Flushed { targets: 7 }),
             json!({ "node": null, "channel": "big" }),
             "Removed 7 targets from their queues.\n",
         ),

@@ -2,7 +2,7 @@
 //!
 //! A long list is read page by page while it is sent: what a slow reader holds is one page.
 
-use super::{Asked, Refused, State, asked, meant, no_match};
+use super::{Asked, Refused, State, meant, no_match};
 use crate::{
     model::{
         memory::{Outcome, Trouble},
@@ -14,7 +14,7 @@ use crate::{
             guard::Turns,
             query::{EventsParameters, HistoryParameters},
         },
-        report::{self, Found},
+        report::{self, EventLine, Events, Found, Listing, OutcomeLine, Outcomes},
     },
     store::journal::{Event, EventsQuery, HistoryQuery, Journal, Kept, Page},
     tasks::joined,
@@ -26,14 +26,12 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures::stream;
-use serde_json::{Value, json};
 use std::{io, sync::Arc};
 use tokio::{
     sync::broadcast,
     time::{self, Instant},
 };
 use tokio_util::sync::CancellationToken;
-use wall_clock::Moment;
 
 /// Entries that are read and rendered at a time.
 const PAGE: usize = 500;
@@ -49,13 +47,12 @@ pub(in crate::serve::http) async fn history(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
     RawQuery(raw): RawQuery,
-    query: Asked<HistoryParameters>,
+    Asked(parameters): Asked<HistoryParameters>,
 ) -> Response {
     answered(async {
-        let parameters = asked(query)?;
         let text = parameters.target.clone();
         let mut query = parameters.read(state.clock.now()).map_err(Refused::bad)?;
-        let (head, left) = (json!({ "limit": query.limit }), query.limit);
+        let left = query.limit;
         let journal = journal_of(&state)?.clone();
         if let Some(named) = named(&state, &turns, text, raw).await? {
             query.target = Some(named.selector.clone());
@@ -66,8 +63,10 @@ pub(in crate::serve::http) async fn history(
                 named.check(!ever.entries.is_empty())?;
             }
         }
-        let list = Outcomes { query, next: None };
-        Reading { journal, turns, list, left, any: false }.begun(&head, "outcomes").await
+        let list = OutcomeList { limit: left, query, next: None };
+        let mut reading = Reading { journal, turns, list, left, any: false };
+        let page = reading.page().await?;
+        Ok(reading.begun(&page))
     })
     .await
 }
@@ -77,13 +76,12 @@ pub(in crate::serve::http) async fn events(
     extract::State(state): extract::State<State>,
     Extension(turns): Extension<Turns>,
     RawQuery(raw): RawQuery,
-    query: Asked<EventsParameters>,
+    Asked(parameters): Asked<EventsParameters>,
 ) -> Response {
     answered(async {
-        let parameters = asked(query)?;
         let text = parameters.target.clone();
         let (mut query, wait) = parameters.read(state.clock.now()).map_err(Refused::bad)?;
-        let (head, left) = (json!({ "limit": query.limit }), query.limit);
+        let left = query.limit;
         let journal = journal_of(&state)?.clone();
         if let Some(named) = named(&state, &turns, text, raw).await? {
             query.target = Some(named.selector.clone());
@@ -107,7 +105,8 @@ pub(in crate::serve::http) async fn events(
                 let from = in_turn(&turns, look).await?;
                 query.since = Some(from.map_or(last_seq, |from| from.saturating_sub(1)));
             }
-            let list = Events { query: query.clone(), newest, last_seq, more: false };
+            let list =
+                EventList { limit: left, query: query.clone(), newest, last_seq, more: false };
             let (journal, turns) = (journal.clone(), turns.clone());
             let mut reading = Reading { journal, turns, list, left, any: false };
             let page = reading.page().await?;
@@ -118,7 +117,7 @@ pub(in crate::serve::http) async fn events(
                 query.since = query.since.max(Some(last_seq));
                 continue;
             }
-            return reading.begun_with(page, &head, "events");
+            return Ok(reading.begun(&page));
         }
     })
     .await
@@ -126,7 +125,10 @@ pub(in crate::serve::http) async fn events(
 
 /// A list in the journal that is read page by page.
 trait List: Send + 'static {
+    /// What the journal holds.
     type Entry: Send;
+    /// The answer that the list is part of.
+    type Answer: Listing;
 
     /// The next page of so many.
     fn page(
@@ -136,30 +138,33 @@ trait List: Send + 'static {
     ) -> impl Future<Output = Result<Page<Self::Entry>, Trouble>> + Send;
 
     /// What is shown of an entry.
-    fn shown(seq: u64, entry: &Self::Entry) -> Value;
+    fn line(seq: u64, entry: &Self::Entry) -> <Self::Answer as Listing>::Item;
 
     /// Goes on behind the last entry of a page, and notes whether there are more behind it.
     fn take(&mut self, last: Option<u64>, more: bool);
 
-    /// The fields that stand behind the list.
-    fn fields(&self) -> Value;
+    /// The answer with an empty list, as far as it is known by now: what comes after the list is
+    /// known at its end.
+    fn answer(&self) -> Self::Answer;
 }
 
-struct Outcomes {
+struct OutcomeList {
+    limit: usize,
     query: HistoryQuery,
     /// The number below which there are more.
     next: Option<u64>,
 }
 
-impl List for Outcomes {
+impl List for OutcomeList {
     type Entry = Outcome;
+    type Answer = Outcomes;
 
     async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Outcome>, Trouble> {
         journal.history(HistoryQuery { limit, ..self.query.clone() }).await
     }
 
-    fn shown(seq: u64, outcome: &Outcome) -> Value {
-        told(seq, outcome)
+    fn line(seq: u64, outcome: &Outcome) -> OutcomeLine {
+        OutcomeLine::of(seq, outcome)
     }
 
     fn take(&mut self, last: Option<u64>, more: bool) {
@@ -167,29 +172,31 @@ impl List for Outcomes {
         self.next = last.filter(|_| more);
     }
 
-    fn fields(&self) -> Value {
-        json!({ "next_before": self.next })
+    fn answer(&self) -> Outcomes {
+        Outcomes { limit: self.limit, outcomes: Vec::new(), next_before: self.next }
     }
 }
 
-struct Events {
+struct EventList {
+    limit: usize,
     query: EventsQuery,
-    /// Whether the newest are meant: what comes while they are told is not one of them.
+    /// Whether the newest are meant: what comes while they are sent is not one of them.
     newest: bool,
     /// The journal's last number when the list was begun, or that of a later entry in it.
     last_seq: u64,
     more: bool,
 }
 
-impl List for Events {
+impl List for EventList {
     type Entry = Event;
+    type Answer = Events;
 
     async fn page(&self, journal: &Journal, limit: usize) -> Result<Page<Event>, Trouble> {
         journal.events(EventsQuery { limit, ..self.query.clone() }).await
     }
 
-    fn shown(seq: u64, event: &Event) -> Value {
-        happened(seq, event)
+    fn line(seq: u64, event: &Event) -> EventLine {
+        EventLine::of(seq, event)
     }
 
     fn take(&mut self, last: Option<u64>, more: bool) {
@@ -198,8 +205,9 @@ impl List for Events {
         self.more = more && !self.newest;
     }
 
-    fn fields(&self) -> Value {
-        json!({ "more": self.more, "last_seq": self.last_seq })
+    fn answer(&self) -> Events {
+        let events = Vec::new();
+        Events { limit: self.limit, events, more: self.more, last_seq: self.last_seq }
     }
 }
 
@@ -215,21 +223,12 @@ struct Reading<L> {
 }
 
 impl<L: List> Reading<L> {
-    /// The answer: its first page is read, the others when they are asked for.
-    async fn begun(mut self, head: &Value, name: &str) -> Result<Response, Refused> {
-        let page = self.page().await?;
-        self.begun_with(page, head, name)
-    }
-
-    fn begun_with(
-        mut self,
-        page: Page<L::Entry>,
-        head: &Value,
-        name: &str,
-    ) -> Result<Response, Refused> {
-        let mut first = answer::enveloped(&answer::opened(head, name));
-        if self.rendered(&page, &mut first) {
-            return Ok(answer::json(Body::from(first)));
+    /// The answer: its first page was read, the others are when they are asked for.
+    fn begun(mut self, page: &Page<L::Entry>) -> Response {
+        let (before, _) = answer::around_list(&self.list.answer());
+        let mut first = answer::opened(&before);
+        if self.rendered(page, &mut first) {
+            return answer::json(Body::from(first));
         }
         let others = stream::try_unfold(Some(self), async |reading| {
             let Some(mut reading) = reading else { return Ok(None) };
@@ -239,7 +238,7 @@ impl<L: List> Reading<L> {
             let ends = reading.rendered(&page, &mut piece);
             Ok(Some((piece, (!ends).then_some(reading))))
         });
-        Ok(answer::json(answer::in_pieces(first, others)))
+        answer::json(answer::in_pieces(first, others))
     }
 
     async fn page(&mut self) -> Result<Page<L::Entry>, Refused> {
@@ -252,13 +251,14 @@ impl<L: List> Reading<L> {
             if std::mem::replace(&mut self.any, true) {
                 out.push(b',');
             }
-            out.extend(text(&L::shown(*seq, entry)));
+            out.extend(text(&L::line(*seq, entry)));
         }
         self.left = self.left.saturating_sub(page.entries.len());
         self.list.take(page.entries.last().map(|(seq, _)| *seq), page.more);
         let ends = self.left == 0 || !page.more;
         if ends {
-            out.extend(answer::closed(&self.list.fields()));
+            let (_, after) = answer::around_list(&self.list.answer());
+            out.extend(answer::closed(&after));
         }
         ends
     }
@@ -341,85 +341,4 @@ async fn in_turn<T>(
 ) -> Result<T, Refused> {
     let _turn = turns.clone().wait().await.ok_or_else(Refused::stopping)?;
     Ok(ask.await?)
-}
-
-fn told(seq: u64, outcome: &Outcome) -> Value {
-    json!({
-        "seq": seq,
-        "target": outcome.target,
-        "kind": outcome.kind.label(),
-        "node": outcome.node,
-        "ddoc": outcome.design,
-        "channel": outcome.channel,
-        "owner": outcome.owner,
-        "ordered_by": outcome.ordered_by,
-        "started_at": outcome.started_at.rfc3339(),
-        "ended_at": outcome.ended_at.rfc3339(),
-        "duration_seconds": outcome.started_at.age(outcome.ended_at).as_secs(),
-        "before_bytes": outcome.before_bytes,
-        "after_bytes": outcome.after_bytes,
-        "predicted_bytes": outcome.predicted_bytes,
-        "freed_bytes": outcome.freed_bytes(),
-        "estimate_ratio": outcome.estimate_ratio(),
-        "result": outcome.ending,
-        "why": outcome.why,
-    })
-}
-
-fn happened(seq: u64, event: &Event) -> Value {
-    let Event { at, what } = event;
-    let mut told = serde_json::to_value(what).unwrap_or_default();
-    if let Some(fields) = told.as_object_mut() {
-        fields.insert("seq".to_owned(), seq.into());
-        fields.insert("at".to_owned(), Moment::rfc3339(*at).into());
-        for name in ["first", "last"] {
-            if let Some(moment) = fields.get_mut(name)
-                && let Some(seconds) = moment.as_u64()
-            {
-                *moment = Moment::from_unix(seconds).rfc3339().into();
-            }
-        }
-    }
-    told
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        model::target::TargetId,
-        store::journal::{Summary, What},
-    };
-
-    #[test]
-    fn the_moments_of_an_entry_are_all_in_one_form() {
-        let at = Moment::from_unix(1_795_222_440);
-        let again =
-            Summary { count: Some(2), first: Some(at), last: Some(at), ..Summary::default() };
-        let target = "cleanup:orders".parse().unwrap();
-        for (summary, expected) in [
-            (Summary::default(), json!({})),
-            (
-                again,
-                json!({
-                    "count": 2, "first": "2026-11-21T00:54:00Z", "last": "2026-11-21T00:54:00Z",
-                }),
-            ),
-        ] {
-            let what =
-                What::Queued { target: TargetId::clone(&target), channel: "c".into(), summary };
-            let mut shown = happened(7, &Event { at, what });
-            let shown = shown.as_object_mut().unwrap();
-            for (name, value) in [
-                ("seq", json!(7)),
-                ("at", json!("2026-11-21T00:54:00Z")),
-                ("type", json!("queued")),
-                ("target", json!("cleanup:orders")),
-                ("channel", json!("c")),
-            ] {
-                assert_eq!(shown.remove(name), Some(value));
-            }
-            assert_eq!(json!(shown), expected);
-        }
-    }
 }

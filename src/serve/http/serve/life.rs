@@ -1,6 +1,6 @@
-//! How one connection stands: what it waits for, since when, and until when it may.
+//! The state of one connection: what it waits for, since when, and until when it may.
 //!
-//! Owns the times of a connection. Its own task alone writes them; whoever lets connections in
+//! Owns the times of a connection. Its own task alone writes them; the table of connections
 //! reads them, to see which has waited longest. What comes of them is [`due`], which is pure.
 
 use std::{
@@ -97,7 +97,7 @@ impl Life {
         self.since.store(self.now(), Relaxed);
     }
 
-    /// It is encrypted from now on: a head may take its time anew.
+    /// It is encrypted from now on: the time for a head begins again.
     pub(super) fn agreed(&self) {
         self.turns(Phase::Opening);
     }

@@ -42,7 +42,7 @@ const UNIT: usize = 1 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     room: Arc<Semaphore>,
-    /// All there is of it, in units.
+    /// The whole room, in units.
     all: usize,
 }
 
@@ -136,7 +136,7 @@ impl HttpBody for Sent {
             return Poll::Ready(Some(Err(Error::new(late))));
         }
         if this.rest.is_empty() {
-            // Whoever asks for more took what was handed on.
+            // A client that asks for more took what was handed on.
             this.held = None;
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {

@@ -88,6 +88,8 @@ async fn a_scope_is_suspended_and_resumed() {
         (r#"{"scope": "channel:z"}"#, 404, "ratio_dbs"),
         (r#"{"scopes": "all"}"#, 400, "unknown field `scopes`"),
         ("all", 400, "the body is not as it should be"),
+        ("[]", 400, "it is not a JSON object"),
+        (" [null, null]", 400, "it is not a JSON object"),
     ] {
         let (found, body) = order(&mut surface, "suspend", body, nobody).await;
         assert_eq!(found.as_u16(), status, "{body}");

@@ -1,0 +1,234 @@
+//! The OpenAPI document: every route with its parameters, bodies, answers and errors.
+//!
+//! Owns how the document is put together. [`routes`] says what each route takes and answers;
+//! the schemas come from the types that the server writes and reads, so that a field cannot be
+//! in one and not in the other. Channels are listed as they are in force.
+
+mod examples;
+mod routes;
+
+use super::{State, api::Asked, query::NoQuery};
+use crate::plan::Plan;
+use axum::{extract, response::Response};
+use routes::{Body, Kind, Operation};
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The version of OpenAPI. Its schemas are JSON Schema 2020-12, without a dialect of their own.
+const OPENAPI: &str = "3.1.0";
+
+/// `GET /api/v1/openapi.json`.
+pub(super) async fn openapi(
+    extract::State(state): extract::State<State>,
+    Asked(NoQuery {}): Asked<NoQuery>,
+) -> Response {
+    let plan = Arc::clone(&state.plan.borrow());
+    super::answer::whole(&document(&channels(&plan)))
+}
+
+fn channels(plan: &Plan) -> Vec<&str> {
+    plan.channels.list.iter().map(|channel| &*channel.name).collect()
+}
+
+/// The document, for a service with these channels.
+#[must_use]
+pub fn document(channels: &[&str]) -> Value {
+    let mut schemas = Schemas::new();
+    let mut paths = Map::new();
+    for operation in routes::all() {
+        let described = operation.described(&mut schemas, channels);
+        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
+        path[operation.method] = described;
+    }
+    json!({
+        "openapi": OPENAPI,
+        "info": {
+            "title": "recliner",
+            "summary": "What waits for compaction in a CouchDB cluster, and what it would free.",
+            "description": "Answers under /api/v1/ are in Prometheus's envelope. What is not known is null. Nothing here waits for CouchDB.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "tags": [
+            { "name": "read", "description": "What recliner sees and decides." },
+            { "name": "order", "description": "Orders of an operator: POST, and off unless a flag allows them." },
+            { "name": "probe", "description": "For supervisors, Prometheus and people." },
+        ],
+        // A service without users asks for no login.
+        "security": [{}, { "basic": [] }, { "certificate": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.definitions(),
+            "securitySchemes": {
+                "basic": { "type": "http", "scheme": "basic", "description": "A user of `--web.config.file`." },
+                "certificate": { "type": "mutualTLS", "description": "A client certificate, where `--web.config.file` demands one." },
+            },
+        },
+    })
+}
+
+/// Schemas of what is read and of what is written: a field with a default may be left out of an
+/// order, and is always in an answer.
+struct Schemas {
+    read: SchemaGenerator,
+    written: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let settings = || {
+            let mut settings = SchemaSettings::draft2020_12();
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+            settings
+        };
+        Self {
+            read: settings().for_deserialize().into_generator(),
+            written: settings().for_serialize().into_generator(),
+        }
+    }
+
+    fn definitions(mut self) -> Map<String, Value> {
+        let mut all = self.written.take_definitions(true);
+        all.extend(self.read.take_definitions(true));
+        all
+    }
+
+    fn read<T: JsonSchema>(&mut self) -> Value {
+        self.read.subschema_for::<T>().to_value()
+    }
+
+    fn written<T: JsonSchema>(&mut self) -> Value {
+        self.written.subschema_for::<T>().to_value()
+    }
+
+    /// The parameters of a query: the fields of the type that reads it.
+    fn parameters<T: JsonSchema>(&mut self) -> Vec<Value> {
+        let mut schema = T::json_schema(&mut self.read).to_value();
+        let required = schema["required"].take();
+        let required = |name: &str| {
+            required.as_array().is_some_and(|names| names.iter().any(|required| required == name))
+        };
+        let fields = schema["properties"].take();
+        let parameter = |(name, schema): (&String, &Value)| {
+            let mut schema = given(schema.clone());
+            let description =
+                schema.as_object_mut().and_then(|fields| fields.remove("description"));
+            // A list is written with commas.
+            json!({
+                "name": name, "in": "query", "required": required(name),
+                "style": "form", "explode": false,
+                "description": description, "schema": schema,
+            })
+        };
+        fields.as_object().into_iter().flatten().map(parameter).collect()
+    }
+}
+
+/// The schema of a parameter that is given: what is left out is not null.
+fn given(mut schema: Value) -> Value {
+    let some = |list: &mut Vec<Value>| list.retain(|it| !it.is_null() && it != "null");
+    if let Some(fields) = schema.as_object_mut() {
+        fields.remove("default");
+        if let Some(Value::Array(words)) = fields.get_mut("enum") {
+            some(words);
+        }
+        if let Some(Value::Array(types)) = fields.get_mut("type") {
+            some(types);
+            if let [one] = &types[..] {
+                let one = one.clone();
+                fields.insert("type".into(), one);
+            }
+        }
+        // Words of a vocabulary, or null.
+        if let Some(Value::Array(mut either)) = fields.remove("anyOf") {
+            either.retain(|it| it["type"] != "null");
+            if let Some(Value::Object(one)) = either.pop() {
+                fields.extend(one);
+            }
+        }
+    }
+    schema
+}
+
+impl Operation {
+    fn described(&self, schemas: &mut Schemas, channels: &[&str]) -> Value {
+        let mut described = json!({
+            "operationId": self.id,
+            "tags": [self.tag],
+            "summary": self.summary,
+            "responses": self.responses(schemas),
+        });
+        if self.is_open {
+            described["security"] = json!([]);
+        }
+        let mut parameters = (self.parameters)(schemas);
+        for parameter in &mut parameters {
+            if parameter["name"] == "channel" {
+                parameter["schema"]["enum"] = json!(channels);
+            }
+            if let Some(example) = examples::parameter(self.path, &parameter["name"]) {
+                parameter["example"] = example;
+            }
+        }
+        if !parameters.is_empty() {
+            described["parameters"] = parameters.into();
+        }
+        if let Some(Body { schema, example }) = &self.body {
+            described["requestBody"] = json!({
+                "required": true,
+                "content": { "application/json": { "schema": schema(schemas), "example": example } },
+            });
+        }
+        described
+    }
+
+    fn responses(&self, schemas: &mut Schemas) -> Value {
+        let mut responses = Map::new();
+        let content: Map<String, Value> = (self.answers)(schemas)
+            .into_iter()
+            .map(|(kind, schema)| {
+                let mut content = json!({ "schema": schema });
+                if let Some(example) = examples::answer(self.id).filter(|_| kind == JSON) {
+                    content["example"] = example;
+                }
+                (kind.to_owned(), content)
+            })
+            .collect();
+        responses.insert("200".into(), json!({ "description": self.answer, "content": content }));
+        for (code, description) in self.errors {
+            let content = match self.kind {
+                _ if *code == 304 => json!({}),
+                Kind::Api => json!({ JSON: {
+                    "schema": schemas.written::<crate::serve::report::Failed>(),
+                    "example": examples::error(*code, description),
+                } }),
+                Kind::CouchDb => json!({ JSON: {
+                    "schema": schemas.written::<crate::serve::report::CouchDbError>(),
+                } }),
+                Kind::Text => json!({ TEXT: { "schema": { "type": "string" } } }),
+            };
+            let mut response = json!({ "description": description });
+            if content != json!({}) {
+                response["content"] = content;
+            }
+            responses.insert(code.to_string(), response);
+        }
+        if !self.is_open {
+            for (code, description) in [
+                (401, "The service has users, and the request has no login of one of them."),
+                (429, "Too many passwords of this address wait to be checked. Try again later."),
+            ] {
+                let text = json!({ TEXT: { "schema": { "type": "string" } } });
+                let response = json!({ "description": description, "content": text });
+                responses.entry(code.to_string()).or_insert(response);
+            }
+        }
+        responses.into()
+    }
+}
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";

@@ -1,0 +1,391 @@
+//! What each route takes, and what it answers.
+//!
+//! A new route has its line here: a test compares this list with the router.
+
+use super::{JSON, Schemas, TEXT};
+use crate::{
+    serve::{
+        http::{
+            facts::FactsQuery,
+            query::{
+                EventsParameters, ExplainQuery, HistoryParameters, NoQuery, QueueQuery, TargetQuery,
+            },
+        },
+        report::{
+            Configuration, DbUpdates, Events, Explanations, Jobs, Outcomes, Planned, Queues,
+            Status, Success, TargetGroup, Targets, orders,
+        },
+    },
+    sources::inventory::FactsPage,
+};
+use schemars::JsonSchema;
+use serde_json::{Value, json};
+
+/// How a route says that something went wrong.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// In the API's envelope.
+    Api,
+    /// As CouchDB does.
+    CouchDb,
+    /// In a line of text.
+    Text,
+}
+
+/// What a route takes and answers, by one method.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) path: &'static str,
+    pub(super) method: &'static str,
+    pub(super) id: &'static str,
+    pub(super) tag: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) parameters: fn(&mut Schemas) -> Vec<Value>,
+    pub(super) body: Option<Body>,
+    /// What an answer with status 200 is.
+    pub(super) answer: &'static str,
+    /// Its content types, each with its schema.
+    pub(super) answers: fn(&mut Schemas) -> Vec<(&'static str, Value)>,
+    pub(super) kind: Kind,
+    /// All other statuses, each with what it means.
+    pub(super) errors: &'static [(u16, &'static str)],
+    /// Whether it asks for no login, even where the service has users.
+    pub(super) is_open: bool,
+}
+
+/// The body of an order.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) schema: fn(&mut Schemas) -> Value,
+    pub(super) example: Value,
+}
+
+const BAD: (u16, &str) = (400, "A parameter is unknown, or has a value that it cannot have.");
+const ABSENT: (u16, &str) = (404, "Nothing has this name or id.");
+const NO_JOURNAL: (u16, &str) =
+    (404, "Nothing has this name or id, or this recliner keeps no journal.");
+const BUSY: (u16, &str) = (
+    503,
+    "recliner is stopping, cannot read what it needs, or has no room for more answers. Try again.",
+);
+const NOT_TRIED: (u16, &str) = (503, "The order was not carried out, or not in time.");
+const FORBIDDEN: (u16, &str) =
+    (403, "Such orders are off, or the request may come from a page of another site.");
+const WRONG_TYPE: (u16, &str) = (415, "The body is not of type application/json.");
+
+/// What every route that reads can answer, beside what was asked for.
+const READ: &[(u16, &str)] = &[BAD, BUSY];
+
+/// What every order can answer, beside what was done.
+const ORDER: &[(u16, &str)] = &[
+    (400, "The body is not what it should be."),
+    FORBIDDEN,
+    (404, "What the order names does not exist."),
+    (408, "The body did not arrive within 10 seconds."),
+    (409, "The order names several targets, or one that may not start; `data` says more."),
+    WRONG_TYPE,
+    (500, "The order was tried and failed."),
+    NOT_TRIED,
+];
+
+fn text(_: &mut Schemas) -> Vec<(&'static str, Value)> {
+    vec![(TEXT, json!({ "type": "string" }))]
+}
+
+fn answered<T: JsonSchema>(schemas: &mut Schemas) -> Vec<(&'static str, Value)> {
+    vec![(JSON, schemas.written::<T>())]
+}
+
+/// A route of the API that reads.
+fn read<Q: JsonSchema, A: JsonSchema>(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    errors: &'static [(u16, &'static str)],
+) -> Operation {
+    Operation {
+        path,
+        method: "get",
+        id,
+        tag: "read",
+        summary,
+        parameters: Schemas::parameters::<Q>,
+        body: None,
+        answer: "What was asked for.",
+        answers: answered::<Success<A>>,
+        kind: Kind::Api,
+        errors,
+        is_open: false,
+    }
+}
+
+/// An order.
+fn order<B: JsonSchema, A: JsonSchema>(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    example: Value,
+) -> Operation {
+    Operation {
+        path,
+        method: "post",
+        id,
+        tag: "order",
+        summary,
+        parameters: |_| Vec::new(),
+        body: Some(Body { schema: Schemas::read::<B>, example }),
+        answer: "The order was carried out, or is under way.",
+        answers: answered::<Success<A>>,
+        kind: Kind::Api,
+        errors: ORDER,
+        is_open: false,
+    }
+}
+
+/// A route that answers with a line of text.
+fn plain(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    errors: &'static [(u16, &'static str)],
+) -> Operation {
+    Operation {
+        path,
+        method: "get",
+        id,
+        tag: "probe",
+        summary,
+        parameters: |_| Vec::new(),
+        body: None,
+        answer: "Yes.",
+        answers: text,
+        kind: Kind::Text,
+        errors,
+        is_open: false,
+    }
+}
+
+/// Every route with every method, but for HEAD, which goes wherever GET does.
+pub(super) fn all() -> Vec<Operation> {
+    reading().into_iter().chain(ordering()).chain(watching()).collect()
+}
+
+fn reading() -> Vec<Operation> {
+    vec![
+        read::<NoQuery, Status>(
+            "/api/v1/status",
+            "status",
+            "What recliner is, sees, and cannot see.",
+            READ,
+        ),
+        read::<TargetQuery, Targets>(
+            "/api/v1/targets",
+            "targets",
+            "Targets, filtered, sorted and paged.",
+            READ,
+        ),
+        read::<QueueQuery, Queues>(
+            "/api/v1/queue",
+            "queue",
+            "Queues and what waits in them, the best first.",
+            READ,
+        ),
+        read::<QueueQuery, Planned>(
+            "/api/v1/plan",
+            "plan",
+            "What would start now, with the exact requests, and why the rest would not.",
+            READ,
+        ),
+        read::<FactsQuery, FactsPage>(
+            "/api/v1/facts",
+            "facts",
+            "What was read of the headers of files, for other recliners.",
+            READ,
+        ),
+        read::<NoQuery, Jobs>(
+            "/api/v1/jobs",
+            "jobs",
+            "Compactions and index builds that run, whoever started them.",
+            READ,
+        ),
+        read::<ExplainQuery, Explanations>(
+            "/api/v1/explain",
+            "explain",
+            "Why targets are or are not candidates.",
+            &[BAD, ABSENT, BUSY],
+        ),
+        read::<HistoryParameters, Outcomes>(
+            "/api/v1/history",
+            "history",
+            "How jobs ended, the newest first.",
+            &[BAD, NO_JOURNAL, BUSY],
+        ),
+        read::<EventsParameters, Events>(
+            "/api/v1/events",
+            "events",
+            "What happened, the oldest first.",
+            &[BAD, NO_JOURNAL, BUSY],
+        ),
+        read::<NoQuery, Configuration>(
+            "/api/v1/config",
+            "config",
+            "The configuration in force; it holds no password.",
+            READ,
+        ),
+        Operation {
+            answers: |_| vec![(JSON, json!({ "type": "object" }))],
+            ..read::<NoQuery, Status>("/api/v1/openapi.json", "openapi", "This document.", READ)
+        },
+    ]
+}
+
+fn ordering() -> Vec<Operation> {
+    vec![
+        order::<orders::SuspendOrder, orders::Suspended>(
+            "/api/v1/suspend",
+            "suspend",
+            "Start nothing in a scope until it is resumed.",
+            json!({ "scope": "node:couchdb@couch-a", "why": "its disk is being replaced" }),
+        ),
+        order::<orders::ResumeOrder, orders::Resumed>(
+            "/api/v1/resume",
+            "resume",
+            "Take suspensions back.",
+            json!({ "scope": "all" }),
+        ),
+        order::<orders::CompactOrder, orders::Compacting>(
+            "/api/v1/compact",
+            "compact",
+            "Compact one target now, before all others.",
+            json!({ "target": "orders/_design/reports", "force": false }),
+        ),
+        order::<orders::ReleaseOrder, orders::Released>(
+            "/api/v1/release",
+            "release",
+            "Take targets out of quarantine.",
+            json!({ "all": true }),
+        ),
+        order::<orders::RescanOrder, orders::Rescanning>(
+            "/api/v1/rescan",
+            "rescan",
+            "Begin a sweep now.",
+            json!({}),
+        ),
+        order::<orders::FlushOrder, orders::Flushed>(
+            "/api/v1/flush",
+            "flush",
+            "Empty queues.",
+            json!({ "channel": "ratio_dbs" }),
+        ),
+    ]
+}
+
+/// The parameters of `/_db_updates`, which are CouchDB's, with its rules for numbers.
+fn of_updates(_: &mut Schemas) -> Vec<Value> {
+    const WHOLE: &str = r"^(\+?[0-9]+|-0+)$";
+    let parameter = |name: &str, description: &str, schema: Value| {
+        json!({
+            "name": name, "in": "query", "required": false,
+            "description": description, "schema": schema,
+        })
+    };
+    let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
+    vec![
+        parameter(
+            "feed",
+            "How events are sent.",
+            json!({ "type": "string", "enum": ["normal", "longpoll", "continuous", "eventsource"] }),
+        ),
+        parameter(
+            "since",
+            "The `last_seq` of an earlier answer, `0` for everything, or `now`.",
+            json!({ "type": "string" }),
+        ),
+        parameter("limit", "How many events to send at most.", text(WHOLE)),
+        parameter("descending", "Whether to send the newest first.", json!({ "type": "string" })),
+        parameter(
+            "heartbeat",
+            "Milliseconds from one sign of life to the next, or `true` for a minute.",
+            text(r"^(true|false|\+?[0-9]+|-0+)$"),
+        ),
+        parameter(
+            "timeout",
+            "Milliseconds without an event after which the answer ends, a minute at most.",
+            text(WHOLE),
+        ),
+    ]
+}
+
+fn watching() -> Vec<Operation> {
+    const LIFECYCLE: &[(u16, &str)] = &[FORBIDDEN, WRONG_TYPE, NOT_TRIED];
+    const RELOAD: &[(u16, &str)] = &[
+        FORBIDDEN,
+        WRONG_TYPE,
+        (500, "The new configuration is wrong; the old one stays in force."),
+        NOT_TRIED,
+    ];
+    vec![
+        Operation {
+            answer: "The page.",
+            answers: |_| vec![("text/html", json!({ "type": "string" }))],
+            ..plain("/", "page", "A page for people.", &[BUSY])
+        },
+        Operation {
+            answer: "The metrics.",
+            answers: |_| {
+                let text = json!({ "type": "string" });
+                vec![(TEXT, text.clone()), ("application/openmetrics-text", text)]
+            },
+            ..plain("/metrics", "metrics", "Metrics for Prometheus.", &[(503, "Too many scrapes.")])
+        },
+        Operation {
+            answer: "Every node whose own address is known.",
+            answers: answered::<Vec<TargetGroup>>,
+            ..plain(
+                "/sd",
+                "serviceDiscovery",
+                "CouchDB's nodes for Prometheus's service discovery.",
+                &[(503, "The first sweep has not ended.")],
+            )
+        },
+        Operation {
+            answer: "What happened to databases.",
+            parameters: of_updates,
+            answers: |schemas| {
+                let events = json!({ "type": "string" });
+                vec![(JSON, schemas.written::<DbUpdates>()), ("text/event-stream", events)]
+            },
+            kind: Kind::CouchDb,
+            ..plain(
+                "/_db_updates",
+                "dbUpdates",
+                "What happened to databases, in CouchDB's form. With `feed=continuous`, a row a line.",
+                &[
+                    (304, "Nothing changed since the answer with this ETag."),
+                    BAD,
+                    (404, "This recliner keeps no journal."),
+                    BUSY,
+                ],
+            )
+        },
+        Operation {
+            is_open: true,
+            ..plain("/-/healthy", "healthy", "Whether the process answers.", &[])
+        },
+        Operation {
+            is_open: true,
+            ..plain(
+                "/-/ready",
+                "ready",
+                "Whether the first sweep has ended.",
+                &[(503, "Not yet, and why.")],
+            )
+        },
+        Operation {
+            method: "post",
+            tag: "order",
+            ..plain("/-/reload", "reload", "Read the configuration again.", RELOAD)
+        },
+        Operation { method: "post", tag: "order", ..plain("/-/quit", "quit", "Stop.", LIFECYCLE) },
+    ]
+}

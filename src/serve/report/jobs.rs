@@ -1,0 +1,118 @@
+//! What runs, whoever started it.
+
+use super::{words, words::Word};
+use crate::{
+    jobs::{Job, Work},
+    plan::Plan,
+    table::NodeIx,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// Every job that runs, and when each node last said what it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Jobs {
+    /// When this was put together.
+    pub generated_at: String,
+    /// The nodes whose jobs are known.
+    pub nodes: Vec<PolledNode>,
+    /// The jobs.
+    pub jobs: Vec<JobLine>,
+}
+
+/// A node whose jobs are known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolledNode {
+    /// Its name.
+    pub node: Option<String>,
+    /// When it was last asked.
+    pub asked_at: String,
+}
+
+/// A compaction or a build of an index. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobLine {
+    /// The node on which it runs.
+    pub node: Option<String>,
+    /// What it works on.
+    #[schemars(with = "words::Kind")]
+    pub kind: Word,
+    /// What it does.
+    #[schemars(with = "words::Work")]
+    pub work: Word,
+    /// The shard file's name.
+    pub shard: String,
+    /// The design document, of an index.
+    pub ddoc: Option<String>,
+    /// The target's id, where the target is known.
+    pub target: Option<String>,
+    /// Who started it.
+    #[schemars(with = "words::Owner")]
+    pub owner: Word,
+    /// The channel for which it was started, or that takes its target.
+    pub channel: Option<String>,
+    /// How far it is.
+    #[schemars(with = "words::Phase")]
+    pub phase: Word,
+    /// When it was started, or first seen.
+    pub since: String,
+    /// The share that is done, from 0 to 1.
+    pub progress: Option<f64>,
+    /// When CouchDB last reported any progress.
+    pub last_progress: String,
+    /// The size of the file before.
+    pub file_bytes: Option<u64>,
+    /// The size of the file after, as predicted.
+    pub predicted_bytes: Option<u64>,
+    /// Bytes that it may still need on its volume.
+    pub reserved_bytes: u64,
+}
+
+impl Jobs {
+    /// The jobs that a plan was made from.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let jobs = &plan.conditions.jobs;
+        let polled = jobs
+            .polled
+            .iter()
+            .map(|(at, asked)| PolledNode { node: node(plan, *at), asked_at: asked.rfc3339() });
+        Self {
+            generated_at: plan.made_at.rfc3339(),
+            nodes: polled.collect(),
+            jobs: jobs.list.iter().map(|job| JobLine::of(job, plan)).collect(),
+        }
+    }
+}
+
+impl JobLine {
+    fn of(job: &Job, plan: &Plan) -> Self {
+        let target = job.target.and_then(|ix| plan.snapshot.target(ix));
+        let work = match &job.key.work {
+            Work::Db | Work::View(_) => "compaction",
+            Work::Build(_) | Work::BuildSearch(..) => "build",
+        };
+        Self {
+            node: node(plan, job.key.node),
+            kind: job.kind.label().into(),
+            work: work.into(),
+            shard: job.key.shard.to_string(),
+            ddoc: job.key.work.design().map(ToString::to_string),
+            target: target.map(|target| target.id().to_string()),
+            owner: job.owner.label().into(),
+            channel: job.channel.as_deref().map(ToOwned::to_owned),
+            phase: job.phase.label().into(),
+            since: job.since.rfc3339(),
+            progress: job.progress,
+            last_progress: Moment::rfc3339(job.last_progress),
+            file_bytes: job.file_bytes,
+            predicted_bytes: job.predicted_bytes,
+            reserved_bytes: job.reserved,
+        }
+    }
+}
+
+fn node(plan: &Plan, at: NodeIx) -> Option<String> {
+    plan.snapshot.node(at).map(|node| node.name.to_string())
+}

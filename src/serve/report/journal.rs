@@ -1,0 +1,363 @@
+//! What the journal holds: how jobs ended, and what happened.
+
+use super::{Listing, words, words::Word};
+use crate::{
+    model::memory::Outcome,
+    store::journal::{Event, Summary, Taken, What},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use wall_clock::Moment;
+
+/// How jobs ended, the newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outcomes {
+    /// How many are listed at most.
+    pub limit: usize,
+    /// The jobs.
+    pub outcomes: Vec<OutcomeLine>,
+    /// The `before` that gives the next page; null where this is the last one.
+    pub next_before: Option<u64>,
+}
+
+impl Listing for Outcomes {
+    const LIST: &'static str = "outcomes";
+    type Item = OutcomeLine;
+}
+
+/// How one job ended. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OutcomeLine {
+    /// Its number in the journal.
+    pub seq: u64,
+    /// The target's id.
+    pub target: String,
+    /// The target's kind.
+    #[schemars(with = "words::Kind")]
+    pub kind: Word,
+    /// The node whose file was compacted, or `_cluster`.
+    pub node: String,
+    /// The design document, of a view.
+    pub ddoc: Option<String>,
+    /// The channel that took the target when the job was started.
+    pub channel: Option<String>,
+    /// Who started the job.
+    #[schemars(with = "words::Owner")]
+    pub owner: Word,
+    /// Who had ordered it, where an operator did.
+    pub ordered_by: Option<String>,
+    /// When it was started, or first seen.
+    pub started_at: String,
+    /// When it ended, or when its end was noticed.
+    pub ended_at: String,
+    /// How long it took.
+    pub duration_seconds: u64,
+    /// Bytes on disk before.
+    pub before_bytes: Option<u64>,
+    /// Bytes on disk after.
+    pub after_bytes: Option<u64>,
+    /// Bytes after, as predicted before the start.
+    pub predicted_bytes: Option<u64>,
+    /// Bytes that were freed; negative where the file grew.
+    pub freed_bytes: Option<i64>,
+    /// Bytes after, divided by those that were predicted.
+    pub estimate_ratio: Option<f64>,
+    /// How it ended.
+    #[schemars(with = "words::Ended")]
+    pub result: Word,
+    /// What CouchDB said, or what was concluded, where it did not end well.
+    pub why: Option<String>,
+}
+
+impl OutcomeLine {
+    /// An entry of the journal.
+    #[must_use]
+    pub fn of(seq: u64, outcome: &Outcome) -> Self {
+        Self {
+            seq,
+            target: outcome.target.to_string(),
+            kind: outcome.kind.label().into(),
+            node: outcome.node.clone(),
+            ddoc: outcome.design.clone(),
+            channel: outcome.channel.clone(),
+            owner: outcome.owner.label().into(),
+            ordered_by: outcome.ordered_by.clone(),
+            started_at: outcome.started_at.rfc3339(),
+            ended_at: outcome.ended_at.rfc3339(),
+            duration_seconds: outcome.started_at.age(outcome.ended_at).as_secs(),
+            before_bytes: outcome.before_bytes,
+            after_bytes: outcome.after_bytes,
+            predicted_bytes: outcome.predicted_bytes,
+            freed_bytes: outcome.freed_bytes(),
+            estimate_ratio: outcome.estimate_ratio(),
+            result: outcome.ending.label().into(),
+            why: outcome.why.clone(),
+        }
+    }
+}
+
+/// What happened, the oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Events {
+    /// How many are listed at most.
+    pub limit: usize,
+    /// The events.
+    pub events: Vec<EventLine>,
+    /// Whether there are more after the last event here.
+    pub more: bool,
+    /// The number of the last event in the journal, to go on after.
+    pub last_seq: u64,
+}
+
+impl Listing for Events {
+    const LIST: &'static str = "events";
+    type Item = EventLine;
+}
+
+/// One thing that happened. A field that means nothing for the type of the event is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EventLine {
+    /// Its number in the journal.
+    pub seq: u64,
+    /// When it was written down.
+    pub at: String,
+    /// What kind of event it is.
+    #[serde(rename = "type")]
+    #[schemars(with = "words::EventType")]
+    pub event_type: Word,
+    /// The target's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Other targets of the same queue to which the same happened at once, as far as they are
+    /// named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
+    /// How many targets the event is about, where it is more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<u64>,
+    /// Of `omitted`, the type of the events that were not written down one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// The database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub db: Option<String>,
+    /// The node, or `_cluster`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// The reason of the refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How often it happened again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// When it first happened again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
+    /// When it last happened again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<String>,
+    /// Who started the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<words::Owner>")]
+    pub owner: Option<Word>,
+    /// Who had ordered it, where an operator did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered_by: Option<String>,
+    /// How the job or the build ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Word>,
+    /// Bytes that were freed, negative where the file grew; null where that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
+    pub freed_bytes: Option<Option<i64>>,
+    /// What is suspended or resumed: `all`, `node:<name>` or `channel:<name>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Who ordered it, and from where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Whether the order counts although no channel takes the target, or although it rests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+    /// How often in a row it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+    /// The section of CouchDB's configuration that was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section: Option<String>,
+    /// The key that was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The value before; null where the key was absent.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
+    pub was: Option<Option<String>>,
+    /// Whether the index lagged far behind or a little.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<words::BuildClass>")]
+    pub class: Option<Word>,
+}
+
+/// Keeps `null` apart from a field that is absent.
+fn even_null<'de, T, D>(from: D) -> Result<Option<Option<T>>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Option::deserialize(from).map(Some)
+}
+
+impl EventLine {
+    /// An entry of the journal.
+    #[must_use]
+    pub fn of(seq: u64, event: &Event) -> Self {
+        let Event { at, what } = event;
+        let head = Self {
+            seq,
+            at: at.rfc3339(),
+            event_type: what.kind().label().into(),
+            target: what.target().map(ToString::to_string),
+            db: what.database().map(|(_, db)| db.to_owned()),
+            ..Self::default()
+        };
+        match what.clone() {
+            What::Queued { channel, summary, .. } => {
+                Self { channel: Some(channel), ..head.summed_up(&summary) }
+            }
+            What::Refused { channel, reason, summary, .. } => {
+                Self { channel: Some(channel), reason: Some(reason), ..head.summed_up(&summary) }
+            }
+            What::Omitted { of, targets } => Self { of: Some(of), targets: Some(targets), ..head },
+            What::Started { node, channel, ordered_by, .. } => {
+                Self { node: Some(node), channel: Some(channel), ordered_by, ..head }
+            }
+            What::NotStarted { node, why, .. } => Self { node: Some(node), why, ..head },
+            What::Finished { node, owner, result, freed_bytes, .. } => Self {
+                node: Some(node),
+                owner: Some(owner.label().into()),
+                result: Some(result.label().into()),
+                freed_bytes: Some(freed_bytes),
+                ..head
+            },
+            What::Suspended { scope, by, why } => {
+                Self { scope: Some(scope.to_string()), by, why, ..head }
+            }
+            What::Resumed { scope, by } => Self { scope: Some(scope.to_string()), by, ..head },
+            What::Ordered { by, force, .. } => Self { by: Some(by), force: Some(force), ..head },
+            What::Lapsed { by, .. } => Self { by: Some(by), ..head },
+            What::Quarantined { failures, .. } => Self { failures: Some(failures), ..head },
+            What::TakenOver(Taken { node, section, key, was })
+            | What::Restored(Taken { node, section, key, was }) => Self {
+                node: Some(node),
+                section: Some(section),
+                key: Some(key),
+                was: Some(was),
+                ..head
+            },
+            What::IndexBuildStarted { class, .. } => Self { class: Some(class.into()), ..head },
+            What::IndexBuildFinished { result, .. } => Self { result: Some(result.into()), ..head },
+            What::Released { .. }
+            | What::Created { .. }
+            | What::Updated { .. }
+            | What::Deleted { .. } => head,
+        }
+    }
+
+    fn summed_up(self, summary: &Summary) -> Self {
+        Self {
+            also: summary.also.iter().map(ToString::to_string).collect(),
+            targets: summary.targets,
+            count: summary.count,
+            first: summary.first.map(Moment::rfc3339),
+            last: summary.last.map(Moment::rfc3339),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::target::TargetId;
+    use serde_json::json;
+
+    #[test]
+    fn the_moments_of_an_entry_are_all_in_one_form() {
+        let at = Moment::from_unix(1_795_222_440);
+        let again =
+            Summary { count: Some(2), first: Some(at), last: Some(at), ..Summary::default() };
+        let target = "cleanup:orders".parse().unwrap();
+        for (summary, expected) in [
+            (Summary::default(), json!({})),
+            (
+                again,
+                json!({
+                    "count": 2, "first": "2026-11-21T00:54:00Z", "last": "2026-11-21T00:54:00Z",
+                }),
+            ),
+        ] {
+            let what =
+                What::Queued { target: TargetId::clone(&target), channel: "c".into(), summary };
+            let line = EventLine::of(7, &Event { at, what });
+            let mut shown = json!(line);
+            assert_eq!(serde_json::from_value::<EventLine>(shown.clone()).unwrap(), line);
+            let shown = shown.as_object_mut().unwrap();
+            for (name, value) in [
+                ("seq", json!(7)),
+                ("at", json!("2026-11-21T00:54:00Z")),
+                ("type", json!("queued")),
+                ("target", json!("cleanup:orders")),
+                ("channel", json!("c")),
+            ] {
+                assert_eq!(shown.remove(name), Some(value));
+            }
+            assert_eq!(json!(shown), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_has_the_fields_of_its_event_and_null_where_something_is_unknown() {
+        let target: TargetId = "cleanup:orders".parse().unwrap();
+        let at = Moment::from_unix(1_795_222_440);
+        let taken = Taken {
+            node: "couchdb@a".into(),
+            section: "smoosh.ratio_dbs".into(),
+            key: "concurrency".into(),
+            was: None,
+        };
+        for what in [
+            What::Released { target: target.clone() },
+            What::TakenOver(taken.clone()),
+            What::Restored(taken),
+            What::Finished {
+                target: target.clone(),
+                node: "couchdb@a".into(),
+                owner: crate::model::memory::Owner::Other,
+                result: crate::model::memory::Ending::Lost,
+                freed_bytes: None,
+            },
+            What::Suspended {
+                scope: crate::model::memory::Scope::Node("couchdb@a".into()),
+                by: Some("ann".into()),
+                why: None,
+            },
+            What::Ordered { target: target.clone(), by: "ann".into(), force: false },
+            What::Quarantined { target: target.clone(), failures: 5 },
+            What::IndexBuildStarted { target: target.clone(), class: "batch".into() },
+            What::IndexBuildFinished { target, result: "built".into() },
+            What::Omitted { of: "queued".into(), targets: 7 },
+            What::Updated { db: "orders".into() },
+        ] {
+            let line = EventLine::of(7, &Event { at, what: what.clone() });
+            let mut expected = json!(what);
+            expected["seq"] = 7.into();
+            expected["at"] = at.rfc3339().into();
+            assert_eq!(json!(line), expected);
+            assert_eq!(serde_json::from_value::<EventLine>(json!(line)).unwrap(), line);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Answers that hold one long list, of which the reader gets a part.
+
+use super::{Explained, Planned, RefusedLine, Target};
+use crate::plan::QueueView;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// An answer with one long list, which the server sends while it renders it.
+pub trait Listing: Serialize + 'static {
+    /// The name of the list's field. No other field of the answer has this name.
+    const LIST: &'static str;
+    /// What the list holds.
+    type Item: Serialize + 'static;
+}
+
+/// Some of the targets, in the order that was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Targets {
+    /// When the targets were read.
+    pub generated_at: String,
+    /// How many targets match.
+    pub total: usize,
+    /// How many of these were left out before the first one here.
+    pub offset: usize,
+    /// How many are listed at most.
+    pub limit: usize,
+    /// The targets.
+    pub targets: Vec<Target>,
+}
+
+impl Listing for Targets {
+    const LIST: &'static str = "targets";
+    type Item = Target;
+}
+
+/// The targets that a name means, each with what is decided about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Explanations {
+    /// When the targets were read.
+    pub generated_at: String,
+    /// How many targets the name means.
+    pub total: usize,
+    /// How many of these were left out before the first one here.
+    pub offset: usize,
+    /// How many are listed at most.
+    pub limit: usize,
+    /// The targets.
+    pub targets: Vec<Explained>,
+}
+
+impl Listing for Explanations {
+    const LIST: &'static str = "targets";
+    type Item = Explained;
+}
+
+/// Queues with what waits in them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Queues {
+    /// When the targets were read.
+    pub generated_at: String,
+    /// How many targets of each queue were left out before the first one here.
+    pub offset: usize,
+    /// How many targets of each queue are listed at most.
+    pub limit: usize,
+    /// The queues.
+    pub queues: Vec<Queue>,
+}
+
+impl Listing for Queues {
+    const LIST: &'static str = "queues";
+    type Item = Queue;
+}
+
+/// The queue of one channel on one node. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Queue {
+    /// The node, or `_cluster`.
+    pub node: String,
+    /// The channel.
+    pub channel: String,
+    /// How many targets wait.
+    pub size: usize,
+    /// How many can wait.
+    pub capacity: usize,
+    /// How many more were turned away because the queue is full.
+    pub overflow: usize,
+    /// Compactions that run of targets that this channel takes, whoever started them.
+    pub active: usize,
+    /// What compacting all that wait would free, as predicted.
+    pub reclaimable_bytes: u64,
+    /// The highest priority that waits.
+    pub priority_max: Option<f64>,
+    /// The lowest priority that waits.
+    pub priority_min: Option<f64>,
+    /// Since when the target that has waited longest waits.
+    pub oldest: Option<String>,
+    /// The targets that wait, the best first.
+    pub targets: Vec<Target>,
+}
+
+impl Listing for Queue {
+    const LIST: &'static str = "targets";
+    type Item = Target;
+}
+
+impl Queue {
+    /// A queue of a plan, without the targets in it.
+    #[must_use]
+    pub fn of(node: &str, channel: &str, queue: &QueueView) -> Self {
+        Self {
+            node: node.to_owned(),
+            channel: channel.to_owned(),
+            size: queue.waiting().len(),
+            capacity: queue.capacity,
+            overflow: queue.overflow,
+            active: queue.active,
+            reclaimable_bytes: queue.reclaimable,
+            priority_max: queue.priority.map(|(best, _)| best),
+            priority_min: queue.priority.map(|(_, worst)| worst),
+            oldest: queue.oldest.map(Moment::rfc3339),
+            targets: Vec::new(),
+        }
+    }
+}
+
+impl Listing for Planned {
+    const LIST: &'static str = "refused";
+    type Item = RefusedLine;
+}

@@ -1,0 +1,142 @@
+//! Orders of an operator, and what they are answered with.
+
+use super::RefusalLine;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Start nothing in a scope until it is resumed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SuspendOrder {
+    /// `all`, `node:<name>` or `channel:<name>`; `all` where it is not given.
+    #[schemars(extend("pattern" = SCOPE))]
+    pub scope: Option<String>,
+    /// The reason, which is shown wherever the suspension is.
+    #[schemars(length(max = 1000))]
+    pub why: Option<String>,
+}
+
+/// The scopes that a suspension can have.
+const SCOPE: &str = "^(all|(node|channel):[^\\n]+)$";
+
+/// Take suspensions back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResumeOrder {
+    /// `all`, `node:<name>` or `channel:<name>`; everything that is suspended where it is not
+    /// given.
+    #[schemars(extend("pattern" = SCOPE))]
+    pub scope: Option<String>,
+}
+
+/// Compact one target now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompactOrder {
+    /// An id, a shard file's name, a database with one file, or `<db>/_design/<name>`.
+    pub target: String,
+    /// Whether the target may start although no channel takes it, or although it rests.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Take targets out of quarantine: the ones that `target` means, or `all` of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [
+    {
+        "required": ["target"],
+        "properties": { "target": { "type": "string" }, "all": { "const": false } },
+    },
+    {
+        "required": ["all"],
+        "properties": { "target": { "type": "null" }, "all": { "const": true } },
+    },
+]))]
+pub struct ReleaseOrder {
+    /// An id, a shard file's name, a database, or `<db>/_design/<name>`.
+    pub target: Option<String>,
+    /// Whether to release everything.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// Empty queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FlushOrder {
+    /// Only queues of this node.
+    pub node: Option<String>,
+    /// Only queues of this channel.
+    pub channel: Option<String>,
+}
+
+/// Begin a sweep now. There is nothing to say about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RescanOrder {}
+
+/// A suspension is in the journal and in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Suspended {
+    /// Since when.
+    pub since: String,
+    /// Who ordered it, and from where.
+    pub by: Option<String>,
+    /// The reason that was given.
+    pub why: Option<String>,
+    /// Whether it was suspended already.
+    pub already: bool,
+    /// Compactions that run on in the scope, whoever started them; null where that is unknown.
+    pub running: Option<u64>,
+}
+
+/// Suspensions were taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Resumed {
+    /// The scopes that were suspended and are not any more.
+    pub lifted: Vec<String>,
+    /// The scopes that still are.
+    pub remaining: Vec<String>,
+}
+
+/// A compaction starts, or waits to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Compacting {
+    /// The requests that will be sent; of a view that is compacted copy by copy, the first.
+    pub requests: Vec<String>,
+    /// What it waits for; null where it starts at once.
+    pub waits: Option<Waits>,
+    /// Until when it waits.
+    pub until: String,
+}
+
+/// What an order waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    /// What keeps the target from starting now.
+    pub refusal: RefusalLine,
+    /// The same in a sentence.
+    pub why: String,
+}
+
+/// A sweep was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rescanning {
+    /// Whether it begins at once; else it begins when the one that runs has ended.
+    pub begins: bool,
+}
+
+/// Queues were emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Flushed {
+    /// How many targets left them.
+    pub targets: u64,
+}
+
+/// Targets were released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Released {
+    /// Their ids.
+    pub targets: Vec<String>,
+}

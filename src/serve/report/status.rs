@@ -1,0 +1,249 @@
+//! What recliner is, sees, and cannot see.
+
+use super::{NodeLine, SuspensionLine, words, words::Word};
+use crate::{act::takeover::Takeovers, feeds::changes, scan};
+use couchdb_client::Entry;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use wall_clock::Moment;
+
+/// What recliner is, sees, and cannot see. Unknown is null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// The version of recliner.
+    pub version: String,
+    /// The commit it was built from, or `unknown`.
+    pub revision: String,
+    /// Whether the cluster is simulated.
+    pub simulated: bool,
+    /// What that means, where it is.
+    pub simulation: Option<String>,
+    /// The mode in force.
+    #[schemars(with = "words::Mode")]
+    pub mode: Word,
+    /// Whether one pass over the nodes that answer has ended.
+    pub ready: bool,
+    /// When the targets were read.
+    pub generated_at: String,
+    /// How each URL of `couchdb.urls` answers.
+    pub couchdb: Vec<EntryLine>,
+    /// The nodes.
+    pub nodes: Vec<NodeLine>,
+    /// What operators suspended.
+    pub suspensions: Vec<SuspensionLine>,
+    /// The sweep that runs, and the last one.
+    pub sweep: Sweep,
+    /// What could not be read since the start, by node and reason.
+    pub errors: Vec<ReadErrors>,
+    /// The last thing that could not be read, in a sentence.
+    pub last_error: Option<String>,
+    /// Why nothing can be read at all.
+    pub problem: Option<String>,
+    /// What the login may not read, in sentences.
+    pub missing_rights: Vec<String>,
+    /// CouchDB's feeds.
+    pub feeds: Feeds,
+    /// What is taken over from smoosh, node by node.
+    pub smoosh: Vec<TakeoverLine>,
+    /// The configuration.
+    pub config: ConfigLine,
+}
+
+/// How a URL of CouchDB answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EntryLine {
+    /// The URL; it never holds a password.
+    pub url: String,
+    /// Whether a server answered there when it was last asked.
+    pub up: Option<bool>,
+    /// Why it did not.
+    pub problem: Option<String>,
+}
+
+impl From<&Entry> for EntryLine {
+    fn from(entry: &Entry) -> Self {
+        Self { url: entry.url.as_str().to_owned(), up: entry.up, problem: entry.why.clone() }
+    }
+}
+
+/// The sweep that runs, and the last one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sweep {
+    /// How many sweeps ended.
+    pub ended: u64,
+    /// When the sweep that runs began.
+    pub running_since: Option<String>,
+    /// How many targets it has read.
+    pub done: Option<usize>,
+    /// How many it has to read.
+    pub total: Option<usize>,
+    /// Where the last sweep had the facts of shards from.
+    pub shards: SweptShards,
+    /// When the last sweep ended.
+    pub last_end: Option<String>,
+    /// When a sweep last read everything.
+    pub last_success: Option<String>,
+    /// How long the last sweep took.
+    pub last_duration_seconds: Option<f64>,
+}
+
+/// Shards of one sweep, by where their facts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweptShards {
+    /// CouchDB was asked.
+    pub asked: u64,
+    /// CouchDB was not asked, because the headers were read and say the same.
+    pub spared: u64,
+    /// CouchDB was not asked, because the feeds name what changes.
+    pub followed: u64,
+}
+
+impl From<&scan::Status> for Sweep {
+    fn from(status: &scan::Status) -> Self {
+        Self {
+            ended: status.sweeps,
+            running_since: status.progress.map(|progress| progress.since.rfc3339()),
+            done: status.progress.map(|progress| progress.done),
+            total: status.progress.and_then(|progress| progress.total),
+            shards: SweptShards {
+                asked: status.shards.asked,
+                spared: status.shards.spared,
+                followed: status.shards.followed,
+            },
+            last_end: status.last_end.map(Moment::rfc3339),
+            last_success: status.last_success.map(Moment::rfc3339),
+            last_duration_seconds: status.last_duration.map(|took| took.as_secs_f64()),
+        }
+    }
+}
+
+/// How often something on a node could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadErrors {
+    /// The node, or `_cluster`.
+    pub node: String,
+    /// Why.
+    pub reason: Word,
+    /// How often.
+    pub count: u64,
+}
+
+impl ReadErrors {
+    /// Everything that could not be read since the start.
+    #[must_use]
+    pub fn all(status: &scan::Status) -> Vec<Self> {
+        let errors = status.errors.iter();
+        let line = |((node, reason), count): (&(_, &'static str), &u64)| Self {
+            node: AsRef::<str>::as_ref(node).to_owned(),
+            reason: Word::Borrowed(reason),
+            count: *count,
+        };
+        errors.map(line).collect()
+    }
+}
+
+/// CouchDB's feeds, as far as they are followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Feeds {
+    /// Since when nothing that happened to a database was missed; null while something may be.
+    pub followed_since: Option<String>,
+    /// When the last event came.
+    pub last_event: Option<String>,
+    /// Events that wait to be written to the journal.
+    pub pending_events: usize,
+    /// The feeds; none where none are followed.
+    pub list: Vec<FeedLine>,
+}
+
+/// One of CouchDB's feeds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FeedLine {
+    /// Its name in CouchDB.
+    pub feed: String,
+    /// Whether it is open and has caught up.
+    pub connected: bool,
+    /// Whether the cluster does not have it.
+    pub absent: bool,
+    /// Since when it missed nothing.
+    pub followed_since: Option<String>,
+    /// The sequence from which it goes on.
+    pub seq: Option<String>,
+    /// The node that is asked, where it is one.
+    pub node: Option<String>,
+    /// How often it went back in time.
+    pub rewinds: u64,
+    /// How often it broke off or could not be opened.
+    pub failures: u64,
+    /// What is wrong with it.
+    pub problem: Option<String>,
+}
+
+impl From<&changes::Status> for Feeds {
+    fn from(status: &changes::Status) -> Self {
+        let list = status.feeds.iter().map(|(name, feed)| FeedLine {
+            feed: (*name).to_owned(),
+            connected: feed.connected,
+            absent: feed.absent,
+            followed_since: feed.followed_since.map(Moment::rfc3339),
+            seq: feed.seq.clone(),
+            node: feed.node.clone(),
+            rewinds: feed.rewinds,
+            failures: feed.failures,
+            problem: feed.problem.clone(),
+        });
+        Self {
+            followed_since: status.followed_since.map(Moment::rfc3339),
+            last_event: status.last_event.map(Moment::rfc3339),
+            pending_events: status.pending,
+            list: list.collect(),
+        }
+    }
+}
+
+/// What is taken over from the smoosh of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TakeoverLine {
+    /// The node.
+    pub node: String,
+    /// Channels of smoosh that are stopped, so that recliner acts in their place.
+    pub taken_over: Vec<String>,
+    /// Channels that should be stopped and are not.
+    pub not_taken_over: Vec<String>,
+    /// What an operator should know, in sentences.
+    pub findings: Vec<String>,
+    /// Why the node could not be read, or changed.
+    pub problem: Option<String>,
+}
+
+impl TakeoverLine {
+    /// Every node that was looked at.
+    #[must_use]
+    pub fn all(takeovers: &Takeovers) -> Vec<Self> {
+        let line = |(node, state): (&String, &crate::act::takeover::NodeState)| Self {
+            node: node.clone(),
+            taken_over: state.taken.iter().cloned().collect(),
+            not_taken_over: state.not_taken.keys().cloned().collect(),
+            findings: state.findings.clone(),
+            problem: state.problem.clone(),
+        };
+        takeovers.nodes.iter().map(line).collect()
+    }
+}
+
+/// The configuration that is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigLine {
+    /// When it took effect.
+    pub loaded_at: String,
+    /// Whether the last reload took effect.
+    pub last_reload_successful: bool,
+    /// Keys whose new value needs a restart.
+    pub needs_restart: Vec<String>,
+    /// Why the newest file of users and certificates is not in force, if it is not.
+    pub web_problem: Option<String>,
+}
+
+/// The configuration in force, in the form of `recliner.yml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Configuration(serde_json::Map<String, serde_json::Value>);

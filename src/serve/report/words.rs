@@ -1,0 +1,93 @@
+//! The closed vocabularies of the JSON API, as the OpenAPI document lists them.
+//!
+//! A field that holds one of these words is a [`Word`]: a client that is older than the service
+//! can still read a word that it does not know.
+
+use crate::{
+    act::warmer,
+    datadir::Problem as HeaderProblem,
+    model::{
+        channel,
+        facts::Source as FactSource,
+        memory::{Ending, Owner as JobOwner},
+        score,
+        target::{self, State as TargetState},
+    },
+    plan,
+    store::journal::Type,
+};
+use couchdb_names::Engine as SearchEngine;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use std::borrow::Cow;
+
+/// One word of a closed set.
+pub type Word = Cow<'static, str>;
+
+/// Declares the schema of each vocabulary: a string that is one of these words.
+macro_rules! vocabularies {
+    ($($(#[doc = $meaning:literal])+ $name:ident: $words:expr;)+) => {$(
+        $(#[doc = $meaning])+
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let meaning = concat!($($meaning),+).trim();
+                json_schema!({ "type": "string", "description": meaning, "enum": $words })
+            }
+        }
+    )+};
+}
+
+vocabularies! {
+    /// What is compacted, or built.
+    Kind: target::Kind::ALL.map(target::Kind::label);
+    /// How a target compares with the shard map.
+    State: TargetState::ALL.map(TargetState::label);
+    /// What builds a search index.
+    Engine: SearchEngine::ALL.map(SearchEngine::label);
+    /// Who measured a fact: CouchDB over HTTP, or the headers of its files.
+    Source: FactSource::ALL.map(FactSource::label);
+    /// How far the prediction can be trusted.
+    Confidence: ["high", "low", "learned"];
+    /// Why facts count as fresh.
+    Fresh: [plan::Freshness::Measured.label(), plan::Freshness::Followed.label()];
+    /// Why a target does not start.
+    RefusalReason: plan::RefusalReason::ALL.map(plan::RefusalReason::label);
+    /// Why a channel does not take a target.
+    MissReason: score::MissReason::ALL.map(score::MissReason::label);
+    /// What the numbers of a miss count.
+    MissUnit: ["ratio", "bytes", "changes"];
+    /// Why the header of a file could not be used.
+    ProblemReason: HeaderProblem::ALL.map(HeaderProblem::label);
+    /// What recliner does: start compactions, or only say which it would start.
+    Mode: channel::Mode::ALL.map(channel::Mode::label);
+    /// A gate that can hold back all starts on a node.
+    Gate: plan::Gate::ALL.map(plan::Gate::label);
+    /// What makes the numbers of a start less certain.
+    Caveat: plan::Caveat::ALL.map(plan::Caveat::label);
+    /// What is known of CouchDB's own compaction daemon on a node.
+    Smoosh: ["unasked", "not_offered", "failed", "up"];
+    /// Who started a job.
+    Owner: JobOwner::ALL.map(JobOwner::label);
+    /// What a job does.
+    Work: ["compaction", "build"];
+    /// How far a job is.
+    Phase: ["starting", "running", "suspended", "ending"];
+    /// How a job ended.
+    Ended: Ending::ALL.map(Ending::label);
+    /// What kind of event this is.
+    EventType: Type::ALL.map(Type::label);
+    /// Why an index is built: it lags far behind, or a little.
+    BuildClass: warmer::Class::ALL.map(warmer::Class::label);
+    /// What is done about an index that lags.
+    BuildDecision: ["starts", "builds", "waits"];
+    /// Why an index that lags waits.
+    BuildReason: warmer::Reason::ALL.map(warmer::Reason::label);
+    /// What kind of error this is.
+    ErrorType: super::ERROR_TYPES;
+}
