@@ -1,7 +1,11 @@
 //! Queries against a small fake on loopback, and against the real one where it is installed.
 
+#[path = "../../../../tests/skipped/mod.rs"]
+mod skipped;
+
 use super::*;
 use axum::{Router, extract::Query, http::StatusCode, routing::get};
+use skipped::skipped;
 use std::{collections::HashMap, process::Stdio, sync::Arc};
 use tokio::{net::TcpListener, task::JoinSet, time};
 
@@ -165,7 +169,7 @@ async fn real() -> Option<(Address, tokio::process::Child, tempfile::TempDir)> {
             Some((address, child, dir))
         }
         Err(why) => {
-            println!("skipped: prometheus cannot be run ({why}); it tests the real answers");
+            skipped(&format!("prometheus, whose real answers it tests: {why}"));
             None
         }
     }
