@@ -1,7 +1,5 @@
-#[path = "../../tests/unprivileged/mod.rs"]
-mod unprivileged;
-
 use super::*;
+use crate::unprivileged::ran_as_nobody;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -12,7 +10,6 @@ use std::{
     sync::mpsc,
 };
 use tempfile::TempDir;
-use unprivileged::ran_as_nobody;
 
 const SHARD: &str = "shards/00000000-7fffffff/app/orders.1795222434";
 

@@ -1,10 +1,7 @@
 //! A test of what happens where access is denied, run as a user who can be denied it: nothing is
 //! denied to root, as whom CI often runs. Included by path.
 
-#[path = "../skipped/mod.rs"]
-mod skipped;
-
-use skipped::skipped;
+use crate::skipped::skipped;
 use std::{
     os::unix::process::CommandExt as _,
     process::{Command, Stdio},

@@ -1,11 +1,8 @@
 //! Queries against a small fake on loopback, and against the real one where it is installed.
 
-#[path = "../../../../tests/skipped/mod.rs"]
-mod skipped;
-
 use super::*;
+use crate::skipped::skipped;
 use axum::{Router, extract::Query, http::StatusCode, routing::get};
-use skipped::skipped;
 use std::{collections::HashMap, process::Stdio, sync::Arc};
 use tokio::{net::TcpListener, task::JoinSet, time};
 

@@ -1,11 +1,7 @@
-#[path = "../../../../tests/unprivileged/mod.rs"]
-mod unprivileged;
-
 use super::{super::store::Store, *};
-use crate::table::Block;
+use crate::{table::Block, unprivileged::ran_as_nobody};
 use proptest::prelude::*;
 use std::path::Path;
-use unprivileged::ran_as_nobody;
 
 /// A journal of some size, and how it is changed behind its back.
 #[derive(Clone, Debug)]
