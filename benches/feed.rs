@@ -1,4 +1,4 @@
-//! What it costs to tell a thousand readers ten thousand events a second.
+//! The cost of sending ten thousand events a second to a thousand readers.
 //!
 //! ```text
 //! cargo bench --bench feed

@@ -2,7 +2,7 @@
 //! same tree in the same run, what changed alone, memory and reads a file.
 //!
 //! `RECLINER_BENCH_FILES` sets how many files, `RECLINER_BENCH_COLD=1` adds a round after the
-//! kernel was told to drop its caches, which wants root.
+//! kernel dropped its caches, which needs root.
 
 use cap::Cap;
 use recliner::datadir::{Known, Roots, walk};

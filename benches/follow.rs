@@ -1,4 +1,4 @@
-//! What it costs to follow a thousand events a second, and how soon a write shows in
+//! The cost of following a thousand events a second, and how soon a write shows in
 //! `/metrics`, over a simulated cluster on a loopback port.
 //!
 //! ```text

@@ -1,6 +1,6 @@
-//! A plan for a million targets that wait: where the limits leave room for a few, and where
-//! there is room but no space, so that every one of them is looked at. And the recorder's look at
-//! such a plan: in which nothing is new, and in which all of it is.
+//! A plan for a million waiting targets: where the limits allow a few starts, and where no disk
+//! has space, so that every target is considered. And the recorder's comparison of such a plan
+//! with the one before: where nothing is new, and where everything is.
 
 mod numbers;
 

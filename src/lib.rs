@@ -152,3 +152,11 @@ pub mod store;
 pub mod table;
 pub mod tasks;
 pub mod text;
+
+// What tests of several modules share with the tests beside the library.
+#[cfg(test)]
+#[path = "../tests/skipped/mod.rs"]
+pub(crate) mod skipped;
+#[cfg(test)]
+#[path = "../tests/unprivileged/mod.rs"]
+pub(crate) mod unprivileged;

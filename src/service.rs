@@ -22,7 +22,7 @@ use crate::{
     plan::disk::Meter,
     serve::http::{self, About, ConfigStatus, Order},
     sources::{couchdb::SetupError, inventory::Directories},
-    store::journal::{self, Place},
+    store::journal::{self, Journal, Place},
 };
 use couchdb_client::{CertificateEnds, Client, Transport};
 use futures::FutureExt as _;
@@ -117,6 +117,38 @@ pub struct Service {
     clock: Clock,
 }
 
+/// Runs the journal apart from all other tasks, so that it can end last.
+fn keep_the_journal(journal: journal::Task) -> (Tasks, CancellationToken) {
+    let (mut keepers, stop) = (Tasks::new(), CancellationToken::new());
+    let ended = stop.clone();
+    keepers.spawn_alone(async move {
+        journal.run(ended).await;
+        "journal"
+    });
+    (keepers, stop)
+}
+
+/// What the watch needs beside CouchDB: the journal and what it recovers, and the machine.
+fn surroundings(
+    client: &Client,
+    settings: &Settings,
+    journal: &Journal,
+    machine: Machine,
+) -> Surroundings {
+    let (before, measured_before) = oneshot::channel();
+    let whose = match watch::only_node(settings) {
+        Some(node) => memory::Whose::Node(node),
+        None => memory::Whose::Cluster(client.clone()),
+    };
+    Surroundings {
+        keeper: Arc::new(journal.clone()),
+        recovering: memory::recover(journal.clone(), whose, before).boxed(),
+        measured_before: measured_before.map(Result::unwrap_or_default).boxed(),
+        meter: Some(machine.meter),
+        directories: machine.directories,
+    }
+}
+
 impl Service {
     /// Starts everything. The listener is opened first, so that a port in use causes no requests to
     /// CouchDB.
@@ -153,26 +185,8 @@ impl Service {
             Some(path) => Some(http::AdminSocket::open(path).await?),
             None => None,
         };
-        let (mut keepers, keepers_stop) = (Tasks::new(), CancellationToken::new());
-        let ended = keepers_stop.clone();
-        keepers.spawn_alone(async move {
-            journal_task.run(ended).await;
-            "journal"
-        });
-        let around = |client: &Client| {
-            let (before, measured_before) = oneshot::channel();
-            let whose = match watch::only_node(&settings) {
-                Some(node) => memory::Whose::Node(node),
-                None => memory::Whose::Cluster(client.clone()),
-            };
-            Surroundings {
-                keeper: Arc::new(journal.clone()),
-                recovering: memory::recover(journal.clone(), whose, before).boxed(),
-                measured_before: measured_before.map(Result::unwrap_or_default).boxed(),
-                meter: Some(machine.meter),
-                directories: machine.directories,
-            }
-        };
+        let (keepers, keepers_stop) = keep_the_journal(journal_task);
+        let around = |client: &Client| surroundings(client, &settings, &journal, machine);
         let watch =
             Watch::start(&settings, transport, clock, &registry, &mut tasks, &stop, around)?;
         watch.enforce(&mut tasks);

@@ -1,5 +1,4 @@
-//! What feeds tell of a simulated cluster, from the write to the plan, and what a feed that
-//! breaks costs.
+//! Feeds of a simulated cluster: from a write to the plan, and what a broken feed costs.
 
 mod breaks;
 
@@ -18,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Sweeps are so far apart that what is seen between them was heard of.
+/// Sweeps are so far apart that changes seen between them came from a feed.
 const SELDOM: &str = "scan: {interval: 1h, interval_followed: 6h, fresh_for: 4h}\n";
 
 fn world() -> Config {
@@ -27,17 +26,17 @@ fn world() -> Config {
         .with(small("quiet", 100))
 }
 
-async fn heard(handle: &mut Handle, wanted: impl Fn(&Status) -> bool) -> Arc<Status> {
+async fn wait_for_status(handle: &mut Handle, wanted: impl Fn(&Status) -> bool) -> Arc<Status> {
     let waited = timeout(HOUR, handle.status.wait_for(|status| wanted(status))).await;
     Arc::clone(&waited.expect("it comes within the hour").expect("the listener lives"))
 }
 
-/// One that follows both feeds and has read everything since.
-async fn followed(world: Config, yaml: &str) -> (Rig, Handle) {
+/// A process that follows both feeds and has read everything since.
+async fn following(world: Config, yaml: &str) -> (Rig, Handle) {
     let mut rig = Rig::new(world, yaml);
     rig.sweep().await;
-    let mut handle = rig.listens();
-    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    let mut handle = rig.follow_feeds();
+    wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     sleep(2 * Duration::from_secs(1)).await;
     rig.sweep().await;
     (rig, handle)
@@ -51,7 +50,11 @@ fn seqs(plan: &Plan, db: &str) -> BTreeMap<String, Option<u64>> {
 }
 
 /// The first plan in which every copy of a database is further than before.
-async fn moved(rig: &mut Rig, db: &str, before: &BTreeMap<String, Option<u64>>) -> Duration {
+async fn time_until_seen(
+    rig: &mut Rig,
+    db: &str,
+    before: &BTreeMap<String, Option<u64>>,
+) -> Duration {
     let began = Instant::now();
     rig.plan_where(|plan| {
         let now = seqs(plan, db);
@@ -62,13 +65,13 @@ async fn moved(rig: &mut Rig, db: &str, before: &BTreeMap<String, Option<u64>>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_is_read_at_once_and_nothing_else() {
-    let (mut rig, _handle) = followed(world(), SELDOM).await;
+async fn a_written_database_is_read_at_once_and_no_other() {
+    let (mut rig, _handle) = following(world(), SELDOM).await;
     let before = seqs(&*rig.planned().await, "app");
     rig.cluster.clear_wire();
     let sweeps = rig.status().sweeps;
     rig.cluster.world(|world| world.write("app", 50));
-    let took = moved(&mut rig, "app", &before).await;
+    let took = time_until_seen(&mut rig, "app", &before).await;
     assert!(took < Duration::from_secs(2), "{took:?}");
     assert_eq!(rig.status().sweeps, sweeps);
     let reads = rig.asked("/shards%2F");
@@ -77,8 +80,8 @@ async fn what_is_written_is_read_at_once_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_database_that_is_made_enters_at_once_and_one_that_is_deleted_leaves() {
-    let (mut rig, _handle) = followed(world(), SELDOM).await;
+async fn a_new_database_appears_at_once_and_a_deleted_one_disappears() {
+    let (mut rig, _handle) = following(world(), SELDOM).await;
     let sweeps = rig.status().sweeps;
     let began = Instant::now();
     rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
@@ -120,9 +123,9 @@ async fn a_database_that_is_made_enters_at_once_and_one_that_is_deleted_leaves()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_feed_named_stays_fresh_and_says_why() {
+async fn databases_that_no_feed_names_stay_fresh_with_a_reason() {
     let yaml = "scan: {interval: 5m, interval_followed: 6h, fresh_for: 15m}\n";
-    let (mut rig, _handle) = followed(world(), yaml).await;
+    let (mut rig, _handle) = following(world(), yaml).await;
     sleep(2 * HOUR).await;
     let plan = rig.planned().await;
     let rules = |plan: &Plan| {
@@ -147,10 +150,10 @@ async fn what_no_feed_named_stays_fresh_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_voids_what_was_measured_though_no_feed_names_it() {
+async fn a_running_job_makes_measurements_doubtful_without_any_feed_event() {
     let mut config = nodes().with(Database { bloat: 5.0, ..small("big", 100_000) });
     config.compaction_rate = 1 << 20;
-    let (mut rig, _handle) = followed(config, SELDOM).await;
+    let (mut rig, _handle) = following(config, SELDOM).await;
     let target = |plan: &Plan| {
         let mut found = targets(plan, Kind::Db);
         found.find(|it| it.node() == A && it.db_name().db == "big").unwrap().ix()
@@ -176,7 +179,7 @@ fn asked(rig: &Rig, part: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_breaks_in_any_way_costs_little_and_is_followed_again() {
+async fn a_broken_feed_costs_few_requests_and_is_followed_again() {
     // Within the first line of either.
     let some = 20;
     let effects = [
@@ -195,7 +198,7 @@ async fn a_feed_that_breaks_in_any_way_costs_little_and_is_followed_again() {
     for (path, feed) in [("/_db_updates", "_db_updates"), ("/_dbs/_changes", "_dbs")] {
         for (name, effect) in &effects {
             let name = format!("{feed} {name}");
-            let (mut rig, mut handle) = followed(world(), SELDOM).await;
+            let (mut rig, mut handle) = following(world(), SELDOM).await;
             rig.cluster.faults().plan(Fault::everywhere(effect.clone()).at(path));
             // What is open breaks, so that it has to be opened again.
             for node in [A, B, C] {
@@ -212,37 +215,38 @@ async fn a_feed_that_breaks_in_any_way_costs_little_and_is_followed_again() {
             assert!(status.followed_since.is_none(), "{name}: {status:?}");
 
             rig.cluster.faults().clear();
-            heard(&mut handle, |status| status.followed_since.is_some()).await;
+            wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
             rig.sweep().await;
             let before = seqs(&*rig.planned().await, "app");
             rig.cluster.world(|world| world.write("app", 50));
-            let took = moved(&mut rig, "app", &before).await;
+            let took = time_until_seen(&mut rig, "app", &before).await;
             assert!(took < Duration::from_secs(2), "{name}: {took:?}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_may_come_later_and_vanish_again() {
+async fn a_feed_that_appears_later_and_vanishes_again_is_noticed() {
     let mut config = world();
     config.global_changes = false;
     let mut rig = Rig::new(config, SELDOM);
     rig.sweep().await;
-    let mut handle = rig.listens();
+    let mut handle = rig.follow_feeds();
     let status =
-        heard(&mut handle, |it| it.feeds.get("_db_updates").is_some_and(|it| it.absent)).await;
+        wait_for_status(&mut handle, |it| it.feeds.get("_db_updates").is_some_and(|it| it.absent))
+            .await;
     assert!(status.feeds["_dbs"].problem.is_none(), "{status:?}");
     sleep(HOUR).await;
     assert!(handle.status.borrow().feeds["_dbs"].connected);
     assert!((50..=70).contains(&rig.asked("/_db_updates").len()), "once a minute");
     rig.cluster.world(|world| world.set_global_changes(true));
-    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     rig.cluster.world(|world| world.set_global_changes(false));
-    heard(&mut handle, |status| status.followed_since.is_none()).await;
+    wait_for_status(&mut handle, |status| status.followed_since.is_none()).await;
 }
 
-/// What was written down of databases since a number, without what tells when.
-async fn written(journal: &Journal, since: u64) -> Vec<String> {
+/// The journal's database events after a sequence number, without their times.
+async fn events_since(journal: &Journal, since: u64) -> Vec<String> {
     let query = EventsQuery { since: Some(since), limit: 10_000, ..EventsQuery::default() };
     let page = journal.events(query).await.expect("it can be read");
     let told = page.entries.into_iter().map(|(_, event)| {
@@ -258,79 +262,84 @@ fn newest(journal: &Journal) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_feed_tells_the_scanner_notices_and_what_one_tells_comes_once() {
+async fn the_scanner_reports_changes_without_a_feed_and_none_is_reported_twice() {
     let mut config = world();
     config.global_changes = false;
     let mut rig = Rig::new(config, "scan: {interval: 5m}\n");
-    let (mut handle, journal) = rig.listens_and_writes().await;
+    let (mut handle, journal) = rig.follow_feeds_with_journal().await;
     let absent = |it: &Status| it.feeds.get("_db_updates").is_some_and(|it| it.absent);
-    heard(&mut handle, absent).await;
+    wait_for_status(&mut handle, absent).await;
     rig.sweep().await;
     sleep(20 * MINUTE).await;
-    assert_eq!(written(&journal, 0).await, Vec::<String>::new(), "what is first seen is no news");
+    assert_eq!(
+        events_since(&journal, 0).await,
+        Vec::<String>::new(),
+        "what is first seen is no news"
+    );
 
     rig.cluster.world(|world| world.write("app", 50));
     rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
     sleep(6 * MINUTE).await;
-    let mut told = written(&journal, 0).await;
+    let mut told = events_since(&journal, 0).await;
     told.sort();
     assert_eq!(told, ["created new", "updated app", "updated new"]);
     let seq = newest(&journal);
     rig.cluster.world(|world| world.delete("new", false));
     rig.cluster.world(|world| world.create(small("new", 10))).unwrap();
     sleep(6 * MINUTE).await;
-    let told = written(&journal, seq).await;
+    let told = events_since(&journal, seq).await;
     assert_eq!(told, ["deleted new", "created new", "updated new"]);
 
-    // The feed comes: what was before it is noticed, what is behind it is told, nothing twice.
+    // The feed appears: changes before it are noticed by sweeps, later ones come from the feed,
+    // and none is reported twice.
     let seq = newest(&journal);
     rig.cluster.world(|world| world.write("app", 50));
     rig.cluster.world(|world| world.set_global_changes(true));
-    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     rig.cluster.world(|world| world.write("quiet", 5));
     sleep(20 * MINUTE).await;
-    let mut told = written(&journal, seq).await;
+    let mut told = events_since(&journal, seq).await;
     told.sort();
     assert_eq!(told, ["updated app", "updated quiet"]);
     let seq = newest(&journal);
     rig.cluster.world(|world| world.write("app", 50));
     rig.cluster.world(|world| world.delete("new", false));
     sleep(20 * MINUTE).await;
-    let mut told = written(&journal, seq).await;
+    let mut told = events_since(&journal, seq).await;
     told.sort();
     assert_eq!(told, ["deleted new", "updated app"]);
 
-    // And goes.
+    // The feed goes away again.
     let seq = newest(&journal);
     rig.cluster.world(|world| world.set_global_changes(false));
     rig.cluster.world(|world| world.write("app", 50));
-    heard(&mut handle, absent).await;
+    wait_for_status(&mut handle, absent).await;
     sleep(20 * MINUTE).await;
-    assert_eq!(written(&journal, seq).await, ["updated app"]);
+    assert_eq!(events_since(&journal, seq).await, ["updated app"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_restarts_costs_no_coverage() {
-    let (mut rig, mut handle) = followed(world(), SELDOM).await;
+async fn a_node_restart_loses_no_feed_coverage() {
+    let (mut rig, mut handle) = following(world(), SELDOM).await;
     let since = handle.status.borrow().followed_since;
     for node in [A, B, C] {
         rig.cluster.faults().restart(node);
         sleep(MINUTE).await;
     }
-    let status = heard(&mut handle, |status| status.followed_since.is_some()).await;
+    let status = wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     assert_eq!(status.followed_since, since, "{status:?}");
     assert!(status.feeds["_db_updates"].failures > 0, "{status:?}");
     let before = seqs(&*rig.planned().await, "app");
     rig.cluster.world(|world| world.write("app", 50));
-    assert!(moved(&mut rig, "app", &before).await < Duration::from_secs(2));
+    assert!(time_until_seen(&mut rig, "app", &before).await < Duration::from_secs(2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_node_that_tells_of_the_map_may_go() {
-    let (rig, mut handle) = followed(world(), SELDOM).await;
+async fn the_node_that_serves_the_shard_map_feed_may_go_down() {
+    let (rig, mut handle) = following(world(), SELDOM).await;
     let asked = handle.status.borrow().feeds["_dbs"].node.clone().unwrap();
     rig.cluster.faults().down(&asked);
-    let status = heard(&mut handle, |status| {
+    let status = wait_for_status(&mut handle, |status| {
         let feed = &status.feeds["_dbs"];
         feed.connected && feed.node.as_ref() != Some(&asked)
     })
@@ -340,23 +349,23 @@ async fn the_node_that_tells_of_the_map_may_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_that_may_not_follow_asks_seldom_and_a_refused_one_not_at_all() {
-    let (rig, mut handle) = followed(world(), SELDOM).await;
+async fn a_login_without_rights_to_feeds_asks_rarely_and_a_refused_login_never() {
+    let (rig, mut handle) = following(world(), SELDOM).await;
     rig.cluster.faults().password("admin", "other");
     for node in [A, B, C] {
         rig.cluster.faults().restart(node);
     }
-    heard(&mut handle, |status| status.followed_since.is_none()).await;
+    wait_for_status(&mut handle, |status| status.followed_since.is_none()).await;
     rig.cluster.clear_wire();
     sleep(HOUR).await;
     let logins: Vec<Exchange> = rig.cluster.wire();
     assert!(logins.len() <= 40, "{}", logins.len());
     rig.cluster.faults().password("admin", "secret");
-    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_shards_of_which_none_changes_cost_less_than_a_request_a_second() {
+async fn ten_thousand_shards_without_changes_cost_less_than_a_request_a_second() {
     let like = Database { q: 1, n: 3, docs: 100, ..Database::new("tenant-") };
     let fleet = Fleet::named(like, 3_330, 12);
     let mut config = nodes();
@@ -364,8 +373,8 @@ async fn ten_thousand_shards_of_which_none_changes_cost_less_than_a_request_a_se
     let yaml = "couchdb: {cold_reads_per_second: off}\n";
     let mut rig =
         Rig::in_mode(recliner::model::channel::Mode::Advise, crate::support::START, config, yaml);
-    let mut handle = rig.listens();
-    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    let mut handle = rig.follow_feeds();
+    wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     sleep(20 * MINUTE).await;
     let shards = targets(&*rig.planned().await, Kind::Db).count();
     assert!(shards >= 9_990, "{shards}");
@@ -387,11 +396,11 @@ async fn ten_thousand_shards_of_which_none_changes_cost_less_than_a_request_a_se
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_to_a_thousand_databases_show_within_two_seconds_and_none_is_read_too_often() {
+async fn writes_to_a_thousand_databases_show_within_two_seconds_without_reading_one_too_often() {
     let like = Database { q: 1, n: 1, docs: 100, ..Database::new("tenant-") };
     let mut config = Config::new(&[A]);
     config.fleets.push(Fleet::named(like, 1_000, 12));
-    let (mut rig, _handle) = followed(config, SELDOM).await;
+    let (mut rig, _handle) = following(config, SELDOM).await;
     let plan = rig.planned().await;
     let places: Vec<(String, Ix, u64)> = targets(&plan, Kind::Db)
         .filter(|it| it.db_name().db.starts_with("tenant-"))

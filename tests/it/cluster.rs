@@ -19,7 +19,7 @@ use tokio::time::sleep;
 /// A node keeps 500 files open: of 600 all are opened once for their facts and, at first,
 /// once more for design documents.
 #[tokio::test(start_paused = true)]
-async fn what_opens_files_keeps_the_pace() {
+async fn requests_that_open_files_respect_the_pace() {
     let like = Database { q: 1, n: 1, ..Database::new("db-") };
     let world = |count| Config::new(&[A]).with_fleet(Fleet::named(like.clone(), count, 10));
     for (count, first, second) in [(600, 22.0..25.0, 11.0..13.0), (400, 7.0..9.0, 0.0..1.0)] {
@@ -96,7 +96,7 @@ const ODD_DESIGNS: [&str; 9] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn odd_names_are_read_under_their_own_names_or_never_sent() {
+async fn odd_names_are_sent_exactly_or_not_at_all() {
     let long = format!("long/{}", "n+".repeat(100)).chars().take(200).collect::<String>();
     let mut world = nodes();
     for name in ["with/slash", "a+b", "app/_design/x", "odd_$()-+/", &long] {
@@ -148,7 +148,7 @@ async fn odd_names_are_read_under_their_own_names_or_never_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_is_asked_for_once_a_sweep_and_only_where_there_is_one() {
+async fn an_index_is_read_once_a_sweep_and_only_where_one_exists() {
     let twin = |name: &str| Design { views: vec!["same".to_owned()], ..Design::new(name) };
     let empty = Design { views: Vec::new(), ..Design::new("filters") };
     let coffee = Design { language: "coffeescript".to_owned(), ..design("coffee") };
@@ -179,7 +179,7 @@ async fn an_index_is_asked_for_once_a_sweep_and_only_where_there_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn views_off_asks_for_no_design_document() {
+async fn no_design_document_is_read_where_views_are_off() {
     let db = Database { designs: vec![design("x")], ..Database::new("app") };
     let mut rig = Rig::new(nodes().with(db), "scan: {interval: 24h, views: off}\n");
     let plan = rig.sweep().await;
@@ -189,7 +189,7 @@ async fn views_off_asks_for_no_design_document() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_nodes_own_version_decides_what_it_is_asked() {
+async fn each_node_is_asked_only_what_its_version_knows() {
     let mut world = nodes().with(Database::new("app"));
     world.nodes = vec![
         Node { smoosh: true, ..Node::new(A) },
@@ -225,7 +225,7 @@ async fn each_nodes_own_version_decides_what_it_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_someone_else_starts_shows_and_its_end_is_read_at_once() {
+async fn a_compaction_started_by_others_is_shown_and_reread_at_its_end() {
     let mut world = nodes().with(Database { bloat: 5.0, docs: 100_000, ..small("big", 0) });
     world.databases[0].docs = 100_000;
     world.nodes[0].smoosh = true;
@@ -273,7 +273,7 @@ async fn a_view_compaction_shows_on_the_clusters_one_target() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_database_made_again_is_another_one() {
+async fn a_recreated_database_is_a_new_target() {
     let designs = || vec![design("v")];
     let world = nodes().with(Database { designs: designs(), ..Database::new("app") });
     let mut rig = Rig::new(world, ON_DEMAND);
@@ -307,7 +307,7 @@ async fn a_database_made_again_is_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signature_that_changed_is_evidence_for_a_cleanup() {
+async fn a_changed_signature_is_evidence_for_a_cleanup() {
     let world = nodes().with(Database { designs: vec![design("v")], ..Database::new("app") });
     let mut rig = Rig::new(world, ON_DEMAND);
     let evidence = |plan: &recliner::plan::Plan| {
@@ -384,7 +384,7 @@ async fn changed_settings_take_effect_without_a_new_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn few_databases_take_the_place_of_others_in_an_hour_of_compactions() {
+async fn the_exported_top_databases_hardly_change_during_an_hour_of_compactions() {
     const TOP: usize = 3;
     // CouchDB's own daemon compacts.
     let yaml = "scan: {interval: 10s, top: 3}\npoll: 1s\ncouchdb: {cold_reads_per_second: off}\n";

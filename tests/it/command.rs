@@ -65,6 +65,7 @@ pub(crate) fn world() -> Config {
 
 impl Site {
     pub(crate) async fn open(config: Config) -> Self {
+        crate::support::watchdog::start();
         let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");
         let (mut urls, mut servers) = (Vec::new(), JoinSet::new());
         for (_, router) in cluster.routers() {
@@ -87,6 +88,16 @@ impl Site {
         }
         recliner(&all, env).await
     }
+}
+
+/// The seed by which a test chooses when to interrupt a process: fixed, unless
+/// `RECLINER_TEST_SEED` says another. The machine's speed has its part in what happens.
+#[expect(clippy::print_stdout, reason = "a failed test shows its seed")]
+fn seed() -> u64 {
+    let set = std::env::var("RECLINER_TEST_SEED").ok();
+    let seed = set.map_or(1_795_222_434, |set| set.parse().expect("the seed is a number"));
+    println!("RECLINER_TEST_SEED={seed}");
+    seed
 }
 
 /// How a command ended.
@@ -112,7 +123,7 @@ impl Ran {
     }
 }
 
-/// Runs the binary. Whatever it does, it tells no password and does not panic.
+/// Runs the binary. Whatever it does, it shows no password and does not panic.
 async fn recliner(words: &[&str], env: &[(&str, &str)]) -> Ran {
     recliner_in(Path::new("."), words, env).await
 }
@@ -261,7 +272,7 @@ async fn scan_ends_when_a_node_hangs() {
 }
 
 #[tokio::test]
-async fn scan_tells_a_login_without_rights_what_it_lacks() {
+async fn scan_says_which_rights_a_login_lacks() {
     let site = Site::open(world()).await;
     let login = [("COUCHDB_USER", "metrics"), ("COUCHDB_PASSWORD", PASSWORD)];
     site.run_with(&["scan"], &login).await.refuses(1, &["may read no database", "server admin"]);
@@ -329,7 +340,7 @@ async fn plan_says_what_would_be_sent_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn import_writes_the_settings_that_equal_smooshs() {
+async fn import_writes_settings_equivalent_to_smooshs() {
     let mut config = world();
     for node in &mut config.nodes {
         for (section, key, value) in [
@@ -390,7 +401,7 @@ fn written(dir: &Path, name: &str, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_finest_log_tells_no_password() {
+async fn the_trace_log_shows_no_password() {
     let site = Site::open(world()).await;
     let ran = site.run(&["scan", "--log.level", "trace"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");

@@ -263,7 +263,7 @@ async fn differences(version: &str, case: &str, recorded: &Value) -> Vec<String>
         Value::String(text) => {
             let all = whole(body).await;
             let simulated = String::from_utf8(all).expect("it is text");
-            // Whether there is help, and what stands between it and the type.
+            // Whether there is help, and what separates it from the type.
             let format = |text: &str| (text.starts_with("\n# HELP "), text.contains("\r# TYPE "));
             held("format", format!("{:?}", format(&simulated)), format!("{:?}", format(text)));
         }
@@ -303,7 +303,7 @@ async fn the_simulator_answers_as_real_servers_did() {
 }
 
 #[test]
-fn what_is_not_held_is_recorded() {
+fn every_excluded_part_exists_in_a_recording() {
     for (case, _, reason) in NOT_HELD {
         let path = format!("crates/couchdb-client/tests/data/http/3.5.0/{case}.json");
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path));

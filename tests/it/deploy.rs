@@ -47,7 +47,7 @@ fn serves(whose: &str, arguments: &[String], configuration: Option<&str>) {
     assert_eq!(serve, "serve", "{whose}");
     let mut names_file = false;
     let given = arguments.iter().filter_map(|argument| {
-        // Where its memory lies is no part of what is checked.
+        // The place of its storage is not part of what is checked.
         if argument.starts_with("--storage.path=") {
             return None;
         }
@@ -87,7 +87,7 @@ fn the_image_starts_recliner_as_it_wants_to_be_started() {
 }
 
 #[test]
-fn compose_starts_recliner_with_what_it_mounts() {
+fn compose_starts_recliner_with_the_files_it_mounts() {
     let [compose] = &*documents("deploy/compose/compose.yaml") else { panic!("one document") };
     let recliner = &compose["services"]["recliner"];
     let configuration = read("deploy/compose/recliner.yml");
@@ -107,7 +107,7 @@ fn compose_starts_recliner_with_what_it_mounts() {
 }
 
 #[test]
-fn kubernetes_starts_recliner_with_what_it_is_given() {
+fn kubernetes_starts_recliner_with_the_files_it_mounts() {
     let mut given = 0;
     for (manifest, config) in [
         ("deploy/kubernetes/recliner.yaml", "deploy/kubernetes/recliner.yaml"),
@@ -156,7 +156,7 @@ spec:
 }
 
 #[test]
-fn the_operator_gets_the_rules_as_they_stand() {
+fn the_operator_gets_the_same_rules() {
     let path = "deploy/kubernetes/rules.yaml";
     if env::var_os("RECLINER_WRITE").is_some() {
         fs::write(root().join(path), prometheus_rules()).unwrap();

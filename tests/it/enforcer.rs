@@ -43,7 +43,7 @@ impl Rig {
 
     /// Endings of what this program started, and of what others did.
     fn endings(&self) -> Vec<(Kind, Owner, Ending)> {
-        let kept = self.notebook.kept();
+        let kept = self.store.kept();
         kept.recent.iter().map(|outcome| (outcome.kind, outcome.owner, outcome.ending)).collect()
     }
 
@@ -61,12 +61,12 @@ impl Rig {
 
     /// Lets seconds pass.
     async fn wait(&mut self, seconds: u32) {
-        self.pass(seconds * SECOND).await;
+        self.run_for(seconds * SECOND).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_bloated_is_compacted_once_and_remembered() {
+async fn bloated_targets_are_compacted_once_and_recorded() {
     let mut rig = enforcing(nodes().with(bloated("orders")).with(bloated("users")));
     let mut most = (0, 0);
     for _ in 0..1_200 {
@@ -86,7 +86,7 @@ async fn what_is_bloated_is_compacted_once_and_remembered() {
     assert!(posts.keys().all(|path| path.starts_with("/_node/couchdb@sim")), "{posts:#?}");
     assert!(most.0 <= 2 && most.1 <= 8, "{most:?}");
     assert_eq!(rig.endings(), vec![(Kind::Db, Owner::Recliner, Ending::Freed); 8]);
-    let kept = rig.notebook.kept();
+    let kept = rig.store.kept();
     assert_eq!(kept.intents, []);
     let lean = |it: &Remembered| {
         let futile = it.futile.is_some_and(|futile| futile.caught_up.is_none());
@@ -108,32 +108,32 @@ async fn what_is_bloated_is_compacted_once_and_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_dies_at_any_moment_leaves_nothing_that_is_started_twice() {
+async fn a_process_killed_at_any_moment_starts_nothing_twice() {
     for lives in [[11, 13, 17], [40, 3, 29], [7, 60, 5]] {
         let mut rig = enforcing(nodes().with(bloated("orders")));
         for seconds in lives {
             rig.wait(seconds).await;
-            rig.dies_for(Duration::ZERO).await;
+            rig.kill_for(Duration::ZERO).await;
         }
         rig.wait(1_200).await;
         let posts = rig.posts();
         assert_eq!(posts.len(), 4, "{posts:#?}");
         assert!(posts.values().all(|count| *count == 1), "{lives:?}: {posts:#?}");
-        assert_eq!(rig.notebook.kept().intents, [], "every start has its outcome");
+        assert_eq!(rig.store.kept().intents, [], "every start has its outcome");
         let endings = rig.endings();
         assert_eq!(endings, vec![(Kind::Db, Owner::Recliner, Ending::Freed); 4], "{lives:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_journal_cannot_be_written_nothing_is_started() {
+async fn nothing_starts_while_the_journal_cannot_be_written() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
-    rig.notebook.fails(Some(Trouble("the disk is full".into())));
+    rig.store.fails(Some(Trouble("the disk is full".into())));
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new());
     let trouble = rig.watch.follower.history.borrow().journal_trouble.clone();
     assert!(trouble.is_some_and(|(_, why)| why.contains("full")));
-    rig.notebook.fails(None);
+    rig.store.fails(None);
     rig.wait(900).await;
     assert_eq!(rig.posts().len(), 4, "it goes on by itself");
     assert_eq!(rig.watch.follower.history.borrow().journal_trouble, None);
@@ -151,7 +151,7 @@ async fn a_request_whose_answer_is_lost_is_not_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_goes_down_takes_its_jobs_along_and_they_are_not_taken_for_done() {
+async fn jobs_of_a_node_that_went_down_do_not_count_as_done() {
     let database =
         Database { q: 1, n: 1, placed_on: vec![B.into()], docs: 80_000, ..bloated("orders") };
     let mut rig = enforcing(nodes().with(database));
@@ -201,7 +201,7 @@ async fn a_view_of_one_range_is_compacted_copy_by_copy() {
         assert!(one.clone().all(|path| path.ends_with("/_compact/by_date")), "{posts:#?}");
         assert_eq!(one.count(), 1, "{posts:#?}");
     }
-    let recent = rig.notebook.kept().recent;
+    let recent = rig.store.kept().recent;
     let known = recent.iter().filter(|outcome| outcome.after_bytes.is_some()).count();
     assert_eq!(known, 1, "one copy shows its size");
     assert!(rig.watch.follower.history.borrow().rounds.is_empty(), "the round is over");
@@ -219,11 +219,11 @@ async fn a_whole_design_document_is_one_request_and_one_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_suspended_starts_nothing_until_it_is_resumed_by_another_process() {
+async fn a_suspension_outlives_a_restart_until_it_is_resumed() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
     rig.watch.follower.suspend(Scope::All, None, Some("backup".into())).await.unwrap();
     rig.wait(300).await;
-    rig.dies_for(Duration::ZERO).await;
+    rig.kill_for(Duration::ZERO).await;
     assert_eq!(rig.posts(), BTreeMap::new());
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new(), "it survives a restart");
@@ -233,7 +233,7 @@ async fn what_is_suspended_starts_nothing_until_it_is_resumed_by_another_process
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_node_is_asked_for_its_tasks_once_a_poll_and_once_a_start() {
+async fn active_tasks_are_read_once_a_poll_and_once_a_start() {
     let mut rig = enforcing(nodes().with(bloated("orders")));
     rig.wait(300).await;
     let wire = rig.cluster.wire();
@@ -243,7 +243,7 @@ async fn each_node_is_asked_for_its_tasks_once_a_poll_and_once_a_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ran_before_the_process_began_counts_from_the_first_start_on() {
+async fn jobs_from_before_the_process_started_count_against_the_limits() {
     // Lean, so that no queue has it: only the node's tasks say that it is compacted.
     let created = Some(START);
     let one = |name: &str, at: &str| Database {
@@ -265,13 +265,13 @@ async fn what_ran_before_the_process_began_counts_from_the_first_start_on() {
     assert_eq!(rig.posts().len(), 1);
 }
 
-/// Nothing of it is worth a compaction.
+/// A database that is not worth a compaction.
 fn lean(name: &str) -> Database {
     Database { bloat: 1.0, ..bloated(name) }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_ordered_is_compacted_once_though_no_channel_takes_it() {
+async fn an_ordered_target_is_compacted_once_even_if_no_channel_takes_it() {
     let mut rig = enforcing(nodes().with(lean("orders")));
     rig.wait(60).await;
     assert_eq!(rig.posts(), BTreeMap::new());
@@ -279,7 +279,7 @@ async fn what_was_ordered_is_compacted_once_though_no_channel_takes_it() {
     rig.wait(300).await;
     let posts = rig.posts();
     assert_eq!(posts.values().copied().collect::<Vec<_>>(), [1], "{posts:#?}");
-    let kept = rig.notebook.kept();
+    let kept = rig.store.kept();
     let [outcome] = kept.recent.as_slice() else { panic!("{kept:?}") };
     assert_eq!((&outcome.target, outcome.ordered_by.as_deref()), (&id, Some("ann")));
     assert!(rig.watch.follower.history.borrow().orders.is_empty(), "it is done");
@@ -287,19 +287,19 @@ async fn what_was_ordered_is_compacted_once_though_no_channel_takes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_waits_over_a_restart_and_lapses_when_its_time_is_over() {
+async fn an_order_survives_a_restart_and_expires() {
     let mut rig = enforcing(nodes().with(lean("orders")));
     rig.wait(60).await;
     rig.watch.follower.suspend(Scope::All, None, None).await.unwrap();
     let id = rig.order("orders").await;
     rig.wait(60).await;
-    rig.dies_for(Duration::ZERO).await;
+    rig.kill_for(Duration::ZERO).await;
     rig.wait(60).await;
     let orders = rig.watch.follower.history.borrow().orders.clone();
     assert_eq!(orders.values().map(|it| it.by.as_str()).collect::<Vec<_>>(), ["ann"]);
-    assert!(rig.notebook.kept().remembered.contains_key(&id));
+    assert!(rig.store.kept().remembered.contains_key(&id));
     rig.wait(600).await;
-    assert!(rig.notebook.kept().remembered.is_empty(), "nobody waits for it any more");
+    assert!(rig.store.kept().remembered.is_empty(), "nobody waits for it any more");
     rig.watch.follower.resume(Scope::All, None).await.unwrap();
     rig.wait(300).await;
     assert_eq!(rig.posts(), BTreeMap::new());

@@ -38,7 +38,7 @@ fn facts_of(plan: &Plan, node: &str) -> BTreeMap<String, Facts> {
         .collect()
 }
 
-/// Strikes B after a first sweep and looks at the second and, after the end of it, a third.
+/// Breaks B after a first sweep and checks the second and, once B works again, a third.
 async fn strikes(
     name: &str,
     strike: impl Fn(&Rig),
@@ -89,33 +89,33 @@ async fn effect(name: &str, effect: Effect, reasons: &[&str], up: Option<bool>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_answers_garbage_costs_its_own_freshness() {
+async fn a_node_that_answers_garbage_affects_only_its_own_facts() {
     effect("garbage", Effect::Garbage, &["garbage"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_sends_half_a_body_costs_its_own_freshness() {
+async fn a_node_that_sends_half_a_body_affects_only_its_own_facts() {
     effect("half a body", Effect::HalfBody, &["connect", "garbage", "timeout"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_sends_elsewhere_costs_its_own_freshness() {
+async fn a_node_that_redirects_affects_only_its_own_facts() {
     let to = "http://adm:pw@elsewhere.example/login".to_owned();
     effect("a redirect", Effect::Redirect(to), &["redirect"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_fails_costs_its_own_freshness() {
+async fn a_node_that_answers_errors_affects_only_its_own_facts() {
     effect("500", Effect::Status(500), &["status"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_hangs_costs_its_own_freshness() {
+async fn a_node_that_hangs_affects_only_its_own_facts() {
     effect("a hang", Effect::Hang, &["timeout"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_hangs_holds_up_one_sweep_for_a_timeout_and_later_ones_hardly() {
+async fn a_hanging_node_delays_one_sweep_by_a_timeout_and_later_ones_hardly() {
     let mut rig = Rig::new(world(), ON_DEMAND);
     rig.sweep().await;
     rig.cluster.faults().plan(Fault::on(B, Effect::Hang));
@@ -168,7 +168,7 @@ async fn while_a_node_hangs_the_others_are_read() {
         let after = last.unix() - began;
         assert!(after <= within, "{after} s, {ways_in} ways in, met before: {met_before}");
         assert_eq!(node(&plan, B).up, Some(false), "the sweep ends when it is plain");
-        // Design documents of what lies on B alone nobody else can read.
+        // Only B can read the design documents of databases that are on B alone.
         let of_cluster = ("_cluster".to_owned(), "node_down");
         let others: Vec<_> = rig.errors().into_iter().filter(|it| *it != of_cluster).collect();
         assert_eq!(others, [(B.to_owned(), "timeout")]);
@@ -176,7 +176,7 @@ async fn while_a_node_hangs_the_others_are_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_takes_long_to_say_that_it_lives_is_read_after_the_others() {
+async fn a_node_that_is_slow_to_say_it_is_up_is_read_after_the_others() {
     let designs = vec![Design::new("w")];
     let only = Database { n: 1, placed_on: vec![B.to_owned()], designs, ..small("its-own", 10) };
     let mut rig = Rig::new(world().with(only), ON_DEMAND);
@@ -216,23 +216,23 @@ async fn a_node_that_is_slow_but_alive_is_read_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_breaks_off_costs_its_own_freshness() {
+async fn a_node_that_drops_connections_affects_only_its_own_facts() {
     effect("a drop", Effect::Drop, &["connect", "garbage", "timeout"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_an_end_costs_its_own_freshness() {
+async fn a_node_with_endless_answers_affects_only_its_own_facts() {
     effect("no end", Effect::Endless, &["too_large", "garbage"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_down_costs_its_own_freshness() {
+async fn a_node_that_is_down_affects_only_its_own_facts() {
     let strike = |rig: &Rig| rig.cluster.faults().down(B);
     strikes("down", strike, |rig| rig.cluster.faults().up(B), &["node_down"], Some(false)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_hangs_altogether_is_told_in_bounded_time() {
+async fn a_cluster_that_hangs_completely_is_reported_in_bounded_time() {
     let mut rig = Rig::new(world(), ON_DEMAND);
     rig.cluster.faults().plan(Fault::everywhere(Effect::Hang));
     let began = Instant::now();

@@ -10,10 +10,12 @@ mod enforcer;
 mod faults;
 mod house;
 mod live;
-#[path = "../luck/mod.rs"]
-mod luck;
 mod monitoring;
 mod scenario;
+#[path = "../seeded/mod.rs"]
+mod seeded;
+#[path = "../skipped/mod.rs"]
+mod skipped;
 mod support;
 mod takeover;
 mod warmer;

@@ -1,5 +1,5 @@
 //! Simulated clusters over hours and days: what was compacted and when, as one text, and a
-//! judge. Each is played twice, in advise first, where nothing may be sent.
+//! judge. Each runs twice, first in advise mode, where nothing may be sent.
 
 mod catch_up;
 pub(crate) mod judge;
@@ -33,7 +33,7 @@ fn on(node: &str, database: Database) -> Database {
     Database { placed_on: vec![node.to_owned()], ..database }
 }
 
-/// A cluster of this node alone: days of it are cheap.
+/// A cluster of this node alone: simulating days is cheap.
 fn alone(node: Node) -> Config {
     Config { nodes: vec![node], ..nodes() }
 }
@@ -55,18 +55,18 @@ fn volumes(all: &[(&[&str], &str)]) -> String {
     format!("headroom: {{volumes: [{}]}}\n", each.collect::<Vec<_>>().join(", "))
 }
 
-/// The free space of a node's own disk, as a Prometheus would tell.
+/// The free space of a node's own disk, as a Prometheus would report it.
 fn measured(node: &str) -> String {
     format!("prometheus: {{url: \"http://prometheus:9090\", query: \"{node}\"}}")
 }
 
-/// Plays a scene, from the usual moment on.
-async fn played(world: Config, yaml: &str, scene: impl AsyncFn(&mut Rig)) -> String {
-    played_from(START, world, yaml, scene).await
+/// Runs a scenario from the usual start time.
+async fn run_scenario(world: Config, yaml: &str, scene: impl AsyncFn(&mut Rig)) -> String {
+    run_scenario_from(START, world, yaml, scene).await
 }
 
-/// Plays a scene in advise, then enforced, and tells what happened the second time.
-async fn played_from(
+/// Runs a scenario in advise mode, then in enforce mode, and returns the timeline of the second.
+async fn run_scenario_from(
     start: Moment,
     world: Config,
     yaml: &str,
@@ -82,41 +82,41 @@ async fn played_from(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_compacted_one_careful_start_at_a_time() {
+async fn waiting_targets_start_one_at_a_time() {
     let world = nodes()
         .with(on(A, bloated("orders", 2_000)))
         .with(on(A, bloated("users", 1_000)))
         .with(on(B, bloated("logs", 500)))
         .with(small("quiet", 5_000));
-    let told = played(world, &roomy(), async |rig| rig.pass(HOUR).await).await;
+    let told = run_scenario(world, &roomy(), async |rig| rig.run_for(HOUR).await).await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn copies_of_a_range_are_compacted_one_after_the_other() {
+async fn copies_of_a_range_are_compacted_one_after_another() {
     let world = nodes().with(Database { n: 3, ..bloated("orders", 1_000) });
-    let told = played(world, &roomy(), async |rig| rig.pass(HOUR).await).await;
+    let told = run_scenario(world, &roomy(), async |rig| rig.run_for(HOUR).await).await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_house_keeps_to_its_limits() {
+async fn a_busy_cluster_stays_within_its_limits() {
     let mut world = nodes();
     for (at, node) in [A, B, C, A, B, C, A, B, C].into_iter().enumerate() {
         world = world.with(on(node, bloated(&format!("db{at}"), 500 + 100 * at as u64)));
     }
     let yaml = roomy() + "limits: {per_node: 1, cluster: 2, wait: 10s, bytes_per_hour: 20GB}\n";
-    let told = played(world, &yaml, async |rig| {
-        rig.pass(5 * MINUTE).await;
+    let told = run_scenario(world, &yaml, async |rig| {
+        rig.run_for(5 * MINUTE).await;
         rig.note_refusals();
-        rig.pass(2 * HOUR).await;
+        rig.run_for(2 * HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn views_go_copy_by_copy_where_couchdb_can_and_never_while_they_are_built() {
+async fn views_are_compacted_copy_by_copy_and_never_while_they_are_built() {
     let design = |name: &str| Design { bytes_per_doc: 2_000, bloat: 6.0, ..Design::new(name) };
     let behind = Design { built: 0.2, views: vec!["late".into()], ..design("late") };
     let database = |name: &str, q, designs| Database {
@@ -132,22 +132,22 @@ async fn views_go_copy_by_copy_where_couchdb_can_and_never_while_they_are_built(
         .with(database("orders", 1, vec![design("by_date"), behind]))
         .with(database("users", 2, vec![design("by_name")]));
     let whole = roomy() + "views: {enforce: all}\nlimits: {per_node: 3}\n";
-    let told = played(world, &roomy(), async |rig| {
-        rig.pass(20 * MINUTE).await;
+    let told = run_scenario(world, &roomy(), async |rig| {
+        rig.run_for(20 * MINUTE).await;
         rig.note_refusals();
         rig.note("the index that is behind is built");
         rig.cluster.world(|world| world.build("orders", "late"));
-        rig.pass(40 * MINUTE).await;
+        rig.run_for(40 * MINUTE).await;
         rig.note("whole design documents may be compacted");
         rig.reconfigure(&whole);
-        rig.pass(HOUR).await;
+        rig.run_for(HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_that_needs_several_nodes_at_once_gets_them_where_single_files_keep_coming() {
+async fn a_view_that_needs_several_nodes_gets_them_despite_a_stream_of_single_files() {
     let design = Design { bytes_per_doc: 2_000, bloat: 3.0, ..Design::new("by_name") };
     let placed_on = vec![A.to_owned(), B.to_owned()];
     let view = Database { q: 2, n: 1, docs: 200_000, bloat: 1.1, placed_on, ..small("users", 0) };
@@ -159,8 +159,8 @@ async fn a_view_that_needs_several_nodes_at_once_gets_them_where_single_files_ke
     }
     let yaml = roomy()
         + "views: {enforce: all}\nlimits: {per_node: 1, wait: 10s, bytes_per_hour: 100TB}\n";
-    let told = played(world, &yaml, async |rig| {
-        rig.pass(Duration::from_secs(328)).await;
+    let told = run_scenario(world, &yaml, async |rig| {
+        rig.run_for(Duration::from_secs(328)).await;
         let plan = Arc::clone(&rig.watch.planner.plan.borrow());
         let refused = plan.snapshot.targets().filter_map(|target| match plan.decision(target) {
             Decision::Refused(refusal) => Some((target.kind(), why(&plan, target, &refusal))),
@@ -170,19 +170,19 @@ async fn a_view_that_needs_several_nodes_at_once_gets_them_where_single_files_ke
         for (kind, why) in said {
             rig.note(format!("{}: {why}", kind.label()));
         }
-        rig.pass(10 * MINUTE).await;
+        rig.run_for(10 * MINUTE).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_ordered_waits_for_its_limit_and_then_goes_first() {
+async fn an_order_waits_for_its_limit_and_then_starts_first() {
     let best = Database { bloat: 6.0, ..bloated("orders", 10_000) };
     let lean = Database { bloat: 1.0, ..bloated("quiet", 300) };
     let world = nodes().with(on(A, best)).with(on(A, bloated("users", 500))).with(on(A, lean));
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &roomy());
-    rig.pass(2 * MINUTE).await;
+    rig.run_for(2 * MINUTE).await;
     let plan = rig.watch.planner.plan.borrow().clone();
     let quiet = plan.snapshot.targets().find(|it| it.db_name().db == "quiet").expect("it is there");
     let now = rig.cluster.wall();
@@ -192,7 +192,7 @@ async fn what_was_ordered_waits_for_its_limit_and_then_goes_first() {
     let Answer::Waits(request, refusal) = answer else { panic!("{answer:?}") };
     assert_eq!(refusal.reason.label(), "channel_limit");
     rig.watch.follower.order(quiet.id(), ordered).await.expect("it is kept");
-    rig.pass(HOUR).await;
+    rig.run_for(HOUR).await;
     insta::assert_snapshot!(timeline(&rig.record()));
     let sent = rig.cluster.orders();
     assert!(sent.iter().any(|it| it.path == request.path), "{request} and {sent:?}");

@@ -1,16 +1,16 @@
 //! What the end-to-end tests share: recliner over a simulated cluster on paused time, and
-//! the world's truth in the form in which recliner tells it.
+//! the true state of that cluster in recliner's own form.
 //!
 //! Owns no expectation of its own but one: whatever a test does, advise sends nothing but GET
 //! and its login, and enforce keeps every law of [`crate::scenario::judge`].
 
-pub(crate) mod notebook;
+pub(crate) mod recording_store;
+pub(crate) mod watchdog;
 
 use crate::scenario::judge::{self, Life, Record};
 use couchdb_client::Transport;
 use couchdb_sim::{Cluster, Config, Database, Exchange};
 use futures::FutureExt as _;
-use notebook::Notebook;
 use recliner::{
     act::{takeover, warmer},
     config::{self, Flags},
@@ -29,6 +29,7 @@ use recliner::{
     store::journal::{self, Identity, InMemory, Journal},
     table::{Node, TargetRef},
 };
+use recording_store::RecordingStore;
 use std::{
     collections::BTreeMap,
     future::ready,
@@ -51,7 +52,7 @@ pub(crate) const NODES: [&str; 3] = [A, B, C];
 /// Wall time at the start of every test, but for those that say another.
 pub(crate) const START: Moment = Moment::from_unix(1_795_230_000);
 
-/// Sweeps when told, and not while a test looks away.
+/// Sweeps only when a test asks for it.
 pub(crate) const ON_DEMAND: &str = "scan: {interval: 24h}\n";
 
 /// An hour of paused time: longer than anything that ends.
@@ -82,12 +83,12 @@ impl TimeSource for AdjustedClock {
 }
 
 /// A process over a simulated cluster: what a service runs but for its web server, its
-/// journal a [`Notebook`].
+/// journal a [`RecordingStore`].
 pub(crate) struct Rig {
     pub(crate) cluster: Cluster,
     pub(crate) watch: Watch,
-    pub(crate) notebook: Notebook,
-    /// How smoosh stands, where all of a service runs.
+    pub(crate) store: RecordingStore,
+    /// The state of the takeover of smoosh, where all of a service runs.
     pub(crate) smoosh: Option<takeover::Handle>,
     /// What the warmer says, where all of a service runs.
     pub(crate) warmer: Option<warmer::Handle>,
@@ -128,7 +129,7 @@ impl Rig {
         Self::with_flags(world, yaml, flags)
     }
 
-    /// The same with flags of one's own.
+    /// The same with other flags.
     pub(crate) fn with_flags(world: Config, yaml: &str, flags: Flags) -> Self {
         Self::beginning(START, world, yaml, flags, false)
     }
@@ -140,6 +141,7 @@ impl Rig {
     }
 
     fn beginning(start: Moment, world: Config, yaml: &str, flags: Flags, whole: bool) -> Self {
+        watchdog::start();
         // What the command installs before anything else; a second time does nothing.
         let _installed = rustls::crypto::ring::default_provider().install_default();
         let adjusted: &'static AdjustedClock =
@@ -147,16 +149,16 @@ impl Rig {
         let clock = Clock::Custom(adjusted);
         let cluster = Cluster::new(world, 1, clock).expect("the cluster is sound");
         let settings = load(&flags, yaml);
-        let notebook = Notebook::of(&cluster);
+        let store = RecordingStore::of(&cluster);
         let ledger = takeover::Fleeting::default();
         let whole = whole || settings.mode == Mode::Enforce;
         let (watch, smoosh, warmer, tasks, stop) =
-            run(&cluster, &settings, clock, &notebook, whole.then_some(&ledger));
+            run(&cluster, &settings, clock, &store, whole.then_some(&ledger));
         let record = Record::beginning(start, &settings);
         Self {
             cluster,
             watch,
-            notebook,
+            store,
             smoosh,
             warmer,
             ledger,
@@ -178,50 +180,50 @@ impl Rig {
             .reconfigure(&self.settings, &new, &mut self.tasks)
             .expect("the settings are sound");
         self.settings = new;
-        self.lives(false);
+        self.record_life(false);
     }
 
-    /// The process is killed, and starts anew after as long.
-    pub(crate) async fn dies_for(&mut self, span: Duration) {
+    /// Kills the process, and starts another one after this time.
+    pub(crate) async fn kill_for(&mut self, span: Duration) {
         self.tasks = Tasks::new();
         self.stop.cancel();
         time::sleep(span).await;
-        self.starts_anew();
+        self.start_again();
     }
 
-    /// The process is told to stop, and ends.
-    pub(crate) async fn stops(&mut self) {
+    /// Stops the process and waits for its end.
+    pub(crate) async fn stop(&mut self) {
         self.stop.cancel();
         let ended = async { while self.tasks.next_ended().await.is_some() {} };
         time::timeout(HOUR, ended).await.expect("it ends");
     }
 
-    fn starts_anew(&mut self) {
+    fn start_again(&mut self) {
         let ledger = self.whole.then_some(&self.ledger);
         (self.watch, self.smoosh, self.warmer, self.tasks, self.stop) =
-            run(&self.cluster, &self.settings, self.clock, &self.notebook, ledger);
-        self.lives(true);
+            run(&self.cluster, &self.settings, self.clock, &self.store, ledger);
+        self.record_life(true);
     }
 
-    fn lives(&mut self, new_process: bool) {
+    fn record_life(&mut self, new_process: bool) {
         let settings = self.settings.clone();
         self.record.lives.push(Life { from: self.cluster.elapsed(), settings, new_process });
     }
 
     /// Sets the process's clock forward or back, by seconds. CouchDB's stay as they are.
-    pub(crate) fn sets_clock(&mut self, by: i64) {
+    pub(crate) fn shift_clock(&mut self, by: i64) {
         let sum = self.adjusted.seconds.fetch_add(by, Ordering::Relaxed) + by;
         self.record.clock.push((self.cluster.elapsed(), sum));
     }
 
     /// An operator lets every target go that failed too often.
-    pub(crate) async fn releases(&mut self) {
+    pub(crate) async fn release_all(&mut self) {
         self.record.released.push(self.cluster.elapsed());
         self.watch.follower.release(None).await.expect("it is kept");
     }
 
     /// Lets time pass; the judge looks at the plan each minute.
-    pub(crate) async fn pass(&mut self, span: Duration) {
+    pub(crate) async fn run_for(&mut self, span: Duration) {
         let end = Instant::now() + span;
         while Instant::now() < end {
             time::sleep_until(end.min(Instant::now() + LOOK)).await;
@@ -236,7 +238,7 @@ impl Rig {
         Record {
             orders: self.cluster.orders(),
             compactions: self.cluster.world(|world| world.compactions()),
-            kept: self.notebook.entries(),
+            kept: self.store.entries(),
             now: self.cluster.elapsed(),
             ..self.record.clone()
         }
@@ -260,7 +262,7 @@ impl Rig {
     /// Writes into the timeline how many jobs ended how, by the journal.
     pub(crate) fn note_outcomes(&mut self) {
         let mut ended: BTreeMap<String, u64> = BTreeMap::new();
-        for outcome in self.notebook.kept().recent {
+        for outcome in self.store.kept().recent {
             let what = format!("{} {}", outcome.owner.label(), outcome.ending.label());
             *ended.entry(what).or_default() += 1;
         }
@@ -294,7 +296,7 @@ impl Rig {
         self.plan_where(|plan| plan.snapshot.version() >= version).await
     }
 
-    /// The first plan from now on that is as wanted.
+    /// The first plan from now on that meets a condition.
     pub(crate) async fn plan_where(&mut self, wanted: impl Fn(&Plan) -> bool) -> Arc<Plan> {
         let plan = time::timeout(HOUR, self.watch.planner.plan.wait_for(|plan| wanted(plan))).await;
         Arc::clone(&plan.expect("it comes within the hour").expect("the planner lives"))
@@ -321,15 +323,15 @@ fn run(
     cluster: &Cluster,
     settings: &Settings,
     clock: Clock,
-    notebook: &Notebook,
+    store: &RecordingStore,
     ledger: Option<&takeover::Fleeting>,
 ) -> Running {
     let (mut tasks, stop) = (Tasks::new(), CancellationToken::new());
     let transport = Transport::in_process(cluster.by_host());
     let registry = prometheus::Registry::new();
-    let recovered: Recovered = notebook.recovered(clock.now());
+    let recovered: Recovered = store.recovered(clock.now());
     let around = |_: &_| Surroundings {
-        keeper: Arc::new(notebook.clone()),
+        keeper: Arc::new(store.clone()),
         recovering: ready(Some(recovered)).boxed(),
         measured_before: ready(recliner::scan::Before::default()).boxed(),
         meter: ledger.map(|_| Arc::new(Disks(cluster.clone())) as Arc<dyn Meter>),
@@ -344,13 +346,13 @@ fn run(
 }
 
 impl Rig {
-    /// From now on feeds are heard, without a journal.
-    pub(crate) fn listens(&mut self) -> changes::Handle {
+    /// Follows feeds from now on, without a journal.
+    pub(crate) fn follow_feeds(&mut self) -> changes::Handle {
         self.watch.listen(None, &mut self.tasks)
     }
 
     /// The same with a journal, which is in memory.
-    pub(crate) async fn listens_and_writes(&mut self) -> (changes::Handle, Journal) {
+    pub(crate) async fn follow_feeds_with_journal(&mut self) -> (changes::Handle, Journal) {
         let settings = tokio::sync::watch::channel(self.settings.journal).1;
         let (task, journal) =
             journal::Task::open(InMemory, self.clock, settings).expect("memory holds it");

@@ -63,10 +63,10 @@ impl Rig {
 #[tokio::test(start_paused = true)]
 async fn lag_that_outlives_the_grace_is_built_once() {
     let mut rig = warming(nodes().with(lagging("orders")));
-    rig.pass(MINUTE).await;
+    rig.run_for(MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Grace));
     assert_eq!(rig.queries(), [""; 0]);
-    rig.pass(5 * MINUTE).await;
+    rig.run_for(5 * MINUTE).await;
     assert_eq!(rig.queries(), ["/orders/_design/x/_view/by_date?limit=0&update=lazy"]);
     assert_eq!(rig.pending("orders"), [0, 0, 0]);
     let builds = rig.builds();
@@ -106,7 +106,7 @@ async fn the_log_says_when_a_build_begins_and_how_long_it_took() {
     let shown = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
     let _until_the_end = tracing::subscriber::set_default(shown.finish());
     let mut rig = warming(nodes().with(lagging("orders")));
-    rig.pass(6 * MINUTE).await;
+    rig.run_for(6 * MINUTE).await;
     let lines = log.of_builds();
     let [begins, ends] = &*lines else { panic!("{lines:#?}") };
     let about = |line: &str| {
@@ -125,7 +125,7 @@ async fn the_log_says_when_a_build_begins_and_how_long_it_took() {
 async fn advice_names_what_would_be_built() {
     let world = nodes().with(lagging("orders"));
     let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     let line = rig.line("orders").unwrap();
     assert_eq!(line.standing, Standing::Starts);
     assert_eq!(line.query.unwrap().view.as_ref(), "by_date");
@@ -136,7 +136,7 @@ async fn advice_names_what_would_be_built() {
 async fn what_is_not_enabled_builds_nothing() {
     let world = nodes().with(lagging("orders"));
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, "channels: []\n");
-    rig.pass(20 * MINUTE).await;
+    rig.run_for(20 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Starts);
 }
@@ -147,7 +147,7 @@ async fn what_wants_no_builds_gets_none() {
     by_hand.designs[0].autoupdate = false;
     let mut rig = warming(nodes().with(by_hand).with(lagging("scratch-1")));
     rig.reconfigure(&YAML.replace("enabled: true", "enabled: true, ignore: ['scratch-*']"));
-    rig.pass(20 * MINUTE).await;
+    rig.run_for(20 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
     for db in ["orders", "scratch-1"] {
         assert_eq!(rig.line(db).unwrap().standing, Standing::Waits(Reason::Excluded), "{db}");
@@ -164,7 +164,7 @@ async fn each_copy_counts_against_the_channels_of_its_node() {
     let few = "enabled: true, batch_channels: 2, incremental_channels: 0";
     rig.reconfigure(&YAML.replace("enabled: true", few));
     for _ in 0..60 {
-        rig.pass(MINUTE).await;
+        rig.run_for(MINUTE).await;
         let tasks = rig.cluster.world(|world| world.tasks());
         let most = NODES.iter().map(|node| tasks.iter().filter(|it| it.node == **node).count());
         assert!(most.max() <= Some(2), "{tasks:?}");
@@ -177,7 +177,7 @@ async fn each_copy_counts_against_the_channels_of_its_node() {
 async fn an_answer_that_says_no_is_a_failure_whatever_is_built() {
     let mut rig = warming(nodes().with(lagging("orders")));
     rig.cluster.faults().plan(Fault::everywhere(Effect::Status(500)).at("/_view/"));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     // The simulated CouchDB builds all the same, and nothing is left to ask for.
     assert_eq!(rig.queries().len(), 1);
     assert_eq!(rig.builds().finished, [((Class::Batch, Ending::Failed), 1)].into());
@@ -188,13 +188,13 @@ async fn an_answer_that_says_no_is_a_failure_whatever_is_built() {
 async fn indexers_that_do_nothing_are_published_as_stalled() {
     let world = nodes().with(lagging("orders"));
     let mut rig = warming(Config { index_rate: 10, ..world });
-    rig.pass(5 * MINUTE).await;
+    rig.run_for(5 * MINUTE).await;
     let line = rig.line("orders").unwrap();
     assert_eq!((line.standing, line.stalled_since), (Standing::Builds, None));
     for node in NODES {
         rig.cluster.world(|world| world.stall(node));
     }
-    rig.pass(20 * MINUTE).await;
+    rig.run_for(20 * MINUTE).await;
     let line = rig.line("orders").unwrap();
     assert!(line.stalled_since.is_some(), "{line:?}");
     assert_eq!((rig.queries().len(), rig.builds().stalled), (1, 1));
@@ -204,11 +204,11 @@ async fn indexers_that_do_nothing_are_published_as_stalled() {
 async fn a_node_in_maintenance_holds_builds_back() {
     let mut rig = warming(nodes().with(lagging("orders")));
     rig.cluster.faults().maintenance(B, true);
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Maintenance));
     rig.cluster.faults().maintenance(B, false);
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
 }
 
@@ -225,10 +225,10 @@ async fn a_disk_near_the_monitors_threshold_holds_builds_back() {
         world.set(A, "disk_monitor", "enable", "true");
         world.set(A, "disk_monitor", "background_view_indexing_threshold", "30");
     });
-    rig.pass(15 * MINUTE).await;
+    rig.run_for(15 * MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Headroom));
     assert_eq!(rig.queries(), [""; 0]);
     rig.cluster.world(|world| world.set(A, "disk_monitor", "enable", "false"));
-    rig.pass(20 * MINUTE).await;
+    rig.run_for(20 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
 }

@@ -161,6 +161,28 @@ mod tests {
         Absent,
     }
 
+    impl Step {
+        /// The events that the scanner's notices yield after this step. `begun` counts how often
+        /// the feed was begun.
+        fn apply(&self, witness: &mut Witness, begun: &mut u64) -> Vec<Event> {
+            let (standing, now) = match self {
+                Self::Notices(dbs, swept) => return witness.noticed(&noticed(dbs, *swept)).events,
+                Self::Tells(db) => {
+                    witness.told(&event(db));
+                    return Vec::new();
+                }
+                Self::Connected(now) => {
+                    *begun += 1;
+                    (at(true, *begun, false), Moment::from_unix(*now))
+                }
+                Self::Resumed => (at(true, *begun, false), Moment::default()),
+                Self::Broken => (at(false, *begun, false), Moment::default()),
+                Self::Absent => (at(false, *begun, true), Moment::default()),
+            };
+            witness.feed(&standing, now).events
+        }
+    }
+
     #[test]
     fn each_event_is_reported_by_one_of_the_two_sources() {
         use Step::{Absent, Broken, Connected, Notices, Resumed, Tells};
@@ -247,32 +269,7 @@ mod tests {
             let mut witness = Witness::default();
             let (mut found, mut begun): (Vec<Event>, u64) = (Vec::new(), 0);
             for step in *steps {
-                match step {
-                    Notices(dbs, swept) => {
-                        found.extend(witness.noticed(&noticed(dbs, *swept)).events);
-                    }
-                    Tells(db) => witness.told(&event(db)),
-                    Connected(now) => {
-                        begun += 1;
-                        let standing = at(true, begun, false);
-                        found.extend(witness.feed(&standing, Moment::from_unix(*now)).events);
-                    }
-                    Resumed => {
-                        found.extend(
-                            witness.feed(&at(true, begun, false), Moment::default()).events,
-                        );
-                    }
-                    Broken => {
-                        found.extend(
-                            witness.feed(&at(false, begun, false), Moment::default()).events,
-                        );
-                    }
-                    Absent => {
-                        found.extend(
-                            witness.feed(&at(false, begun, true), Moment::default()).events,
-                        );
-                    }
-                }
+                found.extend(step.apply(&mut witness, &mut begun));
             }
             let found: Vec<&str> = found.iter().map(|event| &*event.db).collect();
             assert_eq!(found, *expected, "{name}");

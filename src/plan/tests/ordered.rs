@@ -191,32 +191,28 @@ proptest! {
         let mut world = spec.build();
         let all: Vec<Ix> = world.snapshot.targets().map(TargetRef::ix).collect();
         let ix = all[which % all.len()];
-        let answer = |world: &mut World, force| {
+        let decision = |world: &mut World, force| {
             let mut history = (*world.conditions.history).clone();
             history.orders = [(ix, order(force))].into();
             world.conditions.history = Arc::new(history);
             let plan = world.plan(0);
-            plan.answer(plan.snapshot.target(ix).unwrap())
+            plan.decision(plan.snapshot.target(ix).unwrap())
         };
-        let (plain, forced) = (answer(&mut world, false), answer(&mut world, true));
-        prop_assert_ne!(&forced, &Answer::NotTaken, "no name is excluded in these worlds");
-        let lifted = |reason| matches!(
-            reason,
-            RefusalReason::CoolDown
-                | RefusalReason::Quarantined
-                | RefusalReason::Futile
-                | RefusalReason::NoEvidence
-        );
-        match &plain {
-            Answer::NotTaken => {}
-            Answer::Refused(refusal, None) if lifted(refusal.reason) => {}
-            // Back-off is checked after the gates.
-            Answer::Refused(..) | Answer::Starts(_) | Answer::Waits(..) => {
-                prop_assert_eq!(&plain, &forced);
-            }
-        }
-        if let Answer::Refused(refusal, _) = forced {
-            prop_assert!(!lifted(refusal.reason), "{:?}", refusal);
+        let lifted = |decision: &Decision| match decision {
+            Decision::NotTaken => true,
+            Decision::Refused(refusal) => matches!(
+                refusal.reason,
+                RefusalReason::CoolDown
+                    | RefusalReason::Quarantined
+                    | RefusalReason::Futile
+                    | RefusalReason::NoEvidence
+            ),
+            Decision::Start => false,
+        };
+        let (plain, forced) = (decision(&mut world, false), decision(&mut world, true));
+        prop_assert!(!lifted(&forced), "{:?}", forced);
+        if !lifted(&plain) {
+            prop_assert_eq!(plain, forced);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `_db_updates` breaks in every way there is, while databases are written, made and deleted:
-//! the journal has all of it, coverage is given up and regained, and CouchDB is left in peace.
+//! the journal has every event, coverage is lost and regained, and CouchDB gets few requests.
 
-use super::{C, MINUTE, NODES, SELDOM, heard, newest, world, written};
+use super::{C, MINUTE, NODES, SELDOM, events_since, newest, wait_for_status, world};
 use crate::support::{Rig, small};
 use couchdb_sim::{Effect, Fault};
 use recliner::{
@@ -21,18 +21,18 @@ const OPENED: usize = 240;
 
 /// What comes of a feed that breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comes {
+enum Recovery {
     /// It goes on where it was: each event comes once.
     Resumed,
-    /// It is begun anew: what happened around that may come twice.
-    Anew,
+    /// It starts from the beginning: events around that moment may come twice.
+    Restarted,
 }
 
-/// One that follows both feeds, has read everything since, and writes down what it hears.
-async fn writing() -> (Rig, Handle, Journal) {
+/// A process that follows both feeds, has read everything since, and records what they say.
+async fn recording() -> (Rig, Handle, Journal) {
     let mut rig = Rig::new(world(), SELDOM);
-    let (mut handle, journal) = rig.listens_and_writes().await;
-    heard(&mut handle, |status| status.followed_since.is_some()).await;
+    let (mut handle, journal) = rig.follow_feeds_with_journal().await;
+    wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
     sleep(2 * SECOND).await;
     rig.sweep().await;
     sleep(MINUTE).await;
@@ -51,7 +51,7 @@ fn is_connected(status: &Status) -> bool {
 
 /// Makes, writes and deletes a database each, one after the other, and `app` is written to all
 /// the time. What the journal must have of them.
-async fn happens(rig: &Rig, name: &str, pause: Duration) -> BTreeMap<String, usize> {
+async fn make_changes(rig: &Rig, name: &str, pause: Duration) -> BTreeMap<String, usize> {
     let mut truth = BTreeMap::new();
     for at in 0..6 {
         rig.cluster.world(|world| world.write("app", 5));
@@ -73,7 +73,7 @@ async fn happens(rig: &Rig, name: &str, pause: Duration) -> BTreeMap<String, usi
 }
 
 /// The journal has all of this since a number, and of each as many as may be.
-async fn has(
+async fn assert_recorded(
     name: &str,
     journal: &Journal,
     since: u64,
@@ -81,7 +81,7 @@ async fn has(
     most: usize,
 ) {
     let mut told: BTreeMap<String, usize> = BTreeMap::new();
-    for event in written(journal, since).await {
+    for event in events_since(journal, since).await {
         *told.entry(event).or_default() += 1;
     }
     for event in truth.keys() {
@@ -93,7 +93,7 @@ async fn has(
 }
 
 /// All feeds that are open break, so that they have to be opened again.
-fn breaks(rig: &Rig) {
+fn break_connections(rig: &Rig) {
     NODES.into_iter().for_each(|node| rig.cluster.faults().restart(node));
 }
 
@@ -101,16 +101,16 @@ fn asked(rig: &Rig) -> usize {
     rig.cluster.wire().iter().filter(|it| it.path.starts_with(PATH)).count()
 }
 
-/// Strikes the feed for an hour in which a lot happens, heals it, and looks at what came of it.
-async fn strikes(name: &str, effect: Effect, comes: Comes) {
-    let (mut rig, mut handle, journal) = writing().await;
+/// Breaks the feed for an hour in which much changes, mends it, and checks the outcome.
+async fn break_for_an_hour(name: &str, effect: Effect, recovery: Recovery) {
+    let (mut rig, mut handle, journal) = recording().await;
     assert!(is_covered(&rig.planned().await.snapshot), "{name}");
     let since = newest(&journal);
     let failures = handle.status.borrow().feeds[&PATH[1..]].failures;
     rig.cluster.faults().plan(Fault::everywhere(effect).at(PATH));
-    breaks(&rig);
+    break_connections(&rig);
     rig.cluster.clear_wire();
-    let mut truth = happens(&rig, "a", 3 * MINUTE).await;
+    let mut truth = make_changes(&rig, "a", 3 * MINUTE).await;
     assert!((2..=OPENED).contains(&asked(&rig)), "{name}: {} requests", asked(&rig));
     let status = handle.status.borrow().clone();
     assert!(status.feeds[&PATH[1..]].failures > failures + 1, "{name}: {status:?}");
@@ -119,33 +119,33 @@ async fn strikes(name: &str, effect: Effect, comes: Comes) {
     assert!(!is_covered(&rig.planned().await.snapshot), "{name}");
 
     rig.cluster.faults().clear();
-    heard(&mut handle, |status| status.followed_since.is_some()).await;
-    truth.extend(happens(&rig, "b", 10 * SECOND).await);
+    wait_for_status(&mut handle, |status| status.followed_since.is_some()).await;
+    truth.extend(make_changes(&rig, "b", 10 * SECOND).await);
     sleep(2 * SECOND).await;
     rig.sweep().await;
     sleep(MINUTE).await;
     assert!(is_covered(&rig.planned().await.snapshot), "{name}");
-    let most = if comes == Comes::Resumed { 1 } else { 2 };
-    has(name, &journal, since, &truth, most).await;
+    let most = if recovery == Recovery::Resumed { 1 } else { 2 };
+    assert_recorded(name, &journal, since, &truth, most).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_or_fails_is_asked_again_and_nothing_is_lost() {
-    for (status, comes) in [
-        (500, Comes::Resumed),
-        (503, Comes::Resumed),
-        (429, Comes::Resumed),
-        (400, Comes::Anew),
-        (401, Comes::Resumed),
-        (404, Comes::Anew),
-        (414, Comes::Anew),
+async fn a_feed_that_is_refused_or_fails_is_retried_without_losing_events() {
+    for (status, recovery) in [
+        (500, Recovery::Resumed),
+        (503, Recovery::Resumed),
+        (429, Recovery::Resumed),
+        (400, Recovery::Restarted),
+        (401, Recovery::Resumed),
+        (404, Recovery::Restarted),
+        (414, Recovery::Restarted),
     ] {
-        strikes(&status.to_string(), Effect::Status(status), comes).await;
+        break_for_an_hour(&status.to_string(), Effect::Status(status), recovery).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_or_hangs_anywhere_is_opened_again_and_nothing_is_lost() {
+async fn a_feed_that_ends_or_hangs_is_reopened_without_losing_events() {
     // The first line is some 100 bytes long: within its name, its sequence, and before its end.
     for (name, effect) in [
         ("no answer", Effect::Hang),
@@ -159,12 +159,12 @@ async fn what_ends_or_hangs_anywhere_is_opened_again_and_nothing_is_lost() {
         ("stalled at once", Effect::Stall(0)),
         ("trickles", Effect::Trickle(5 * SECOND)),
     ] {
-        strikes(name, effect, Comes::Resumed).await;
+        break_for_an_hour(name, effect, Recovery::Resumed).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_given_up_and_nothing_is_lost() {
+async fn a_feed_that_sends_nonsense_is_dropped_without_losing_events() {
     let error = "{\"error\":\"unauthorized\",\"reason\":\"You are not a server admin.\"}\n";
     for (name, effect) in [
         ("no JSON", Effect::Garbage),
@@ -176,98 +176,102 @@ async fn what_makes_no_sense_is_given_up_and_nothing_is_lost() {
         ("a redirect", Effect::Redirect("http://elsewhere/".to_owned())),
         ("from the start", Effect::FromStart),
     ] {
-        strikes(name, effect, Comes::Anew).await;
+        break_for_an_hour(name, effect, Recovery::Restarted).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_falls_silent_is_noticed_opened_again_and_told_to_be_broken() {
-    let (rig, mut handle, journal) = writing().await;
+async fn a_silent_feed_is_reported_as_broken_and_reopened() {
+    let (rig, mut handle, journal) = recording().await;
     let since = newest(&journal);
     // It lives for a while, and then nothing comes, not even heartbeats.
     let fault = Fault::everywhere(Effect::Stall(400)).at(PATH).times(1);
     rig.cluster.faults().plan(fault);
-    breaks(&rig);
-    heard(&mut handle, |status| !is_connected(status)).await;
-    heard(&mut handle, is_connected).await;
+    break_connections(&rig);
+    wait_for_status(&mut handle, |status| !is_connected(status)).await;
+    wait_for_status(&mut handle, is_connected).await;
     let covered = handle.status.borrow().followed_since;
     assert!(covered.is_some());
-    let mut truth = happens(&rig, "a", SECOND).await;
+    let mut truth = make_changes(&rig, "a", SECOND).await;
     let began = Instant::now();
-    heard(&mut handle, |status| !is_connected(status)).await;
+    wait_for_status(&mut handle, |status| !is_connected(status)).await;
     assert!(began.elapsed() <= 31 * SECOND, "{:?}", began.elapsed());
-    heard(&mut handle, is_connected).await;
+    wait_for_status(&mut handle, is_connected).await;
     assert!(began.elapsed() <= 45 * SECOND, "{:?}", began.elapsed());
     assert_eq!(handle.status.borrow().followed_since, covered, "it went on where it was");
-    truth.extend(happens(&rig, "b", SECOND).await);
+    truth.extend(make_changes(&rig, "b", SECOND).await);
     sleep(MINUTE).await;
-    has("silent", &journal, since, &truth, 1).await;
+    assert_recorded("silent", &journal, since, &truth, 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_many_times_is_written_once() {
-    let (rig, mut handle, journal) = writing().await;
+async fn repeated_feed_lines_are_recorded_once() {
+    let (rig, mut handle, journal) = recording().await;
     let since = newest(&journal);
     rig.cluster.faults().plan(Fault::everywhere(Effect::Repeat(40)).at(PATH));
-    breaks(&rig);
-    heard(&mut handle, |status| !is_connected(status)).await;
-    heard(&mut handle, is_connected).await;
-    let truth = happens(&rig, "a", 5 * SECOND).await;
+    break_connections(&rig);
+    wait_for_status(&mut handle, |status| !is_connected(status)).await;
+    wait_for_status(&mut handle, is_connected).await;
+    let truth = make_changes(&rig, "a", 5 * SECOND).await;
     sleep(MINUTE).await;
-    has("repeated", &journal, since, &truth, 1).await;
+    assert_recorded("repeated", &journal, since, &truth, 1).await;
     let status = handle.status.borrow().clone();
     assert!(is_connected(&status) && status.followed_since.is_some(), "{status:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_feed_that_is_deleted_and_made_again_is_another_one() {
-    // It is away for a moment that nobody sees, or for a while; much or nothing comes of it.
+async fn a_feed_that_was_deleted_and_recreated_is_a_new_feed() {
+    // It is away too briefly to be noticed, or for a while.
     for (away, pause) in [(0, 1), (0, 120), (1, 1), (300, 1)] {
         let name = format!("away for {away}, then a change each {pause}");
-        let (mut rig, mut handle, journal) = writing().await;
+        let (mut rig, mut handle, journal) = recording().await;
         let since = newest(&journal);
         let covered = handle.status.borrow().followed_since;
         rig.cluster.world(|world| world.set_global_changes(false));
-        let mut truth = happens(&rig, "a", away * SECOND / 18).await;
+        let mut truth = make_changes(&rig, "a", away * SECOND / 18).await;
         rig.cluster.clear_wire();
         rig.cluster.world(|world| world.set_global_changes(true));
-        truth.extend(happens(&rig, "b", pause * SECOND).await);
-        heard(&mut handle, |it| it.followed_since.is_some() && it.followed_since != covered).await;
-        truth.extend(happens(&rig, "c", SECOND).await);
+        truth.extend(make_changes(&rig, "b", pause * SECOND).await);
+        wait_for_status(&mut handle, |it| {
+            it.followed_since.is_some() && it.followed_since != covered
+        })
+        .await;
+        truth.extend(make_changes(&rig, "c", SECOND).await);
         sleep(2 * SECOND).await;
         rig.sweep().await;
         sleep(MINUTE).await;
         assert!(asked(&rig) < 12, "{name}: {} requests", asked(&rig));
         assert!(is_covered(&rig.planned().await.snapshot), "{name}");
-        // What was made and deleted within a moment that nobody told of is not seen.
+        // A database created and deleted within an unreported moment is never seen.
         truth.retain(|event, _| away > 1 || !event.contains(" a"));
-        has(&name, &journal, since, &truth, 2).await;
+        assert_recorded(&name, &journal, since, &truth, 2).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_is_behind_is_another_feeds() {
-    let (rig, mut handle, _journal) = writing().await;
+async fn a_last_sequence_behind_ours_means_another_feed() {
+    let (rig, mut handle, _journal) = recording().await;
     let end = Effect::Insert(0, b"{\"last_seq\":\"5-x\"}\n".to_vec());
     rig.cluster.faults().plan(Fault::everywhere(end).at(PATH).times(1));
     let covered = handle.status.borrow().followed_since;
-    breaks(&rig);
-    heard(&mut handle, |it| it.followed_since.is_some() && it.followed_since != covered).await;
+    break_connections(&rig);
+    wait_for_status(&mut handle, |it| it.followed_since.is_some() && it.followed_since != covered)
+        .await;
     assert_eq!(handle.status.borrow().feeds[&PATH[1..]].rewinds, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_node_whose_feed_is_broken_costs_a_pause() {
-    let (rig, mut handle, journal) = writing().await;
+async fn one_node_with_a_broken_feed_costs_only_a_pause() {
+    let (rig, mut handle, journal) = recording().await;
     let since = newest(&journal);
     rig.cluster.faults().plan(Fault::on(C, Effect::Hang).at(PATH));
     let covered = handle.status.borrow().followed_since;
     for at in 0..6 {
-        breaks(&rig);
-        let truth = happens(&rig, &format!("a{at}x"), SECOND).await;
-        heard(&mut handle, is_connected).await;
+        break_connections(&rig);
+        let truth = make_changes(&rig, &format!("a{at}x"), SECOND).await;
+        wait_for_status(&mut handle, is_connected).await;
         sleep(MINUTE).await;
-        has("one node", &journal, since, &truth, 1).await;
+        assert_recorded("one node", &journal, since, &truth, 1).await;
     }
     assert_eq!(handle.status.borrow().followed_since, covered);
 }

@@ -1,4 +1,4 @@
-//! Bad input gives one clear sentence that names the thing and the place.
+//! Bad input is answered with one clear sentence that names the input and its place.
 
 use super::{PASSWORD, Site, recliner, world, written};
 use axum::{
@@ -141,7 +141,7 @@ async fn a_bad_certificate_is_named() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_named() {
+async fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for command in [&["serve", "--couchdb.url", "http://127.0.0.1:1"][..], &["demo"]] {
@@ -185,7 +185,7 @@ async fn no_usage_repeats_a_password_from_a_url() {
 }
 
 #[tokio::test]
-async fn that_no_user_was_given_is_one_sentence() {
+async fn a_missing_user_is_one_sentence() {
     let site = Site::open(world()).await;
     let says = "recliner: no user was given: set COUCHDB_USER and COUCHDB_PASSWORD, or --couchdb.username and --couchdb.password-file\n";
     for words in [&["scan"][..], &["plan"], &["explain", "torn"], &["import", "smoosh"]] {
@@ -195,7 +195,7 @@ async fn that_no_user_was_given_is_one_sentence() {
 }
 
 #[tokio::test]
-async fn what_is_no_couchdb_is_said_to_be_none() {
+async fn a_server_that_is_not_couchdb_is_reported_as_such() {
     let html = || ([("content-type", "text/html")], "<h1>It works</h1>").into_response();
     let other = || axum::Json(serde_json::json!({"status": "ok"})).into_response();
     let missing = || (StatusCode::NOT_FOUND, "").into_response();

@@ -1,4 +1,4 @@
-//! Services whose answers have no end.
+//! Services whose answers never end.
 
 use super::recliner;
 use axum::{
@@ -28,7 +28,7 @@ async fn repeating(piece: &'static str, times: usize) -> (String, JoinSet<()>) {
 }
 
 #[tokio::test]
-async fn no_answer_of_a_service_is_taken_in_without_a_bound() {
+async fn the_size_of_an_answer_from_a_service_is_limited() {
     for (piece, times) in [("[[],", usize::MAX), ("[[],", 60)] {
         let (url, _server) = repeating(piece, times).await;
         for command in ["plan", "history", "events"] {

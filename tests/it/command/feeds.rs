@@ -1,12 +1,11 @@
 //! A service whose feeds break on the wire, or that is killed: its journal has everything.
 
-use super::{NODES, PASSWORD, PATIENCE, Site, service::Running, written};
-use crate::luck::luck;
+use super::{NODES, PASSWORD, PATIENCE, Site, seed, service::Running, written};
+use crate::seeded::random_numbers;
 use couchdb_sim::{Config, Database, Effect, Fault, Role, User};
 use serde_json::Value;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{task::JoinSet, time};
-use wall_clock::Clock;
 
 const PATH: &str = "/_db_updates";
 
@@ -21,12 +20,12 @@ fn world() -> Config {
 }
 
 /// What a service is asked with.
-struct Asks {
+struct ServiceClient {
     http: reqwest::Client,
     base: String,
 }
 
-impl Asks {
+impl ServiceClient {
     fn of(running: &Running) -> Self {
         let _again = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().build().expect("the library is sound");
@@ -46,7 +45,7 @@ impl Asks {
     }
 
     /// Waits until a sample has this value.
-    async fn shows(&self, name: &str, value: &str, within: Duration) {
+    async fn wait_for_sample(&self, name: &str, value: &str, within: Duration) {
         let shown = async {
             while self.sample(name).await.as_deref() != Some(value) {
                 time::sleep(Duration::from_millis(20)).await;
@@ -56,7 +55,7 @@ impl Asks {
     }
 
     /// Waits for the ends of two more sweeps: the first may have begun before.
-    async fn sweeps_twice(&self) {
+    async fn wait_for_two_sweeps(&self) {
         let name = "recliner_scan_last_success_timestamp_seconds{node=\"node1@127.0.0.1\",source=\"http\"}";
         let ends = async {
             let mut last = self.sample(name).await;
@@ -72,38 +71,38 @@ impl Asks {
     }
 
     /// How often the journal has each event of a database.
-    async fn told(&self) -> BTreeMap<String, usize> {
-        let (mut told, mut since) = (BTreeMap::new(), 0);
+    async fn event_counts(&self) -> BTreeMap<String, usize> {
+        let (mut counts, mut since) = (BTreeMap::new(), 0);
         loop {
             let path =
                 format!("/api/v1/events?types=created,updated,deleted&since={since}&limit=1000");
             let page: Value = serde_json::from_str(&self.get(&path).await).expect("it is JSON");
             let events = page["data"]["events"].as_array().cloned().unwrap_or_default();
-            let Some(last) = events.last() else { return told };
+            let Some(last) = events.last() else { return counts };
             since = last["seq"].as_u64().expect("it has a number");
             for event in &events {
                 let word = |name: &str| event[name].as_str().expect("it is text").to_owned();
-                *told.entry([word("type"), word("db")].join(" ")).or_default() += 1;
+                *counts.entry([word("type"), word("db")].join(" ")).or_default() += 1;
             }
         }
     }
 
     /// Waits until the journal has all of this.
-    async fn has(&self, truth: &[String]) {
+    async fn wait_for_events(&self, truth: &[String]) {
         let has = async {
             loop {
-                let told = self.told().await;
-                if truth.iter().all(|event| told.contains_key(event)) {
+                let counts = self.event_counts().await;
+                if truth.iter().all(|event| counts.contains_key(event)) {
                     return;
                 }
                 time::sleep(Duration::from_millis(100)).await;
             }
         };
-        let told = time::timeout(PATIENCE, has).await;
-        if told.is_err() {
-            let told = self.told().await;
-            let lost: Vec<&String> = truth.iter().filter(|it| !told.contains_key(*it)).collect();
-            panic!("{lost:?} never came; the journal has {told:?}");
+        let counts = time::timeout(PATIENCE, has).await;
+        if counts.is_err() {
+            let counts = self.event_counts().await;
+            let lost: Vec<&String> = truth.iter().filter(|it| !counts.contains_key(*it)).collect();
+            panic!("{lost:?} never came; the journal has {counts:?}");
         }
     }
 }
@@ -114,17 +113,17 @@ fn make(site: &Site, db: &str) -> String {
     format!("created {db}")
 }
 
-/// A service of its own, whose feed is struck once, by this.
-async fn struck(name: &'static str, effect: Effect) {
+/// A service of its own, whose feed breaks once, in this way.
+async fn break_feed(name: &'static str, effect: Effect) {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().expect("it can be made");
     let mut running = Running::start(&site, dir.path(), &[]).await;
-    let asks = Asks::of(&running);
+    let service = ServiceClient::of(&running);
     let connected = "recliner_feed_connected{feed=\"_db_updates\"}";
-    asks.shows(connected, "1", PATIENCE).await;
+    service.wait_for_sample(connected, "1", PATIENCE).await;
     site.cluster.faults().plan(Fault::everywhere(effect).at(PATH).times(1));
     NODES.into_iter().for_each(|node| site.cluster.faults().restart(node));
-    asks.shows(connected, "0", PATIENCE).await;
+    service.wait_for_sample(connected, "0", PATIENCE).await;
     let mut truth = vec![make(&site, "while-away")];
     // What it was struck by may take a line or two to show.
     let opened = async {
@@ -139,18 +138,22 @@ async fn struck(name: &'static str, effect: Effect) {
     };
     assert!(time::timeout(SILENCE, opened).await.is_ok(), "{name}: it is never opened again");
     truth.push(make(&site, "and-on"));
-    asks.shows(connected, "1", PATIENCE).await;
-    asks.has(&truth).await;
+    service.wait_for_sample(connected, "1", PATIENCE).await;
+    service.wait_for_events(&truth).await;
     let asked = site.cluster.wire().iter().filter(|it| it.path.starts_with(PATH)).count();
     assert!(asked <= 12, "{name}: {asked} requests");
-    let told = asks.told().await;
-    assert!(told.values().all(|count| *count == 1), "{name}: {told:?}");
-    assert_eq!(asks.sample("recliner_journal_dropped_total").await.as_deref(), Some("0"), "{name}");
+    let counts = service.event_counts().await;
+    assert!(counts.values().all(|count| *count == 1), "{name}: {counts:?}");
+    assert_eq!(
+        service.sample("recliner_journal_dropped_total").await.as_deref(),
+        Some("0"),
+        "{name}"
+    );
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_feed_that_breaks_on_the_wire_is_shown_opened_again_and_loses_nothing() {
+async fn a_feed_that_breaks_on_the_wire_is_reported_reopened_and_loses_nothing() {
     let mut all = JoinSet::new();
     for (name, effect) in [
         ("half a line", Effect::Cut(14)),
@@ -159,7 +162,7 @@ async fn a_feed_that_breaks_on_the_wire_is_shown_opened_again_and_loses_nothing(
         ("no UTF-8", Effect::Insert(14, vec![0xff, 0xc3])),
         ("a peer that stalls", Effect::Stall(14)),
     ] {
-        all.spawn(struck(name, effect));
+        all.spawn(break_feed(name, effect));
     }
     while let Some(ended) = all.join_next().await {
         ended.expect("it goes well");
@@ -170,12 +173,9 @@ async fn a_feed_that_breaks_on_the_wire_is_shown_opened_again_and_loses_nothing(
 const LIVES: usize = 12;
 
 #[tokio::test]
-async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
-    let seed = std::env::var("RECLINER_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| Clock::System.now().unix());
-    println!("RECLINER_TEST_SEED={seed} has it happen again, as far as this machine is as fast");
-    let mut luck = luck(seed);
-    let mut below = |most: u8| luck().to_le_bytes()[7] % most;
+async fn killed_at_any_moment_without_feeds_it_reports_each_change_once() {
+    let mut random = random_numbers(seed());
+    let mut below = |most: u8| random().to_le_bytes()[7] % most;
     let mut config = world();
     config.global_changes = false;
     let names = |kind: char| (0..LIVES * 4).map(move |at| format!("{kind}{at:03}"));
@@ -188,8 +188,12 @@ async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
     let file = written(dir.path(), "recliner.yml", "scan: {interval: 1s}\npoll: 1s\n");
     let flags = ["--config.file", file.as_str(), "--storage.path", "data"];
     let mut running = Running::start(&site, dir.path(), &flags).await;
-    Asks::of(&running).sweeps_twice().await;
-    assert_eq!(Asks::of(&running).told().await, BTreeMap::new(), "what is first seen is no news");
+    ServiceClient::of(&running).wait_for_two_sweeps().await;
+    assert_eq!(
+        ServiceClient::of(&running).event_counts().await,
+        BTreeMap::new(),
+        "what is first seen is no news"
+    );
 
     let (mut truth, mut writes, mut deletes) = (Vec::new(), names('w'), names('d'));
     let mut makes = names('c');
@@ -209,12 +213,12 @@ async fn killed_at_any_moment_where_no_feed_tells_it_notices_each_thing_once() {
         running.kill().await;
         running = Running::start(&site, dir.path(), &flags).await;
     }
-    let asks = Asks::of(&running);
-    asks.has(&truth).await;
-    asks.sweeps_twice().await;
-    let told = asks.told().await;
-    let again: Vec<_> = told.iter().filter(|(_, count)| **count > 1).collect();
-    assert!(again.is_empty(), "told more than once: {again:?}");
-    assert_eq!(told.len(), truth.len(), "and nothing else: {told:?}");
+    let service = ServiceClient::of(&running);
+    service.wait_for_events(&truth).await;
+    service.wait_for_two_sweeps().await;
+    let counts = service.event_counts().await;
+    let again: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(again.is_empty(), "reported more than once: {again:?}");
+    assert_eq!(counts.len(), truth.len(), "and nothing else: {counts:?}");
     running.stop().await;
 }

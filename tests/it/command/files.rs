@@ -37,7 +37,7 @@ async fn run(words: &[&str], root: &Path, columns: &str) -> Ran {
 }
 
 #[tokio::test]
-async fn a_file_that_says_nothing_is_said_to_with_the_reason() {
+async fn a_file_without_a_header_is_reported_with_the_reason() {
     let root = directory();
     let scan = run(&["scan", "--format", "json"], root.path(), "80").await;
     assert_eq!(scan.code, 2, "{scan:?}");
@@ -72,7 +72,7 @@ async fn a_file_that_says_nothing_is_said_to_with_the_reason() {
 }
 
 #[tokio::test]
-async fn tables_of_a_directory_fit_and_break_no_name() {
+async fn tables_of_a_directory_fit_and_wrap_no_name() {
     let root = directory();
     let deep = root.path().join("a-data-directory-of-some-length-below");
     fs::create_dir(&deep).unwrap();

@@ -29,7 +29,7 @@ impl Events {
     }
 }
 
-/// Waits until a service hears both feeds.
+/// Waits until a service is connected to both feeds.
 async fn connected(address: &str) {
     let _again = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().build().expect("it can be made");
@@ -78,7 +78,7 @@ async fn events_are_followed_over_a_restart_and_none_is_missed() {
     let one = events.of("one").await;
     running.stop().await;
     says("trying again").await;
-    // What happens while nobody listens is heard of after the start.
+    // Changes made while the service is down are reported after its start.
     make("two");
     let mut running = Running::start(&site, dir.path(), &flags).await;
     let two = events.of("two").await;

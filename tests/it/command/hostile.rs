@@ -1,5 +1,5 @@
-//! What a cluster or a service calls things steers no terminal and hides nothing on it, whatever
-//! command shows it, in a table, as JSON, or as a complaint.
+//! Names from a cluster or a service can neither control a terminal nor hide text on it, whichever
+//! command shows them, in a table, as JSON, or in an error.
 
 use super::{Database, Design, NODES, PASSWORD, PATIENCE, Ran, Site, recliner, service, world};
 use axum::{
@@ -52,9 +52,9 @@ fn shows(words: &[&str], ran: &Ran) {
 enum Told {
     /// What it calls [`NAME`], and the third node.
     Names,
-    /// Every text in every answer goes on like that.
+    /// Every text in every answer ends with hostile letters.
     Everything,
-    /// Nothing is told but a refusal.
+    /// Every answer is a refusal.
     Refusal(StatusCode),
 }
 

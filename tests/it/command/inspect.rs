@@ -53,7 +53,7 @@ async fn each_recorded_file_gives_the_numbers_recorded_of_it() {
 }
 
 #[tokio::test]
-async fn a_file_is_told_in_lines_that_fit() {
+async fn a_file_is_described_in_lines_that_fit() {
     let dir = tempfile::tempdir().unwrap();
     let wrong = dir.path().join("9fc623f8178b1907d8922afdd34debf1.view");
     fs::copy(path("dmg_view_wrong_sig.view"), &wrong).unwrap();
@@ -82,7 +82,7 @@ async fn a_file_is_told_in_lines_that_fit() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_read_costs_the_others_nothing() {
+async fn an_unreadable_file_does_not_affect_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let directory = dir.path().display().to_string();
     let (none, good) = (path("none.couch"), path("empty.couch"));

@@ -1,8 +1,8 @@
 //! The whole process, enforcing and with smoosh taken over, killed at any moment and started
 //! anew: judged from the wire, from the cluster's truth, and from what its journal holds.
 
-use super::{NODES, PASSWORD, PATIENCE, Site};
-use crate::luck::luck;
+use super::{NODES, PASSWORD, PATIENCE, Site, seed};
+use crate::seeded::random_numbers;
 use couchdb_sim::{By, Config, Database, Role, User};
 use recliner::{
     act::takeover::SECTION,
@@ -116,7 +116,7 @@ impl Life {
     }
 }
 
-/// Waits for something, without caring how long it takes.
+/// Waits for a condition, for a generous time.
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let waits = async {
         while !done().await {
@@ -251,11 +251,8 @@ fn set(site: &Site) -> Vec<(Option<String>, bool)> {
 
 #[tokio::test]
 async fn killed_at_any_moment_it_starts_nothing_twice_and_loses_nothing() {
-    let seed = std::env::var("RECLINER_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| Clock::System.now().unix());
-    println!("RECLINER_TEST_SEED={seed} has it happen again, as far as this machine is as fast");
-    let mut luck = luck(seed);
-    let mut below = |most: u8| luck().to_le_bytes()[7] % most;
+    let mut random = random_numbers(seed());
+    let mut below = |most: u8| random().to_le_bytes()[7] % most;
     let site = Site::open(world()).await;
     let before = set(&site);
     let dir = tempfile::tempdir().unwrap();

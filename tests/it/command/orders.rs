@@ -70,7 +70,7 @@ async fn remember(request: Request, sender: &mpsc::Sender<Asked>) -> Result<(), 
 }
 
 #[tokio::test]
-async fn each_order_is_put_as_the_api_takes_it_and_told_in_words() {
+async fn each_order_sends_the_request_of_the_api_and_prints_a_sentence() {
     const SHARD: &str = "db:node1@127.0.0.1/shards%2Fa.1";
     let since = "2026-11-21T00:54:00Z";
     let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
@@ -238,7 +238,7 @@ fn certificates(dir: &Path) {
 }
 
 #[tokio::test]
-async fn a_service_is_closed_by_users_and_certificates() {
+async fn users_and_certificates_protect_a_service() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());

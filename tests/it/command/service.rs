@@ -55,7 +55,7 @@ impl Running {
         killed.expect("in time").expect("it is killed");
     }
 
-    /// Tells it to stop, and returns what it logged.
+    /// Stops it, and returns what it logged.
     pub(super) async fn stop(&mut self) -> String {
         let pid = self.process.id().expect("it runs").to_string();
         let told =
@@ -191,7 +191,7 @@ async fn lean_target(base: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_ordered_is_compacted_or_refused_with_a_reason() {
+async fn an_ordered_target_is_compacted_or_refused_with_a_reason() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let config = "poll: 1s\nlimits: {wait: 0s}\nheadroom: {blind_limit: 1TiB}\n";
@@ -241,7 +241,7 @@ async fn what_is_ordered_is_compacted_or_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn what_was_measured_shows_after_a_restart_before_anything_is_read() {
+async fn earlier_measurements_show_after_a_restart_before_anything_is_read() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().unwrap();
     let mut first = Running::start(&site, dir.path(), &["--log.level", "debug"]).await;

@@ -52,7 +52,7 @@ fn uid(of: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn who_may_close_may_open_again_from_the_same_place() {
+async fn whoever_may_suspend_may_resume_from_the_same_place() {
     let site = Site::open(world()).await;
     let dir = tempfile::tempdir().expect("it is there");
     let mut running = Running::start(&site, dir.path(), &[]).await;

@@ -52,7 +52,7 @@ async fn counting(at: SocketAddr, servers: &mut JoinSet<()>) -> Arc<AtomicUsize>
 }
 
 #[tokio::test]
-async fn a_name_in_the_cluster_or_in_the_shard_map_gets_no_connection() {
+async fn names_from_the_cluster_or_the_shard_map_are_never_connected_to() {
     let mut config = Config::new(&[HERE, MEMBER]).with(Database::new("orders"));
     config.users = world().users;
     let cluster = Cluster::new(config, 1, Clock::System).expect("the cluster is sound");

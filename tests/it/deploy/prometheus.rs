@@ -13,7 +13,7 @@ const TARGETS: &str = include_str!("../../../deploy/prometheus/targets.json");
 const ALERTMANAGER: &str = include_str!("../../../deploy/alertmanager/alertmanager.yml");
 
 #[tokio::test]
-async fn promtool_takes_the_configurations() {
+async fn promtool_accepts_the_configurations() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
@@ -68,7 +68,7 @@ async fn alerts_are_routed_by_severity() {
 }
 
 #[test]
-fn routes_name_alerts_that_there_are() {
+fn routes_name_only_existing_alerts() {
     let alerts = alerts();
     let named: BTreeSet<&str> = ALERTMANAGER
         .split("alertname")

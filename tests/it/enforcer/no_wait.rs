@@ -2,7 +2,7 @@
 //! whatever CouchDB answers.
 
 use super::*;
-use proptest::{prelude::*, test_runner::TestRunner};
+use proptest::prelude::*;
 use tokio::runtime::Builder;
 
 /// One way in which CouchDB may answer what starts work.
@@ -132,7 +132,7 @@ impl Case {
         prop_assert_eq!(sent("/mail/_view_cleanup"), self.cleanup);
         let builds = rig.asked("/logs/_design/late/_view").len();
         prop_assert_eq!(builds, usize::from(self.lagging));
-        let kept = rig.notebook.kept();
+        let kept = rig.store.kept();
         prop_assert_eq!(kept.intents.len(), 0, "every start has its outcome");
         let ours = kept.recent.iter().filter(|it| it.owner == Owner::Recliner).count();
         prop_assert_eq!(ours, posts.values().sum::<usize>(), "one for each request");
@@ -140,16 +140,12 @@ impl Case {
     }
 }
 
-#[test]
-fn without_a_pause_each_start_is_sent_once_until_its_outcome_is_known() {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(24);
-    let mut runner = TestRunner::new(ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(cases)
-    });
-    let run = |case: Case| {
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn without_a_pause_each_start_is_sent_once_until_its_outcome_is_known(case in any_case()) {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
-        runtime.expect("it starts").block_on(case.check())
-    };
-    runner.run(&any_case(), run).unwrap_or_else(|why| panic!("{why}"));
+        runtime.expect("it starts").block_on(case.check())?;
+    }
 }

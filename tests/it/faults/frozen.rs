@@ -13,10 +13,10 @@ use recliner::{
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Longer than any test looks: nobody gives the node up.
+/// Longer than any test runs: connections to the node stay open.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// Sweeps often, and from nobody but its sweeps does it hear anything.
+/// Sweeps often, and learns of changes from sweeps alone.
 const OFTEN: &str = "scan: {interval: 30s}\nfollow: {enabled: false}\n\
     couchdb: {trust_node_hosts: [\"*.local\"]}\n";
 
@@ -59,7 +59,7 @@ struct Watched {
     oldest: u64,
     /// When all of them had first been read.
     first: Option<u64>,
-    /// Shard files that were told to be of no use, or to be lost.
+    /// Shard files that were reported as unused or as missing.
     amiss: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ async fn watched(rig: &mut Rig, start: Instant, healthy: [&str; 2], span: Durati
 /// later, in the first sweep and later, with a cluster that gives the frozen node up and with one
 /// that never does, whichever server is the way in and wherever in a sweep it happens.
 #[tokio::test(start_paused = true)]
-async fn healthy_nodes_are_read_in_time_whatever_a_frozen_one_holds_up() {
+async fn a_frozen_node_delays_no_reads_of_healthy_nodes() {
     let minute = Duration::from_secs(60);
     for (ways_in, ahead, given_up_after, late) in [
         (&[0][..], None, minute, 3),
@@ -133,7 +133,7 @@ async fn healthy_nodes_are_read_in_time_whatever_a_frozen_one_holds_up() {
 
 /// Everything goes through one server, which waits for the frozen node where it is asked about it.
 #[tokio::test(start_paused = true)]
-async fn through_one_url_alone_healthy_nodes_are_read_all_the_same() {
+async fn healthy_nodes_are_read_in_time_through_a_single_url_too() {
     for (ahead, late) in [(0, 6), (1, 6), (20, 6)] {
         let start = Instant::now();
         let mut rig = Rig::with_flags(with_much_on_b(), OFTEN_BY_ONE_URL, flags(&[0]));
@@ -146,7 +146,7 @@ async fn through_one_url_alone_healthy_nodes_are_read_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_freezes_within_a_sweep_holds_up_no_other_node_of_it() {
+async fn a_node_that_freezes_during_a_sweep_delays_no_other_node() {
     let world = (0..100).fold(world(), |world, at| world.with(small(&format!("db-{at}"), 10)));
     let yaml = "couchdb: {cold_reads_per_second: 10, trust_node_hosts: [\"*.local\"]}\n\
         scan: {interval: 24h}\n";
@@ -162,7 +162,7 @@ async fn a_node_that_freezes_within_a_sweep_holds_up_no_other_node_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_on_healthy_nodes_is_seen_meanwhile_and_all_of_it_after() {
+async fn changes_on_healthy_nodes_show_during_a_freeze_and_all_of_them_after() {
     let mut rig = Rig::with_flags(with_much_on_b(), OFTEN, flags(&[0, 1, 2]));
     rig.until(|status| status.sweeps > 1).await;
     let there = |rig: &Rig| {

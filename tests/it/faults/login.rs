@@ -56,7 +56,7 @@ fn readable(rig: &Rig) -> BTreeMap<String, Db> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_sees_where_its_databases_lie_and_no_size_that_is_not_known() {
+async fn a_member_sees_the_places_of_its_databases_and_no_unknown_size() {
     let mut rig = Rig::with_login(with_reader(true), ON_DEMAND, "reader", "p");
     let plan = rig.sweep().await;
     let dbs = readable(&rig);
@@ -87,7 +87,7 @@ async fn a_member_sees_where_its_databases_lie_and_no_size_that_is_not_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_list_is_open_the_databases_that_settings_name_are_looked_for() {
+async fn databases_named_in_settings_are_found_where_no_list_may_be_read() {
     let names = "channels:\n  - {name: mine, kind: db, priority: ratio, databases: {include: [mine/a+b, 'x*']}}\n";
     let yaml = format!("{ON_DEMAND}{names}");
     let mut rig = Rig::with_login(with_reader(false), &yaml, "reader", "p");

@@ -110,7 +110,7 @@ impl Couch {
             .collect()
     }
 
-    /// One file of a node as CouchDB tells of it.
+    /// One file of a node as CouchDB describes it.
     pub(super) async fn shard(&self, node: &str, file: &str) -> Db {
         let info = self.get(&format!("/_node/{node}/{}", encoded(file))).await;
         let number = |at: &str| info.pointer(at).and_then(Value::as_u64).expect("it is a number");

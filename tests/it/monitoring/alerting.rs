@@ -1,5 +1,5 @@
-//! From a fault in the cluster to what a person is told, and that it is over: through the
-//! bundled rules, a real Prometheus and a real Alertmanager.
+//! From a fault in the cluster to the notification a person gets, and to the one that says it is
+//! over: through the bundled rules, a real Prometheus and a real Alertmanager.
 
 use super::{
     rules::{ALERTS, RECORDING, alerts},
@@ -44,7 +44,7 @@ async fn webhook(servers: &mut JoinSet<std::io::Result<()>>) -> (String, mpsc::R
     (format!("http://{address}/"), told)
 }
 
-/// The first alert of this name and status that a person is told of.
+/// The first alert with this name and status that is sent.
 async fn told(messages: &mut mpsc::Receiver<Value>, name: &str, status: &str) -> Option<Value> {
     let found = async {
         while let Some(message) = messages.recv().await {
@@ -62,7 +62,7 @@ async fn told(messages: &mut mpsc::Receiver<Value>, name: &str, status: &str) ->
 }
 
 #[tokio::test]
-async fn a_fault_is_told_in_words_and_so_is_its_end() {
+async fn a_fault_and_its_end_reach_a_person_in_words() {
     if !tools::installed(&[PROMETHEUS, ALERTMANAGER, AMTOOL]) {
         return;
     }

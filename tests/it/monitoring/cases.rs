@@ -97,7 +97,7 @@ fn cases() -> Vec<Case> {
 /// Without it promtool evaluates groups in any order, and an alert may see what was recorded an
 /// interval before.
 #[test]
-fn what_is_recorded_is_evaluated_first() {
+fn recording_rules_are_evaluated_before_alerts() {
     let groups = groups(RECORDING).into_iter().chain(groups(ALERTS));
     let names: Vec<String> = groups.map(|group| group.name).collect();
     for file in read() {
@@ -157,7 +157,7 @@ fn lightened(cases: &Path, folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn rules_are_left_out_only_where_they_cannot_yield() {
+fn only_rules_without_any_result_are_left_out() {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let some = names(&["a", "b:recorded:max"]);
     for (expr, may) in [
@@ -192,7 +192,7 @@ fn rules_are_left_out_only_where_they_cannot_yield() {
 }
 
 #[tokio::test]
-async fn every_case_comes_out_as_written_down() {
+async fn every_alert_case_passes_in_promtool() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
@@ -209,7 +209,7 @@ async fn every_case_comes_out_as_written_down() {
 }
 
 #[test]
-fn every_alert_has_a_case_in_which_it_fires_one_in_which_not_yet_and_a_healthy_one() {
+fn every_alert_has_a_firing_a_pending_and_a_healthy_case() {
     let mut lacks: BTreeMap<String, BTreeSet<&str>> =
         alerts().into_keys().map(|name| (name, ["firing", "not yet", "healthy"].into())).collect();
     for case in cases() {
@@ -236,7 +236,7 @@ fn every_alert_has_a_case_in_which_it_fires_one_in_which_not_yet_and_a_healthy_o
 }
 
 #[test]
-fn cases_name_series_that_there_are_and_say_all_of_what_fires() {
+fn cases_name_existing_series_and_expect_complete_alerts() {
     let mut known = exported();
     known.extend(of_prometheus());
     for case in cases() {

@@ -93,7 +93,7 @@ fn shown(text: &str) -> BTreeMap<&str, (&str, BTreeSet<&str>)> {
 }
 
 #[tokio::test]
-async fn a_running_demo_exports_what_the_catalogue_says() {
+async fn a_running_demo_exports_exactly_the_catalogue() {
     let demo = Demo::start().await;
     demo.suspend("channel:upgrade_views", "to show it").await;
     let text = demo.metrics().await;

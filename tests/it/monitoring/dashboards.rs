@@ -32,7 +32,7 @@ const KINDS: [&str; 8] =
 const UNITS: [&str; 9] =
     ["binBps", "bytes", "cpm", "cps", "none", "percentunit", "reqps", "s", "short"];
 
-/// What stands for Grafana's variables where a query is only read.
+/// Values for Grafana's variables where a query is only parsed.
 const READ: [(&str, &str); 8] = [
     ("__rate_interval", "61s"),
     ("__range", "3607s"),
@@ -54,7 +54,7 @@ struct Board {
     json: Value,
 }
 
-/// One query of a board, with where it stands.
+/// One query of a dashboard, and where it is.
 #[derive(Clone, Debug)]
 struct Query {
     place: String,
@@ -156,7 +156,7 @@ fn known() -> BTreeMap<String, Series> {
     known
 }
 
-/// Collects what is wrong, to tell all of it at once.
+/// Collects everything that is wrong, so that a test reports all of it at once.
 #[derive(Default)]
 struct Wrong(Vec<String>);
 
@@ -175,7 +175,7 @@ impl Drop for Wrong {
 }
 
 #[test]
-fn every_board_is_fit_to_be_provisioned() {
+fn every_dashboard_can_be_provisioned() {
     let boards = boards();
     let stems: Vec<&str> = boards.iter().map(|board| board.stem.as_str()).collect();
     assert_eq!(stems, NAMES);
@@ -214,7 +214,7 @@ fn every_board_is_fit_to_be_provisioned() {
 }
 
 #[test]
-fn every_board_has_the_variables_and_none_offers_the_pseudo_node() {
+fn every_dashboard_has_the_variables_and_none_offers_the_pseudo_node() {
     let known = known();
     let mut wrong = Wrong::default();
     for board in boards() {
@@ -325,7 +325,7 @@ fn every_panel_says_what_it_shows_and_in_which_unit() {
 }
 
 #[test]
-fn every_query_names_what_there_is_and_counts_it_once() {
+fn every_query_names_existing_series_and_counts_them_once() {
     let (known, recorded) = (known(), rules::recorded());
     let mut wrong = Wrong::default();
     for query in boards().iter().flat_map(Board::queries) {
@@ -436,7 +436,7 @@ fn no_query_sums_a_family_that_has_only_some_databases() {
 }
 
 #[test]
-fn the_example_provisioning_asks_a_prometheus_and_reads_files() {
+fn the_example_provisioning_reads_files_and_queries_prometheus() {
     let read = |kind: &str| -> yaml_serde::Value {
         let path = format!("deploy/grafana/provisioning/{kind}/recliner.yaml");
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);

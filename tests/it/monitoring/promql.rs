@@ -101,7 +101,7 @@ fn yields(expr: &Expr, there: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// What an expression stands in.
+/// What surrounds an expression.
 #[derive(Clone, Debug, Default)]
 struct Around {
     function: Option<&'static str>,
@@ -190,7 +190,7 @@ fn selector(it: &VectorSelector, range: Option<Duration>, around: &Around) -> Se
 }
 
 #[test]
-fn an_expression_is_read_to_its_leaves() {
+fn every_part_of_an_expression_is_read() {
     let text = r#"
         label_replace(
             sum by (node, channel) (rate(a_total{job=~"x|y", node!="_cluster"}[5m]))

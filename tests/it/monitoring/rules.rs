@@ -121,7 +121,7 @@ fn all_rules() -> Vec<Rule> {
 }
 
 #[tokio::test]
-async fn promtool_finds_nothing_to_say_about_the_rules() {
+async fn promtool_accepts_the_rules_without_warnings() {
     if !tools::installed(&[PROMTOOL]) {
         return;
     }
@@ -133,7 +133,7 @@ async fn promtool_finds_nothing_to_say_about_the_rules() {
 }
 
 #[test]
-fn rules_name_what_there_is() {
+fn rules_name_existing_series_and_labels() {
     for rule in all_rules() {
         let wrong = unknown_names(&read(&rule));
         assert!(wrong.is_empty(), "{}\n{wrong:#?}", rule.expr);
@@ -141,7 +141,7 @@ fn rules_name_what_there_is() {
 }
 
 #[test]
-fn what_two_processes_see_counts_once() {
+fn series_that_two_processes_export_count_once() {
     let exported = exported();
     for rule in all_rules() {
         for selector in read(&rule).selectors {

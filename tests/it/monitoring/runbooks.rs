@@ -23,7 +23,7 @@ fn code(text: &'static str, language: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_alert_leads_to_its_section_and_every_section_has_its_alert() {
+fn every_alert_has_its_runbook_and_every_runbook_its_alert() {
     let alerts = alerts();
     let named: BTreeSet<&str> = alerts.keys().map(String::as_str).collect();
     let written: BTreeSet<&str> =
@@ -50,7 +50,7 @@ fn every_section_says_what_it_means_how_to_check_and_what_to_do() {
 }
 
 #[test]
-fn queries_name_what_there_is() {
+fn runbook_queries_name_existing_series() {
     let queries = [code(RUNBOOKS, "promql"), code(README, "promql")].concat();
     assert!(queries.len() > 10, "queries are found: {queries:?}");
     for query in queries {
@@ -62,7 +62,7 @@ fn queries_name_what_there_is() {
 }
 
 #[test]
-fn commands_are_those_of_the_readme() {
+fn runbooks_use_only_commands_of_the_readme() {
     let lines = code(RUNBOOKS, "sh");
     assert!(lines.iter().any(|line| line.starts_with("curl ")), "commands are found: {lines:?}");
     for line in lines {
@@ -80,7 +80,7 @@ fn commands_are_those_of_the_readme() {
 }
 
 #[test]
-fn metrics_named_in_the_text_are_there() {
+fn runbooks_name_existing_metrics() {
     let words = RUNBOOKS.split(|c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c)));
     for word in words.filter(|word| word.contains("recliner_")) {
         let reading = promql::read(word).expect("a name is an expression");

@@ -13,7 +13,7 @@ use tokio::{
 /// Longer than either takes to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// It ends with its handle, and its files with it.
+/// Dropping it ends the process and deletes its files.
 pub(crate) struct Server {
     /// Host and port that it serves on.
     pub(crate) address: String,
@@ -21,7 +21,7 @@ pub(crate) struct Server {
     _process: Child,
 }
 
-/// A port that was free a moment ago: neither server says which one it was given.
+/// A port that was free a moment ago: neither server reports the port it was given.
 async fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     listener.local_addr().expect("it is bound").to_string()

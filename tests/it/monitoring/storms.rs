@@ -20,7 +20,7 @@ const CLUSTER: (&str, &str) = ("node", "_cluster");
 const DATA: (&str, &str) = ("volume", "/data");
 const ONE: (&str, &str) = ("instance", "one:10984");
 
-/// What fires at once, and what of it is sent.
+/// Alerts that fire together, and those that Alertmanager sends.
 const STORMS: &[(&str, &[Fired], &[Fired])] = &[
     (
         "a node is down for two hours",
@@ -129,7 +129,7 @@ fn labels((name, beside): &Fired, cluster: &str) -> Value {
 }
 
 #[tokio::test]
-async fn of_a_storm_the_cause_alone_is_sent() {
+async fn only_the_cause_of_an_alert_storm_is_sent() {
     if !tools::installed(&[ALERTMANAGER, AMTOOL]) {
         return;
     }

@@ -1,6 +1,7 @@
-//! Other people's programs that judge: where one is not installed, what needs it says so and
+//! Programs of others that judge what recliner ships. A test that needs one that is not installed
 //! is skipped.
 
+use crate::skipped::skipped;
 use std::{
     process::{Output, Stdio},
     time::Duration,
@@ -25,25 +26,25 @@ pub(crate) const AMTOOL: Tool = Tool { program: "amtool", package: "prometheus-a
 
 pub(crate) const SYSTEMD_ANALYZE: Tool = Tool { program: "systemd-analyze", package: "systemd" };
 
-/// Whether all are installed; else says aloud what is skipped for want of which.
-#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+/// Whether all are installed; if not, says which one the calling test is skipped for.
 pub(crate) fn installed(tools: &[Tool]) -> bool {
-    let lacks = tools.iter().find(|tool| {
+    crate::support::watchdog::start();
+    let missing = tools.iter().find(|tool| {
         let mut asked = std::process::Command::new(tool.program);
         asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         asked.status().is_err()
     });
-    if let Some(Tool { program, package }) = lacks {
-        println!("skipped: {program} is not installed (Debian has it in the package {package})");
+    if let Some(Tool { program, package }) = missing {
+        skipped(&format!("{program}, which Debian has in the package {package}"));
     }
-    lacks.is_none()
+    missing.is_none()
 }
 
 /// Runs a tool in the root of the repository to its end, with this on its standard input.
 pub(crate) async fn run(tool: Tool, arguments: &[&str], input: &str) -> Ran {
     let mut command = Command::new(tool.program);
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).kill_on_drop(true);
-    // Those written in Go live for seconds: they may let more garbage lie.
+    // Go programs that run for seconds need to collect less garbage.
     command.env("GOGC", "400");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().expect("it runs");
@@ -67,7 +68,7 @@ pub(crate) struct Ran {
     pub(crate) said: String,
 }
 
-/// A client that knows of no proxy and waits for nobody.
+/// A client without a proxy and with a short timeout.
 pub(crate) fn http() -> reqwest::Client {
     // A second time does nothing.
     let _installed = rustls::crypto::ring::default_provider().install_default();

@@ -23,7 +23,7 @@ fn compactions(rig: &Rig) -> Vec<Compaction> {
 /// Writes for as long as the first compaction runs, and no longer.
 async fn write_until_the_first_ends(rig: &mut Rig) {
     for _ in 0..600 {
-        rig.pass(SECOND).await;
+        rig.run_for(SECOND).await;
         match compactions(rig).first() {
             Some(one) if one.end.is_some() => return,
             Some(_) => rig.cluster.world(|world| world.write("hot", 400)),
@@ -41,7 +41,7 @@ fn facts(plan: &recliner::plan::Plan) -> Facts {
 
 /// The second compaction, after which there is nothing more to free.
 async fn freed_by_another(rig: &mut Rig) -> Compaction {
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     let all = compactions(rig);
     let [_, again] = all.as_slice() else { panic!("two compactions, and not {all:#?}") };
     let end = again.end.expect("it ended");
@@ -51,7 +51,7 @@ async fn freed_by_another(rig: &mut Rig) -> Compaction {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_compaction_left_that_had_to_catch_up_is_freed_by_another() {
+async fn space_left_by_a_compaction_that_had_to_catch_up_is_freed_by_another() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
     write_until_the_first_ends(&mut rig).await;
     let first = compactions(&rig)[0].clone();
@@ -63,30 +63,30 @@ async fn what_a_compaction_left_that_had_to_catch_up_is_freed_by_another() {
     let facts = facts(&plan);
     assert_eq!(facts.update_seq, facts.compacted_seq, "the sequences say nothing of it");
     freed_by_another(&mut rig).await;
-    let endings: Vec<_> = rig.notebook.kept().recent.iter().map(|it| it.ending).collect();
+    let endings: Vec<_> = rig.store.kept().recent.iter().map(|it| it.ending).collect();
     assert_eq!(endings, [Ending::Freed; 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_of_one_that_somebody_else_started() {
+async fn space_left_by_a_compaction_others_started_is_freed_by_another() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(10.0), &roomy());
     rig.watch.follower.suspend(Scope::All, None, None).await.expect("it is kept");
-    rig.pass(MINUTE).await;
+    rig.run_for(MINUTE).await;
     let file = rig.cluster.world(|world| {
         let files = world.files(A).expect("the node is there");
         files.into_iter().find(|file| file.contains("/hot.")).expect("and the shard")
     });
     assert_eq!(rig.cluster.world(|world| world.compact(A, &file)), Ok(true));
     write_until_the_first_ends(&mut rig).await;
-    rig.pass(MINUTE).await;
+    rig.run_for(MINUTE).await;
     rig.watch.follower.resume(Scope::All, None).await.expect("it is kept");
     freed_by_another(&mut rig).await;
-    let owners: Vec<_> = rig.notebook.kept().recent.iter().map(|it| it.owner).collect();
+    let owners: Vec<_> = rig.store.kept().recent.iter().map(|it| it.owner).collect();
     assert_eq!(owners, [Owner::Other, Owner::Recliner]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_freed_little_because_of_writes_is_tried_again_when_they_are_over() {
+async fn a_compaction_that_freed_little_because_of_writes_is_retried_after_them() {
     let mut rig = Rig::in_mode(Mode::Enforce, START, world(4.0), &roomy());
     // As bloated before as it is after: nothing of what was promised comes.
     write_until_the_first_ends(&mut rig).await;

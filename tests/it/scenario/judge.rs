@@ -9,7 +9,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-use crate::support::notebook::Entry;
+use crate::support::recording_store::Entry;
 use couchdb_sim::{Compaction, Exchange};
 use percent_encoding::percent_decode_str;
 use recliner::{

@@ -30,33 +30,33 @@ fn note_setting(rig: &mut Rig, node: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_smoosh_its_jobs_count_and_both_acting_is_a_finding() {
+async fn jobs_of_smoosh_count_and_both_enforcing_is_a_finding() {
     let yaml = roomy() + "limits: {per_node: 2, cluster: 3}\n";
-    let told = played(world(), &yaml, async |rig| {
-        rig.pass(20 * MINUTE).await;
+    let told = run_scenario(world(), &yaml, async |rig| {
+        rig.run_for(20 * MINUTE).await;
         let takeovers = rig.smoosh.as_ref().expect("it runs").takeovers.borrow().clone();
         let first = takeovers.nodes.get(A).and_then(|node| node.findings.first().cloned());
         rig.note(format!("found: {}", first.unwrap_or_else(|| "nothing".into())));
-        rig.pass(20 * MINUTE).await;
+        rig.run_for(20 * MINUTE).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn smoosh_is_taken_over_also_after_a_restart_and_given_back_at_the_end() {
+async fn smoosh_is_taken_over_again_after_a_restart_and_restored_at_the_end() {
     let yaml = roomy() + "smoosh: {mode: takeover, takeover: [ratio_dbs, slack_dbs]}\n";
-    let told = played(world(), &yaml, async |rig| {
-        rig.pass(45 * MINUTE / 60).await;
+    let told = run_scenario(world(), &yaml, async |rig| {
+        rig.run_for(45 * MINUTE / 60).await;
         note_setting(rig, A);
         rig.note("sim-1 restarts");
         rig.cluster.faults().restart(A);
         note_setting(rig, A);
-        rig.pass(MINUTE).await;
+        rig.run_for(MINUTE).await;
         note_setting(rig, A);
-        rig.pass(HOUR).await;
+        rig.run_for(HOUR).await;
         rig.note("recliner is told to stop");
-        rig.stops().await;
+        rig.stop().await;
         note_setting(rig, A);
         note_setting(rig, B);
         note_setting(rig, C);

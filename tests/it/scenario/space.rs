@@ -5,14 +5,14 @@ use super::*;
 const GB: u64 = 1_000_000_000;
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_does_not_fit_waits_and_one_that_does_goes() {
+async fn a_start_that_does_not_fit_waits_for_space() {
     // 13 GB hold 8.8 GB of files; the huge one's peak of 4.4 GB does not fit above a tenth.
     let world = alone(Node { disk: Some(13 * GB), ..Node::new(A) })
         .with(on(A, bloated("huge", 2_000)))
         .with(on(A, bloated("small", 200)));
     let yaml = format!("{PACE}{}", volumes(&[(&[A], "available: 4GB")]));
-    let told = played(world, &yaml, async |rig| {
-        rig.pass(HOUR).await;
+    let told = run_scenario(world, &yaml, async |rig| {
+        rig.run_for(HOUR).await;
         rig.note_refusals();
     })
     .await;
@@ -20,7 +20,7 @@ async fn a_start_that_does_not_fit_waits_and_one_that_does_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_a_full_disk_nothing_starts_until_there_is_space_again() {
+async fn nothing_starts_on_a_full_disk_until_there_is_space_again() {
     let world = nodes();
     let mut world = world
         .with(on(A, bloated("orders", 2_000)))
@@ -31,21 +31,21 @@ async fn on_a_full_disk_nothing_starts_until_there_is_space_again() {
     }
     let each = [A, B, C].map(measured);
     let yaml = volumes(&[(&[A], &each[0]), (&[B], &each[1]), (&[C], &each[2])]);
-    let told = played(world, &format!("{PACE}{yaml}"), async |rig| {
+    let told = run_scenario(world, &format!("{PACE}{yaml}"), async |rig| {
         rig.note("somebody fills the disk of sim-1");
         rig.cluster.faults().full_disk(A, true);
-        rig.pass(HOUR).await;
+        rig.run_for(HOUR).await;
         rig.note_refusals();
         rig.note("and makes room again");
         rig.cluster.faults().full_disk(A, false);
-        rig.pass(HOUR).await;
+        rig.run_for(HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_nodes_on_one_volume_share_its_space() {
+async fn two_nodes_on_one_volume_share_its_free_space() {
     // Each is 8.1 GB and may take up to 4.4 GB; above a tenth, 5.3 GB are free for both.
     let mut world = nodes()
         .with(on(A, bloated("orders", 2_000)))
@@ -55,21 +55,21 @@ async fn two_nodes_on_one_volume_share_its_space() {
         (node.disk, node.volume) = (Some(24 * GB), Some("san".into()));
     }
     let yaml = volumes(&[(&[A, B], &measured(A)), (&[C], "available: 100GB")]);
-    let told = played(world, &format!("{PACE}{yaml}limits: {{wait: 5s}}\n"), async |rig| {
-        rig.pass(MINUTE / 3).await;
+    let told = run_scenario(world, &format!("{PACE}{yaml}limits: {{wait: 5s}}\n"), async |rig| {
+        rig.run_for(MINUTE / 3).await;
         rig.note_refusals();
-        rig.pass(HOUR).await;
+        rig.run_for(HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_space_is_unknown_only_what_is_small_starts() {
+async fn only_small_targets_start_where_free_space_is_unknown() {
     let world =
         alone(Node::new(A)).with(on(A, bloated("huge", 2_000))).with(on(A, bloated("small", 200)));
-    let told = played(world, PACE, async |rig| {
-        rig.pass(HOUR).await;
+    let told = run_scenario(world, PACE, async |rig| {
+        rig.run_for(HOUR).await;
         rig.note_refusals();
     })
     .await;

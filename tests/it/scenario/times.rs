@@ -24,30 +24,30 @@ fn busy(name: &str, mb: u64, writes_per_second: f64) -> Database {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outside_its_window_nothing_starts() {
+async fn nothing_starts_outside_the_window() {
     let yaml =
         roomy() + &nightly(r#"{days: [mon-sun], from: "05:00", to: "06:00", zone: UTC}"#, "");
     let world =
         alone(Node::new(A)).with(on(A, bloated("orders", 500))).with(on(A, bloated("users", 400)));
-    let told = played(world, &yaml, async |rig| {
-        rig.pass(HOUR).await;
+    let told = run_scenario(world, &yaml, async |rig| {
+        rig.run_for(HOUR).await;
         rig.note_refusals();
-        rig.pass(3 * HOUR).await;
+        rig.run_for(3 * HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn growth_over_days_is_compacted_night_by_night() {
+async fn growth_over_days_is_compacted_each_night() {
     let world = alone(Node::new(A))
         .with(on(A, busy("orders", 300, 20.0)))
         .with(on(A, busy("users", 200, 4.0)))
         .with(on(A, small("quiet", 5_000)));
     // Over midnight in Berlin, an hour ahead of UTC; not in the night to Saturday.
     let yaml = days(r#"{days: [mon-thu], from: "22:00", to: "02:00", zone: Europe/Berlin}"#);
-    let told = played_from(moment("2026-11-25T20:00:00Z"), world, &yaml, async |rig| {
-        rig.pass(50 * HOUR).await;
+    let told = run_scenario_from(moment("2026-11-25T20:00:00Z"), world, &yaml, async |rig| {
+        rig.run_for(50 * HOUR).await;
         rig.note_refusals();
     })
     .await;
@@ -55,50 +55,50 @@ async fn growth_over_days_is_compacted_night_by_night() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_night_that_has_two_o_clock_twice_the_window_is_open_twice_as_long() {
+async fn a_window_in_the_repeated_hour_is_open_twice_as_long() {
     let world =
         alone(Node::new(A)).with(on(A, bloated("orders", 500))).with(on(A, small("logs", 5_000)));
     let yaml = days(r#"{days: [sat, sun], from: "02:00", to: "03:00", zone: Europe/Berlin}"#);
-    let told = played_from(moment("2026-10-24T23:30:00Z"), world, &yaml, async |rig| {
-        rig.pass(HOUR).await;
+    let told = run_scenario_from(moment("2026-10-24T23:30:00Z"), world, &yaml, async |rig| {
+        rig.run_for(HOUR).await;
         rig.note("it is half past two, and will be again: another database is bloated");
         rig.cluster.world(|world| world.create(bloated("late", 400)).unwrap());
-        rig.pass(HOUR).await;
+        rig.run_for(HOUR).await;
         rig.note("it is half past two again: another one");
         rig.cluster.world(|world| world.create(bloated("later", 400)).unwrap());
-        rig.pass(HOUR).await;
+        rig.run_for(HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_that_begins_in_the_hour_that_is_left_out_opens_after_it() {
+async fn a_window_that_begins_in_the_skipped_hour_opens_after_it() {
     let world = alone(Node::new(A)).with(on(A, bloated("orders", 500)));
     let yaml = days(r#"{days: [sat, sun], from: "02:30", to: "04:00", zone: Europe/Berlin}"#);
-    let told = played_from(moment("2027-03-28T00:00:00Z"), world, &yaml, async |rig| {
-        rig.pass(3 * HOUR).await;
+    let told = run_scenario_from(moment("2027-03-28T00:00:00Z"), world, &yaml, async |rig| {
+        rig.run_for(3 * HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_forward_and_back_loses_no_job_and_holds_nothing_up() {
+async fn a_clock_that_is_set_forward_and_back_loses_and_delays_no_job() {
     let mut world = nodes();
     for (node, mb) in [(A, 20_000), (A, 3_000), (A, 2_000), (B, 10_000), (B, 2_500), (C, 1_000)] {
         let name = format!("db{mb}");
         world = world.with(on(node, bloated(&name, mb)));
     }
     let yaml = roomy() + "limits: {per_node: 1}\n";
-    let told = played(world, &yaml, async |rig| {
-        rig.pass(2 * MINUTE).await;
+    let told = run_scenario(world, &yaml, async |rig| {
+        rig.run_for(2 * MINUTE).await;
         rig.note("recliner's clock is set forward by a day");
-        rig.sets_clock(86_400);
-        rig.pass(2 * MINUTE).await;
+        rig.shift_clock(86_400);
+        rig.run_for(2 * MINUTE).await;
         rig.note("and back by two");
-        rig.sets_clock(-2 * 86_400);
-        rig.pass(HOUR).await;
+        rig.shift_clock(-2 * 86_400);
+        rig.run_for(HOUR).await;
         rig.note_outcomes();
     })
     .await;
@@ -106,7 +106,7 @@ async fn a_clock_that_is_set_forward_and_back_loses_no_job_and_holds_nothing_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_not_end_inside_its_window_waits_for_a_longer_one() {
+async fn a_job_too_long_for_its_window_waits_for_a_longer_one() {
     let mut world = alone(Node::new(A))
         .with(on(A, Database { bloat: 8.0, ..bloated("small", 300) }))
         .with(on(A, bloated("huge", 5_000)));
@@ -115,12 +115,12 @@ async fn what_would_not_end_inside_its_window_waits_for_a_longer_one() {
         let window = format!(r#"{{days: [mon-sun], from: "04:00", to: "{to}", zone: UTC}}"#);
         roomy() + "limits: {per_node: 1}\n" + &nightly(&window, ", strict_window: true")
     };
-    let told = played(world, &windows("05:00"), async |rig| {
-        rig.pass(HOUR + 30 * MINUTE).await;
+    let told = run_scenario(world, &windows("05:00"), async |rig| {
+        rig.run_for(HOUR + 30 * MINUTE).await;
         rig.note_refusals();
         rig.note("the window is made longer");
         rig.reconfigure(&windows("08:00"));
-        rig.pass(3 * HOUR).await;
+        rig.run_for(3 * HOUR).await;
     })
     .await;
     insta::assert_snapshot!(told);

@@ -49,10 +49,10 @@ impl Rig {
 #[tokio::test(start_paused = true)]
 async fn a_nouveau_index_that_lags_is_built_once() {
     let mut rig = warming(searching(nodes().with(nouveau("orders"))));
-    rig.pass(MINUTE).await;
+    rig.run_for(MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Grace));
     assert_eq!(rig.queries(), [""; 0]);
-    rig.pass(5 * MINUTE).await;
+    rig.run_for(5 * MINUTE).await;
     assert_eq!(rig.queries(), ["/orders/_design/x/_nouveau/text?q=*:*&limit=1"]);
     assert_eq!(rig.unseen("orders", Engine::Nouveau, "text"), [0, 0, 0]);
     let builds = rig.builds();
@@ -65,7 +65,7 @@ async fn a_nouveau_index_that_lags_is_built_once() {
 async fn advice_names_the_query_and_sends_none() {
     let world = searching(nodes().with(nouveau("orders")));
     let mut rig = Rig::in_mode(Mode::Advise, START, world, YAML);
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     let line = rig.line("orders").unwrap();
     assert_eq!(line.standing, Standing::Starts);
     assert_eq!(line.id.to_string(), "search:orders/nouveau/_design%2Fx/text");
@@ -81,7 +81,7 @@ async fn where_an_engine_is_absent_nothing_is_asked_of_it() {
     };
     let orders = Database { designs: vec![both], ..small("orders", 4_000) };
     let mut rig = warming(nodes().with(orders));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     let lines: Vec<_> =
         rig.builds().lines.iter().map(|line| (line.id.to_string(), line.standing)).collect();
     let absent = Standing::Waits(Reason::NotOffered);
@@ -103,12 +103,12 @@ async fn one_node_without_the_engine_is_enough_to_ask_nothing() {
     let mut world = searching(nodes().with(nouveau("orders")));
     world.nodes[1].settings.clear();
     let mut rig = warming(world);
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::NotOffered));
     assert_eq!(rig.asked("_nouveau"), []);
-    // It is switched on there: the next sweep learns of it.
+    // It is switched on there, which the next sweep sees.
     rig.cluster.world(|world| world.set(NODES[1], "nouveau", "enable", "true"));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries(), ["/orders/_design/x/_nouveau/text?q=*:*&limit=1"]);
 }
 
@@ -116,7 +116,7 @@ async fn one_node_without_the_engine_is_enough_to_ask_nothing() {
 async fn clouseau_is_built_by_its_own_query() {
     let orders = lagging("orders", Engine::Clouseau, "text", 0.25);
     let mut rig = warming(searching(nodes().with(orders)));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries(), ["/orders/_design/x/_search/text?q=*:*&limit=1"]);
     assert_eq!(rig.unseen("orders", Engine::Clouseau, "text"), [0, 0, 0]);
 }
@@ -124,9 +124,9 @@ async fn clouseau_is_built_by_its_own_query() {
 #[tokio::test(start_paused = true)]
 async fn what_was_never_built_lags_behind_everything() {
     let mut rig = warming(searching(nodes().with(lagging("new", Engine::Nouveau, "text", 0.0))));
-    rig.pass(MINUTE).await;
+    rig.run_for(MINUTE).await;
     assert!(rig.line("new").unwrap().pending >= Some(40_000));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
     assert_eq!(rig.builds().lines, []);
 }
@@ -137,7 +137,7 @@ async fn odd_names_are_percent_encoded() {
     let design = Design { views: vec![], searches: vec![search], ..Design::new("a/b +ü") };
     let odd = Database { designs: vec![design], ..small("app/orders+x", 40_000) };
     let mut rig = warming(searching(nodes().with(odd)));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     let name = "app%2Forders%2Bx/_design/a%2Fb%20%2B%C3%BC";
     let index = "by%2Ftext%2050%25%3F";
     assert_eq!(rig.queries(), [format!("/{name}/_nouveau/{index}?q=*:*&limit=1")]);
@@ -149,12 +149,12 @@ async fn a_query_that_is_not_answered_is_a_build_that_goes_on() {
     // Some minutes for each copy, and the query waits for them.
     let world = Config { index_rate: 100, ..nodes().with(nouveau("orders")) };
     let mut rig = warming(searching(world));
-    rig.pass(4 * MINUTE).await;
+    rig.run_for(4 * MINUTE).await;
     let line = rig.line("orders").unwrap();
     assert_eq!((line.standing, line.stalled_since), (Standing::Builds, None));
     let tasks = rig.cluster.world(|world| world.tasks());
     assert_eq!(tasks.len(), 3, "{tasks:?}");
-    rig.pass(30 * MINUTE).await;
+    rig.run_for(30 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
     let finished: u64 = rig.builds().finished.values().sum();
     assert_eq!((finished, rig.builds().stalled), (1, 0));
@@ -168,7 +168,7 @@ async fn an_answer_that_says_no_is_a_failure() {
     let orders = lagging("orders", Engine::Nouveau, "text", 0.9);
     let mut rig = warming(searching(Config { index_rate: 100_000, ..nodes().with(orders) }));
     rig.cluster.faults().plan(Fault::everywhere(Effect::Status(500)).at("/_nouveau/"));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     let finished: Vec<_> = rig.builds().finished.keys().map(|(_, ending)| *ending).collect();
     assert_eq!((finished, rig.queries().len()), (vec![Ending::Failed], 1));
 }
@@ -179,7 +179,7 @@ async fn documents_that_want_no_builds_get_none() {
     by_hand.designs[0].autoupdate = false;
     let mut rig = warming(searching(nodes().with(by_hand).with(nouveau("scratch-1"))));
     rig.reconfigure(&YAML.replace("enabled: true", "enabled: true, ignore: ['scratch-*']"));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries(), [""; 0]);
     for db in ["orders", "scratch-1"] {
         assert_eq!(rig.line(db).unwrap().standing, Standing::Waits(Reason::Excluded), "{db}");
@@ -191,9 +191,9 @@ async fn documents_that_want_no_builds_get_none() {
 async fn indexers_of_others_are_recognised() {
     let world = Config { index_rate: 100, ..nodes().with(nouveau("orders")) };
     let mut rig = warming(searching(world));
-    rig.pass(Duration::from_secs(70)).await;
+    rig.run_for(Duration::from_secs(70)).await;
     rig.cluster.world(|world| world.build_search("orders", (Engine::Nouveau, "x", "text")));
-    rig.pass(2 * MINUTE).await;
+    rig.run_for(2 * MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::Running));
     assert_eq!(rig.queries(), [""; 0]);
 }
@@ -202,18 +202,18 @@ async fn indexers_of_others_are_recognised() {
 #[tokio::test(start_paused = true)]
 async fn a_day_of_a_search_index() {
     let mut rig = warming(searching(nodes().with(nouveau("orders"))));
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     assert_eq!(rig.queries().len(), 1);
     // Nothing is written for hours: nothing is asked for.
-    rig.pass(120 * MINUTE).await;
+    rig.run_for(120 * MINUTE).await;
     assert_eq!((rig.queries().len(), rig.builds().lines.len()), (1, 0));
-    // The engine goes: nothing is asked of it any more, and it says so.
+    // The engine goes away: it is asked nothing more, and that is shown.
     for node in NODES {
         rig.cluster.world(|world| world.set(node, "nouveau", "enable", "false"));
     }
-    rig.pass(5 * MINUTE).await;
+    rig.run_for(5 * MINUTE).await;
     assert_eq!(rig.line("orders").unwrap().standing, Standing::Waits(Reason::NotOffered));
     let since = rig.cluster.elapsed();
-    rig.pass(30 * MINUTE).await;
+    rig.run_for(30 * MINUTE).await;
     assert!(rig.asked("_nouveau").iter().all(|exchange| exchange.at < since));
 }

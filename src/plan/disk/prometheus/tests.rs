@@ -1,6 +1,7 @@
 //! Queries against a small fake on loopback, and against a real Prometheus if it is installed.
 
 use super::*;
+use crate::skipped::skipped;
 use axum::{Router, extract::Query, http::StatusCode, routing::get};
 use std::{collections::HashMap, process::Stdio, sync::Arc};
 use tokio::{net::TcpListener, task::JoinSet, time};
@@ -165,7 +166,7 @@ async fn real() -> Option<(Address, tokio::process::Child, tempfile::TempDir)> {
             Some((address, child, dir))
         }
         Err(why) => {
-            println!("skipped: prometheus cannot be run ({why}); it tests the real answers");
+            skipped(&format!("prometheus, whose real answers it tests: {why}"));
             None
         }
     }

@@ -88,20 +88,21 @@ impl Disk {
         self.with(|it| it.done)
     }
 
-    /// Cuts the power now and restores it. `luck` decides which unsynced sectors reached the disk.
-    pub(super) fn reboot(&self, mut luck: impl FnMut() -> bool) {
+    /// Cuts the power now and restores it. `reaches_disk` decides for each sector that was not
+    /// synced.
+    pub(super) fn reboot(&self, mut reaches_disk: impl FnMut() -> bool) {
         self.with(|it| {
             for change in std::mem::take(&mut it.pending) {
                 match change {
                     Pending::Length(length) => {
-                        if luck() {
+                        if reaches_disk() {
                             it.synced.resize(usize::try_from(length).unwrap(), 0);
                         }
                     }
                     Pending::Write(at, data) => {
                         for (number, sector) in data.chunks(SECTOR).enumerate() {
                             let from = usize::try_from(at).unwrap() + number * SECTOR;
-                            if luck() {
+                            if reaches_disk() {
                                 let end = from + sector.len();
                                 let length = it.synced.len().max(end);
                                 it.synced.resize(length, 0);

@@ -119,10 +119,10 @@ async fn marks_are_kept_with_their_events_until_newer_facts_are_saved() {
     running.stopped().await;
 }
 
-/// Not a test of its own: [`sent_events_survive_a_kill`] starts and kills it.
 #[tokio::test]
+#[ignore = "not a test of its own: sent_events_survive_a_kill starts and kills it"]
 async fn prints_sent_events() {
-    let Some(dir) = child::told() else { return };
+    let dir = child::told();
     let running = Running::claimed(Directory::new(dir)).await;
     let mut kept = running.journal.kept();
     for number in 0.. {

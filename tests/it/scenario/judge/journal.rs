@@ -1,7 +1,7 @@
-//! Whether the journal tells all that happened, once, and as it was.
+//! Whether the journal records everything that happened, once, and as it was.
 
 use super::{Asked, Record};
-use crate::support::notebook::Entry;
+use crate::support::recording_store::Entry;
 use couchdb_names::ShardName;
 use recliner::model::{
     memory::{Change, Ending, Intent, IntentKey, Outcome},
@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// A job that ended this long ago has its outcome; with it, a poll.
 const NOTICED: Duration = Duration::from_secs(180);
 
-/// One start as the journal tells of it.
+/// One start as the journal records it.
 pub(super) struct Chapter<'a> {
     pub(super) intent: &'a Intent,
     /// When it was kept, and how many orders CouchDB had been given by then.
@@ -82,7 +82,7 @@ pub(super) fn chapters(record: &Record) -> (Vec<Chapter<'_>>, Vec<String>) {
     (chapters, broken)
 }
 
-/// What the journal leaves out, tells twice or tells wrongly.
+/// What the journal omits, records twice or records wrongly.
 pub(super) fn breaches(record: &Record) -> Vec<String> {
     let (chapters, mut broken) = chapters(record);
     let mut asked_for = vec![Vec::new(); chapters.len()];
@@ -125,7 +125,7 @@ pub(super) fn breaches(record: &Record) -> Vec<String> {
             Some(Ending::Failed) => Some(false),
             Some(Ending::Lost) | None => None,
         };
-        // Of most copies of a view nobody can tell.
+        // The end of most copies of a view cannot be observed.
         let truth = one.end.map(|end| end.swapped).filter(|_| target.kind() == Kind::Db);
         // Between two polls, one that somebody else starts is taken for the one before it.
         let another = record.compactions.iter().any(|other| {

@@ -127,7 +127,7 @@ fn judged(spoil: impl FnOnce(&mut Record)) -> String {
 }
 
 #[test]
-fn a_good_history_is_found_good() {
+fn a_correct_history_passes() {
     assert_eq!(judged(|_| {}), "");
     // Channels that are to be taken over may be.
     let put = |key: &str| format!("/_node/{A}/_config/{key}");
@@ -159,7 +159,7 @@ fn every_breach_of_a_limit_is_found() {
 }
 
 #[test]
-fn starts_out_of_their_time_are_found() {
+fn starts_at_the_wrong_time_are_found() {
     let noon = 9 * 3_600;
     let late =
         judged(|record| *record = record.clone().with(noon, B, "shards/00000000-ffffffff/x.1"));
@@ -185,7 +185,7 @@ fn starts_out_of_their_time_are_found() {
 }
 
 #[test]
-fn a_target_that_is_started_again_without_cause_is_found() {
+fn a_target_that_is_restarted_without_cause_is_found() {
     let again = judged(|record| {
         *record = record.clone().with(7_000, B, SHARD);
         record.compactions.last_mut().unwrap().before = 110 * MB;
@@ -209,7 +209,7 @@ fn a_target_that_is_started_again_without_cause_is_found() {
 }
 
 #[test]
-fn what_is_never_to_be_sent_is_found() {
+fn forbidden_requests_are_found() {
     for (method, path, status) in [
         (http::Method::POST, "/orders/_compact", 202),
         (http::Method::POST, "/_node/x/_all_dbs/_compact", 202),
@@ -228,7 +228,7 @@ fn what_is_never_to_be_sent_is_found() {
 }
 
 #[test]
-fn a_journal_that_leaves_something_out_or_tells_it_wrongly_is_found() {
+fn an_incomplete_or_wrong_journal_is_found() {
     let said = judged(|record| drop(record.kept.remove(0)));
     assert!(said.contains("was sent and not kept before"), "{said}");
     let said = judged(|record| record.kept[0].orders = 1);
@@ -268,9 +268,9 @@ fn a_journal_that_leaves_something_out_or_tells_it_wrongly_is_found() {
     assert_eq!(withdrawn, "");
 }
 
-/// The whole program, told to know no limits, and judged by those it was not told of.
+/// The whole program without limits, judged by limits it does not know.
 #[tokio::test(start_paused = true)]
-async fn what_a_process_without_limits_does_is_found() {
+async fn the_starts_of_a_process_without_limits_are_found() {
     let told = |limits: &str, channel: &str, failure: &str| {
         let space = volumes(&[(&[A, B, C], "available: 100TB")]);
         let channel = format!("{{name: any, kind: db, priority: ratio, {channel}}}");
@@ -293,7 +293,7 @@ async fn what_a_process_without_limits_does_is_found() {
         world = world.with(on(A, bloated(name, 2_000)));
     }
     let mut rig = Rig::in_mode(Mode::Enforce, START, world, &lax);
-    rig.pass(10 * MINUTE).await;
+    rig.run_for(10 * MINUTE).await;
     let mut record = rig.record();
     assert_eq!(breaches(&record), Vec::<String>::new(), "by what it was told, all is well");
     record.lives[0].settings = loaded(&strict);
@@ -312,6 +312,6 @@ async fn what_a_process_without_limits_does_is_found() {
 }
 
 #[test]
-fn a_plan_of_nothing_leaves_nothing_undecided() {
+fn an_empty_plan_leaves_nothing_undecided() {
     assert_eq!(undecided(&Plan::default()), Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! What a process takes in memory while it runs for days: it levels off.
+//! The memory a process takes while it runs for days: it levels off.
 //!
 //! A test binary of its own, because it counts every allocation of the process; on one thread
 //! and on paused time, so that hours pass in seconds, and one test at a time. What is in use is
@@ -67,7 +67,7 @@ impl Watched {
             web_admin_socket: Some(PathBuf::from("none")),
             ..Flags::default()
         };
-        let file = config::File { name: "week".as_ref(), bytes: yaml.as_bytes() };
+        let file = config::File { name: "recliner.yml".as_ref(), bytes: yaml.as_bytes() };
         let settings = config::load(&flags, Some(file)).expect("it is sound").settings;
         let clock = Clock::anchored(Moment::from_unix(1_795_230_000));
         let cluster = Cluster::new(world, 1, clock).expect("it is sound");
@@ -141,7 +141,7 @@ fn small_cluster() -> Config {
             design: views("latest"),
             every: Duration::from_secs(1_800),
         }],
-        // Nobody looks at them.
+        // No test reads them.
         records: 256,
         ..Config::new(&NODES)
     }
@@ -169,13 +169,13 @@ async fn serve(count: usize, yaml: &str) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a week takes long: cargo test --release --test week -- --ignored --nocapture the_demo"]
+#[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture the_demo"]
 async fn the_demo_takes_no_more_after_a_week() {
     levels_off(&demo(WEEK, DEMO_CONFIG).await, MIB);
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "a week takes long: cargo test --release --test week -- --ignored --nocapture serve"]
+#[ignore = "a week takes long: cargo test --release --test memory_over_days -- --ignored --nocapture serve"]
 async fn serve_takes_no_more_after_a_week() {
     levels_off(&serve(WEEK, SMALL_CLUSTER).await, MIB);
 }

@@ -1,7 +1,8 @@
-//! Chance that can be had again: for tests that choose moments, inside the library and beside it.
+//! Random numbers from a seed, for tests that choose moments: the same seed gives the same
+//! numbers. Included by path, so that the library's tests have it too.
 
-/// Numbers without end, the same each time for the same seed (splitmix64).
-pub(crate) fn luck(seed: u64) -> impl FnMut() -> u64 {
+/// Endless random numbers (splitmix64).
+pub(crate) fn random_numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

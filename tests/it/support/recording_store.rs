@@ -1,5 +1,5 @@
-//! A journal that a test can read: everything that was kept, with how much had been asked of
-//! CouchDB by then.
+//! A store that a test can read: every change that was kept, with the number of orders that
+//! CouchDB had been given by then.
 
 use couchdb_sim::Cluster;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -19,16 +19,16 @@ pub(crate) struct Entry {
     pub(crate) change: Change,
 }
 
-/// Keeps changes in memory, over as many processes as a test likes.
+/// Keeps changes in memory, over any number of processes.
 #[derive(Clone, Debug)]
-pub(crate) struct Notebook {
+pub(crate) struct RecordingStore {
     cluster: Cluster,
     held: Fleeting,
     trouble: Arc<Mutex<Option<Trouble>>>,
     entries: Arc<watch::Sender<Vec<Entry>>>,
 }
 
-impl Notebook {
+impl RecordingStore {
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let cluster = cluster.clone();
         Self {
@@ -62,17 +62,16 @@ impl Notebook {
     }
 }
 
-impl Keeper for Notebook {
+impl Keeper for RecordingStore {
     fn keep(&self, changes: Vec<Change>) -> BoxFuture<'static, Result<(), Trouble>> {
-        let notebook = self.clone();
+        let store = self.clone();
         async move {
-            if let Some(trouble) = notebook.trouble.lock().expect("no test panics with it").clone()
-            {
+            if let Some(trouble) = store.trouble.lock().expect("no test panics with it").clone() {
                 return Err(trouble);
             }
-            notebook.held.keep(changes.clone()).await?;
-            let orders = notebook.cluster.orders().len();
-            notebook.entries.send_modify(|entries| {
+            store.held.keep(changes.clone()).await?;
+            let orders = store.cluster.orders().len();
+            store.entries.send_modify(|entries| {
                 entries.extend(changes.into_iter().map(|change| Entry { orders, change }));
             });
             Ok(())

@@ -1,4 +1,4 @@
-//! What the tables and queues of many targets take, and that it stays so over many sweeps.
+//! The memory that tables and queues of many targets take, and that sweeps do not add to it.
 //!
 //! A test binary of its own, because it counts every allocation of the process; on one
 //! thread, so that the count is the same in every run.

@@ -1,0 +1,36 @@
+//! Every property test, and every test that interrupts a process at a random moment, with a seed
+//! of its own and with many more cases: not part of what must pass before a change lands.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    process::Command,
+};
+
+/// Cases of each property test.
+const CASES: &str = "2000";
+
+/// The tests outside the libraries that take a seed.
+const OUTSIDE_THE_LIBRARIES: [&str; 2] = ["killed_at_any_moment", "without_a_pause"];
+
+/// `RECLINER_TEST_SEED` repeats a run.
+#[test]
+#[ignore = "takes long: cargo test --release --test random -- --ignored --nocapture"]
+fn properties_hold_with_random_seeds_and_many_cases() {
+    let set = std::env::var("RECLINER_TEST_SEED").ok();
+    let seed = set.unwrap_or_else(|| RandomState::new().hash_one(()).to_string());
+    let again = format!(
+        "RECLINER_TEST_SEED={seed} PROPTEST_RNG_SEED={seed} PROPTEST_CASES={CASES} \
+         cargo test --release"
+    );
+    println!("{again} NAME repeats one of these tests");
+    let cargo = |arguments: &[&str], cases: &str| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["test", "--locked", "--release"]).args(arguments);
+        cargo.env("RECLINER_TEST_SEED", &seed).env("PROPTEST_RNG_SEED", &seed);
+        cargo.env("PROPTEST_CASES", cases);
+        cargo.status().expect("cargo runs").success()
+    };
+    let inside = cargo(&["--workspace", "--lib", "--no-fail-fast"], CASES);
+    let outside = [&["--test", "it", "--"][..], &OUTSIDE_THE_LIBRARIES].concat();
+    assert!(cargo(&outside, "200") && inside, "{again} NAME repeats what failed");
+}
